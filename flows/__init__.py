@@ -1,0 +1,22 @@
+"""Which stages run, in which order, with which settings.
+
+Prefect is set up here, before anything imports it: quiet, offline, and patient on a busy machine. A value
+that the user has set is left alone.
+"""
+
+import logging
+import os
+
+PREFECT_DEFAULTS = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # the 20 s of the default fail on a busy machine
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks,models",
+    "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
+    "NUMBA_THREADING_LAYER": "omp",
+}
+
+for _name, _value in PREFECT_DEFAULTS.items():
+    os.environ.setdefault(_name, _value)
+for _name in ("flows", "tasks", "models"):
+    logging.getLogger(_name).setLevel(logging.INFO)

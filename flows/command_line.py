@@ -1,0 +1,85 @@
+"""What the commands share: flags, exit statuses, and errors said in one message without a traceback."""
+
+import argparse
+import errno
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
+
+from flows.settings import parse_assignment
+from tasks import main_table
+from tasks.publish import Published
+
+
+def parser(module: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the flags that every run takes."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    parser.add_argument("--home", metavar="DIR", help="where everything is kept; by default $ONECLASS_HOME, else ./var")
+    parser.add_argument("--models", type=_names, default=[], metavar="A,B,...", help="by default the data set's list")
+    parser.add_argument("--protocols", type=_names, default=[], metavar="P,Q",
+                        help="strong_generalization and leave_one_out by default; given with --split-files")
+    parser.add_argument("--config", metavar="FILE", help="settings as TOML: [stage or model] name = value")
+    parser.add_argument("--set", dest="settings", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
+                        help="single settings, such as binarize.threshold=4 mrf_dense.l2=500")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the one seed of every draw (default 0)")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use; all by default")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    return parser
+
+
+def common_parameters(given: argparse.Namespace) -> dict[str, Any]:
+    """The flags of `parser` as parameters of `flows.settings.resolve`."""
+    return {
+        "home": given.home,
+        "models": given.models,
+        "protocols": given.protocols,
+        "config": given.config,
+        "settings": dict(parse_assignment(text) for text in given.settings),
+        "seed": given.seed,
+        "threads": given.threads,
+    }
+
+
+def run(command: Callable[[], Published], *, debug: bool) -> int:
+    """Run `command` and print its table; 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input."""
+    try:
+        if not debug:
+            _silence_tracebacks()
+        published = command()
+    except KeyboardInterrupt:
+        print("Interrupted; what was published before stays as it was.", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        print(f"\n{_message(error)}", file=sys.stderr)
+        return getattr(error, "exit_status", 1)
+    print(f"\n{main_table.plain(published.table)}\n\nTables: {published.folder}\nReport: {published.report}")
+    return 0
+
+
+def _silence_tracebacks() -> None:
+    """Keep tracebacks out of the terminal; Prefect's own record of the run keeps them."""
+    class WithoutTraceback(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            record.exc_info = record.exc_text = None
+            return True
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(WithoutTraceback())
+
+
+def _message(error: Exception) -> str:
+    if hasattr(error, "exit_status"):
+        return str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"{error.filename or 'a file'}: the disk is full. Free some space or choose another --home, then run again."
+    return f"{type(error).__name__}: {error}\nRun again with --debug for the traceback."
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.replace(" ", "").split(",") if name]

@@ -1,0 +1,35 @@
+"""`prefect deployment run nightly-retrain`: a deployment found by its own name, without its flow's.
+
+Prefect's command wants `flow/deployment`. Its plugin hook is public; the client's method that is wrapped here
+is not, so the full form, `nightly-retrain/nightly-retrain`, stands beside the short one in the README.
+"""
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
+from prefect.plugins import HookContext, SetupResult, register_hook
+
+
+@register_hook
+def setup_environment(*, ctx: HookContext) -> SetupResult | None:
+    """Prefect's start-up hook; changes no environment variable."""
+    read = PrefectClient.read_deployment_by_name
+    if not hasattr(read, "__wrapped__"):
+        PrefectClient.read_deployment_by_name = _by_bare_name(read)
+    return None
+
+
+def _by_bare_name(read: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    @functools.wraps(read)
+    async def read_deployment_by_name(client: PrefectClient, name: str) -> Any:
+        if "/" not in name:
+            named = DeploymentFilter(name=DeploymentFilterName(any_=[name]))
+            found = await client.read_deployments(deployment_filter=named)
+            if len(found) == 1:
+                return found[0]
+        return await read(client, name)
+
+    return read_deployment_by_name

@@ -1,0 +1,121 @@
+"""The sequence of stages, the same for every flow: raw logs in, published tables out."""
+
+import logging
+import time
+import uuid
+import warnings
+from datetime import date
+
+from prefect.runtime import flow_run
+
+from flows.settings import RunSettings
+from tasks import artifacts, main_table, runs, warehouse
+from tasks.binarize import binarize_task
+from tasks.demo import make_demo
+from tasks.diagnose import diagnose_task
+from tasks.evaluate import evaluate_task
+from tasks.ingest import expected_sources, ingest_task, inspect
+from tasks.errors import InputError
+from tasks.publish import Published, choose, publish_task
+from tasks.report import report_task
+from tasks.split import ALL_EDGES, Splits, split_task
+from tasks.train import train_task
+
+logger = logging.getLogger(__name__)
+
+
+def run_name() -> str:
+    """The name of a flow run, such as `ml-1m 2026-11-20`."""
+    return f"{flow_run.parameters['dataset']} {date.today()}"
+
+
+def check(run: RunSettings) -> None:
+    """Find what would stop the run before anything is written.
+
+    Raises:
+        InputError: a source is absent or cannot be read, or the home is not to be written to or held by another.
+    """
+    sources = run.split_files or run.sources
+    if sources:
+        inspect(run.dataset, list(sources))
+    elif not run.is_demo and not any(run.home.landing.glob("*")) and not _has_events(run):
+        raise InputError(expected_sources(run.home, run.dataset))
+    with runs.exclusive(run.home), warehouse.connect(run.home):
+        pass
+
+
+def run_sequence(run: RunSettings, flow: str) -> Published:
+    """Every stage in order; what a stage hands on are names and digests."""
+    run_id = str(flow_run.id or uuid.uuid4())
+    began = time.perf_counter()
+    with runs.recorded(run.home, run_id, flow, run.describe()):
+        splits = _prepare(run, run_id)
+        fits = {protocol: _train(run, run_id, protocol, splits) for protocol in run.protocols}
+        for protocol, of_protocol in fits.items():
+            evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol)
+        published = _publish(run, run_id, splits)
+        report_task(run.home, run_id)
+        artifacts.evaluation(run.home, main_table.records(published.table),
+                             main_table.markdown(published.table, f"Evaluation on {run.dataset.name}"))
+        artifacts.report_link(run.home)
+    logger.info("%s: done in %.0f s", run.dataset.name, time.perf_counter() - began)
+    return published
+
+
+def _prepare(run: RunSettings, run_id: str) -> Splits:
+    """Ingest, binarize, split, diagnose."""
+    sources = list(run.split_files or run.sources)
+    if run.is_demo:
+        sources = make_demo(run.home, run.demo, run.seed)
+    ingested = ingest_task(run.home, run.dataset, sources, run_id, replace=run.is_demo)
+    binarize_task(run.home, run.binarize, run_id, since=run.since, until=run.until)
+    splits = split_task(
+        run.home,
+        run.split,
+        run_id,
+        protocols=run.protocols,
+        seed=run.seed,
+        ids_are_numbers=run.dataset.id_order == "number",
+        given_files=ingested.file_ids if run.split_files else None,
+    )
+    diagnose_task(run.home, run_id, run.seed)
+    return splits
+
+
+def _train(run: RunSettings, run_id: str, protocol: str, splits: Splits) -> dict[str, str]:
+    """Each model on the training edges of one protocol; the digests of the fits."""
+    return {model: _fit(run, run_id, protocol, splits, model) for model in run.models}
+
+
+def _fit(run: RunSettings, run_id: str, protocol: str, splits: Splits, model: str) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        fit = train_task(
+            run.home,
+            run_id,
+            protocol=protocol,
+            matrices_digest=splits.digests[protocol],
+            model=model,
+            settings=run.models[model],
+            seed=run.seed,
+        )
+    return fit.digest
+
+
+def _publish(run: RunSettings, run_id: str, splits: Splits) -> Published:
+    """Choose on validation, fit once more on every edge, recommend; `given` alone publishes its table only."""
+    if ALL_EDGES not in splits.digests:
+        return publish_task(run.home, run_id, run.publish)
+    choice = choose(run.home, run_id, run.publish, list(run.models))
+    digest = _fit(run, run_id, ALL_EDGES, splits, choice.model)
+    matrices_digest = splits.digests[ALL_EDGES]
+    return publish_task(
+        run.home, run_id, run.publish, choice=choice, model_digest=digest, matrices_digest=matrices_digest
+    )
+
+
+def _has_events(run: RunSettings) -> bool:
+    if not run.home.warehouse.exists():
+        return False
+    with warehouse.connect(run.home, read_only=True) as connection:
+        return connection.execute("select count(*) > 0 from operations.log_files").fetchone()[0]

@@ -1,0 +1,9 @@
+-- One row per log file that was ingested, newest first.
+select
+    parse_filename(path) as file,
+    events,
+    rejects,
+    bytes,
+    ingested_at
+from operations.log_files
+order by file_id desc

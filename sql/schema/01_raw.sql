@@ -1,0 +1,17 @@
+-- raw.events: one row per line of a log (per item of an adjacency line), as read, before any rule.
+create schema if not exists raw;
+create table if not exists raw.events (
+    user_id varchar not null,
+    item_id varchar not null,
+    value double not null,
+    occurred_at timestamp,
+    file_id bigint not null,
+    line_number bigint not null
+);
+-- raw.rejects: one row per line that could not be read, with the reason.
+create table if not exists raw.rejects (
+    file_id bigint not null,
+    line_number bigint not null,
+    line varchar,
+    reason varchar not null
+);

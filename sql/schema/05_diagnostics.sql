@@ -1,0 +1,20 @@
+create schema if not exists diagnostics;
+-- diagnostics.degrees: one row per side and degree that occurs in the observed graph.
+create table if not exists diagnostics.degrees (
+    side varchar not null,
+    degree bigint not null,
+    vertices bigint not null
+);
+-- diagnostics.power_law_fits: one row per side and family of laws fitted to its degrees.
+create table if not exists diagnostics.power_law_fits (
+    side varchar not null,
+    family varchar not null,
+    exponent double,
+    cutoff double,
+    d_min bigint not null,
+    d_max bigint not null,
+    log_likelihood double not null,
+    aic double not null,
+    ks double not null,
+    p_value double
+);

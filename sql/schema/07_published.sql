@@ -1,0 +1,10 @@
+create schema if not exists published;
+-- published.recommendations: one row per user and rank, best first.
+create table if not exists published.recommendations (
+    user_id varchar not null,
+    item_id varchar not null,
+    rank integer not null,
+    score double not null,
+    like_mean double,
+    like_sd double
+);

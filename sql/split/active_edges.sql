@@ -1,0 +1,10 @@
+-- One row per edge that strong_generalization keeps: its own one-pass filter, items first, then users.
+create or replace temp view active_edges as
+with popular as (
+    select item_index from curated.interactions group by item_index having count(*) >= {min_item_edges}
+), of_popular_items as (
+    select * from curated.interactions semi join popular using (item_index)
+), active as (
+    select user_index from of_popular_items group by user_index having count(*) >= {min_user_edges}
+)
+select * from of_popular_items semi join active using (user_index)

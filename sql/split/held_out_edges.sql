@@ -1,0 +1,11 @@
+-- One row per edge of a held-out user to an item that training users have: users in the order of their ids,
+-- each user's edges in file order.
+select
+    user_index,
+    item_index,
+    part
+from active_edges
+join user_parts using (user_index)
+semi join train_items using (item_index)
+where part <> 'train'
+order by part, {id_order}, first_file_id, first_line, item_id

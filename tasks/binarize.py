@@ -1,0 +1,117 @@
+"""Binarize: events become the edges of the observed graph G, with dense user and item indices."""
+
+import logging
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+import duckdb
+from pydantic import BaseModel, ConfigDict, Field
+
+import sql
+from tasks import warehouse
+from tasks.errors import InputError
+from tasks.home import Home
+from tasks.stage_task import stage_task
+
+logger = logging.getLogger(__name__)
+
+
+class BinarizeSettings(BaseModel):
+    """What counts as a like, and who is active enough to stay."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    threshold: float = Field(1.0, allow_inf_nan=False, description="An event is a like when its value is at least this.")
+    min_user_edges: int = Field(0, ge=0, description="Drop users with fewer edges, in one pass, after the items.")
+    min_item_edges: int = Field(0, ge=0, description="Drop items with fewer edges, in one pass.")
+    k_core: int = Field(0, ge=0, description="Drop users and items until every one of both has this many edges.")
+
+
+@dataclass(frozen=True)
+class Binarized:
+    """Counts of what `curated.interactions` holds."""
+
+    edges: int
+    users: int
+    items: int
+
+
+def binarize(
+    home: Home, settings: BinarizeSettings, run_id: str, *, since: date | None = None, until: date | None = None
+) -> Binarized:
+    """Rewrite `curated.interactions` from `raw.events`.
+
+    Args:
+        since: take events from the start of this day on.
+        until: take events up to the end of this day.
+
+    Raises:
+        InputError: no edge is left, or `since`/`until` are asked of a log without times.
+    """
+    with warehouse.stage(home, run_id, "binarize") as connection:
+        if since or until:
+            _require_times(connection)
+        window = {"since": _midnight(since), "until": _midnight(until and until + timedelta(days=1))}
+        connection.execute(sql.statement("binarize/liked_events"), {"threshold": settings.threshold, **window})
+        for side in ("user", "item"):
+            connection.execute(sql.statement("binarize/codes", side=side))
+        connection.execute(sql.statement("binarize/edges"))
+        _drop_inactive(connection, settings)
+        for side in ("user", "item"):
+            connection.execute(sql.statement("binarize/indices", side=side))
+        connection.execute("delete from curated.interactions")
+        connection.execute(sql.statement("binarize/interactions"))
+        result = _counts(connection)
+        if result.edges == 0:
+            raise InputError(_nothing_left(connection, settings, since, until))
+    logger.info("binarize: %s edges, %s users x %s items", f"{result.edges:,}", f"{result.users:,}", f"{result.items:,}")
+    return result
+
+
+def _midnight(day: date | None) -> datetime | None:
+    return day and datetime(day.year, day.month, day.day)
+
+
+def _require_times(connection: duckdb.DuckDBPyConnection) -> None:
+    without, events = connection.execute("select count(*) - count(occurred_at), count(*) from raw.events").fetchone()
+    if events and without == events:
+        raise InputError("--since and --until need the times of events, and these logs have none; leave them out.")
+    if without:
+        logger.warning("binarize: %s events have no time and are outside --since and --until", f"{without:,}")
+
+
+def _drop_inactive(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> None:
+    for side, least in (("item", settings.min_item_edges), ("user", settings.min_user_edges)):
+        _drop(connection, side, least)
+    if settings.k_core > 1:
+        while sum(_drop(connection, side, settings.k_core) for side in ("item", "user")):
+            pass
+
+
+def _drop(connection: duckdb.DuckDBPyConnection, side: str, least: int) -> int:
+    if least < 2:
+        return 0
+    return connection.execute(sql.statement("binarize/drop_inactive", side=side), {"least": least}).fetchone()[0]
+
+
+def _counts(connection: duckdb.DuckDBPyConnection) -> Binarized:
+    row = connection.execute(
+        "select count(*), coalesce(max(user_index) + 1, 0), coalesce(max(item_index) + 1, 0) from curated.interactions"
+    ).fetchone()
+    return Binarized(*row)
+
+
+def _nothing_left(
+    connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
+) -> str:
+    events, highest = connection.execute("select count(*), max(value) from raw.events").fetchone()
+    likes = connection.execute("select count(*) from liked_events").fetchone()[0]
+    if likes:
+        return (f"binarize: none of {likes:,} likes is left by the activity filters (min_item_edges "
+                f"{settings.min_item_edges}, min_user_edges {settings.min_user_edges}, k_core {settings.k_core}). Lower them.")
+    window = f" between {since or 'the beginning'} and {until or 'the end'}" if since or until else ""
+    return (f"binarize: none of {events:,} events{window} has a value of at least binarize.threshold = "
+            f"{settings.threshold:g} (the highest is {highest}). Lower it, or widen --since and --until.")
+
+
+binarize_task = stage_task(binarize)

@@ -1,0 +1,169 @@
+"""Publish: recommendations in the logs' own ids, and the evaluation as Parquet, CSV and Markdown.
+
+The files of a run lie in `publications/<run>/`, and `published` is a link to the newest that is whole, put
+in place in one step: a reader sees the old tables or the new.
+"""
+
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+import sql
+from models import catalogue
+from models.base import Model
+from tasks import main_table, matrices, warehouse
+from tasks.home import Home
+from tasks.stage_task import stage_task
+
+logger = logging.getLogger(__name__)
+
+BLOCK_ENTRIES = 1 << 24  # scores held at a time: 64 MB of float32
+
+
+class PublishSettings(BaseModel):
+    """Which model makes the published recommendations, and how many."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = Field(None, description="The model to publish; by default the best validation nDCG@100.")
+    top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The model and score that fill `published.recommendations`."""
+
+    model: str
+    score: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a run left for its readers."""
+
+    folder: Path
+    report: Path
+    recommendations: int
+    table: list[main_table.Row]
+
+
+def choose(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> Choice:
+    """The model to publish: the one asked for, else the best on validation, else the last of the candidates.
+
+    The last case is that of a log with no validation user, or of a run without strong_generalization; the
+    test part is never chosen on.
+    """
+    with warehouse.connect(home, read_only=True) as connection:
+        values = {"run_id": run_id, "model": settings.model}
+        best = connection.execute(sql.statement("publish/best_on_validation"), values).fetchone()
+    if best:
+        return Choice(*best)
+    model = settings.model or candidates[-1]
+    if settings.model is None:
+        logger.warning("publish: no user of a validation part to choose by; %s is published. Name another with "
+                       "publish.model.", model)
+    return Choice(model, catalogue.MODELS[model].score_names[0])
+
+
+def publish(
+    home: Home,
+    run_id: str,
+    settings: PublishSettings,
+    *,
+    choice: Choice | None = None,
+    model_digest: str | None = None,
+    matrices_digest: str | None = None,
+) -> Published:
+    """Fill `published.recommendations` by the chosen model, fitted on every curated edge, and write the files.
+
+    Args:
+        choice: None leaves the recommendations as they are (a run of `given` alone).
+    """
+    fresh = home.folder / "publications" / run_id
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    with warehouse.stage(home, run_id, "publish") as connection:
+        if choice is not None:
+            model = catalogue.load(choice.model, home.models / choice.model / model_digest, threads=home.limits.threads)
+            split = matrices.read(home, matrices_digest)
+            _fill_recommendations(connection, model, split, choice.score, settings.top_n)
+        recommendations = connection.execute("select count(*) from published.recommendations").fetchone()[0]
+        table = main_table.rows(connection, run_id)
+        _write_files(connection, home, run_id, table, fresh)
+    _point_to(home, fresh)
+    logger.info("publish: %s recommendations%s, tables in %s", f"{recommendations:,}",
+                f" by {choice.model}" if choice else "", home.published)
+    return Published(home.published, home.report / "index.html", recommendations, table)
+
+
+def _fill_recommendations(
+    connection: duckdb.DuckDBPyConnection, model: Model, split: matrices.SplitMatrices, score: str, top_n: int
+) -> None:
+    connection.execute("delete from published.recommendations")
+    connection.execute("create or replace temp table ranked (user_index integer, item_index integer, rank integer, "
+                       "score double, like_mean double, like_sd double)")
+    for block in _ranked_blocks(model, split, score, top_n):
+        connection.register("ranked_block", block)
+        connection.execute("insert into ranked select * from ranked_block")
+        connection.unregister("ranked_block")
+    connection.execute(sql.statement("publish/recommendations"))
+
+
+def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_n: int) -> Iterator[pa.Table]:
+    """The best items of every user, a block of users at a time."""
+    users, items = split.train.shape
+    step = max(1, BLOCK_ENTRIES // items)
+    for start in range(0, users, step):
+        rows = np.arange(start, min(start + step, users), dtype=np.int32)
+        histories = split.train[rows]
+        ids, values = model.recommend(histories, top_n, users=rows, score=score)
+        user, place = np.nonzero(ids >= 0)
+        item = ids[user, place]
+        like = model.like(histories, users=rows)
+        mean, deviation = (None, None) if like is None else (part[user, item].astype(np.float64) for part in like)
+        yield pa.table({
+            "user_index": rows[user],
+            "item_index": split.items[item],
+            "rank": (place + 1).astype(np.int32),
+            "score": values[user, place].astype(np.float64),
+            "like_mean": pa.nulls(len(user), pa.float64()) if mean is None else mean,
+            "like_sd": pa.nulls(len(user), pa.float64()) if deviation is None else deviation,
+        })
+
+
+def _write_files(
+    connection: duckdb.DuckDBPyConnection, home: Home, run_id: str, table: list[main_table.Row], folder: Path
+) -> None:
+    connection.execute(f"create or replace temp table evaluation_of_run as {sql.statement('publish/evaluation')}",
+                       {"run_id": run_id})
+    for name, form in (("evaluation.parquet", "format parquet"), ("evaluation.csv", "header")):
+        connection.execute(f"copy evaluation_of_run to '{_quoted(folder / name)}' ({form})")
+    connection.execute(f"copy published.recommendations to '{_quoted(folder / 'recommendations.parquet')}' (format parquet)")
+    (folder / "evaluation.md").write_text(main_table.markdown(table, f"Evaluation on {home.dataset}"), encoding="utf-8")
+
+
+def _point_to(home: Home, fresh: Path) -> None:
+    """Swing the link `published` to a folder that is whole, and drop the folders that no link ever showed."""
+    link = home.folder / ".published-next"
+    link.unlink(missing_ok=True)
+    link.symlink_to(fresh.relative_to(home.folder), target_is_directory=True)
+    before = home.published.resolve() if home.published.is_symlink() else None
+    os.replace(link, home.published)
+    for folder in fresh.parent.iterdir():
+        if folder not in (fresh, before) and folder.resolve() != before:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+publish_task = stage_task(publish)

@@ -1,0 +1,206 @@
+"""Split: which edges train, which are known of a held-out user, and which have to be found."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import duckdb
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+from scipy.sparse import csr_matrix
+
+import sql
+from tasks import matrices, warehouse
+from tasks.errors import InputError
+from tasks.home import Home
+from tasks.matrices import Part, SplitMatrices
+from tasks.stage_task import stage_task
+
+logger = logging.getLogger(__name__)
+
+PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
+ALL_EDGES = "all_edges"  # no protocol: every curated edge, for the model that is published
+LIANG2018_SEED = 98765
+
+
+class SplitSettings(BaseModel):
+    """How users and edges are held out. The last two are a filter of strong_generalization's own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scheme: Literal["hashed", "liang2018"] = Field(
+        "hashed",
+        description="`hashed`: a user's part depends on its id and the seed alone. `liang2018`: the published "
+        "preprocessing of Liang et al. 2018, draw for draw.",
+    )
+    held_out_share: float = Field(0.1, gt=0, lt=0.5, description="hashed: share of users in each of validation and test.")
+    held_out_users: int | None = Field(None, ge=1, description="liang2018: users in each of validation and test.")
+    min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
+    min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Digests in the matrix store, by protocol, `all_edges` among them."""
+
+    digests: dict[str, str] = field(default_factory=dict)
+
+
+def split(
+    home: Home,
+    settings: SplitSettings,
+    run_id: str,
+    *,
+    protocols: Sequence[str],
+    seed: int,
+    ids_are_numbers: bool = True,
+    given_files: tuple[Sequence[int], Sequence[int]] | None = None,
+) -> Splits:
+    """Rewrite the tables of `splits` and store the matrices; tables of protocols not asked for are emptied.
+
+    Args:
+        protocols: some of `PROTOCOLS`.
+        seed: of the hashes; liang2018 has its own, the published one.
+        ids_are_numbers: liang2018 sorts users by id, numerically or as text.
+        given_files: `file_id`s of the train and of the test files, for `given`.
+
+    Raises:
+        InputError: liang2018 with too few users for `split.held_out_users`.
+    """
+    filtered = max(settings.min_user_edges, settings.min_item_edges) > 1
+    with warehouse.stage(home, run_id, "split", {"strong_generalization_filtered": filtered}) as connection:
+        for protocol in PROTOCOLS:
+            connection.execute(f"delete from splits.{protocol}")
+        digests = {}
+        if "strong_generalization" in protocols:
+            made = _strong_generalization(connection, settings, seed, ids_are_numbers)
+            digests["strong_generalization"] = matrices.write(home, made)
+        if "leave_one_out" in protocols:
+            digests["leave_one_out"] = matrices.write(home, _leave_one_out(connection, seed))
+        if "given" in protocols:
+            digests["given"] = matrices.write(home, _given(connection, given_files))
+        if set(protocols) != {"given"}:
+            digests[ALL_EDGES] = matrices.write(home, _all_edges(connection))
+    return Splits(digests)
+
+
+def _strong_generalization(
+    connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, ids_are_numbers: bool
+) -> SplitMatrices:
+    least = {"min_user_edges": str(settings.min_user_edges), "min_item_edges": str(settings.min_item_edges)}
+    connection.execute(sql.statement("split/active_edges", **least))
+    if settings.scheme == "hashed":
+        values = {"seed": str(seed), "held_out_share": settings.held_out_share}
+        connection.execute(sql.statement("split/hashed_users"), values)
+        connection.execute(sql.statement("split/train_items"))
+        connection.execute(sql.statement("split/hashed_targets"), {"seed": str(seed)})
+    else:
+        _liang2018(connection, settings, ids_are_numbers)
+    connection.execute(sql.statement("split/roles"))
+    connection.execute("insert into splits.strong_generalization select user_id, item_id, part, role from roles")
+
+    items = _columns(connection, "select item_index from train_items order by item_column")[0]
+    users, train = _matrix(connection, "roles where role = 'fit'", len(items))
+    parts = {part: _held_out_part(connection, part, len(items)) for part in ("validation", "test")}
+    sizes = ", ".join(f"{len(part.users):,} {name}" for name, part in parts.items())
+    logger.info("split: strong_generalization, %s training users, %s, %s items", f"{len(users):,}", sizes, f"{len(items):,}")
+    return SplitMatrices("strong_generalization", train, items, parts)
+
+
+def _held_out_part(connection: duckdb.DuckDBPyConnection, part: str, items: int) -> Part:
+    """Users with a target to find; their histories and targets, row by row."""
+    users, targets = _matrix(connection, f"roles where part = '{part}' and role = 'target'", items)
+    users, histories = _matrix(connection, f"roles where part = '{part}' and role = 'fold_in'", items, users)
+    return Part(histories=histories, targets=targets, users=users)
+
+
+def _liang2018(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are_numbers: bool) -> None:
+    """The published preprocessing: numpy's legacy generator, seeded once for the users, again for each part."""
+    id_order = "try_cast(user_id as bigint), user_id" if ids_are_numbers else "user_id"
+    users = _columns(
+        connection, f"select user_index from (select distinct user_id, user_index from active_edges) order by {id_order}"
+    )[0]
+    held_out = settings.held_out_users
+    if held_out is None:
+        raise InputError("split.scheme = liang2018 needs split.held_out_users, the users in each of validation and test.")
+    if 2 * held_out >= len(users):
+        raise InputError(f"split.held_out_users = {held_out}: validation and test together leave none of "
+                         f"{len(users)} users for training. Lower it, or use split.scheme = hashed.")
+    order = users[np.random.RandomState(LIANG2018_SEED).permutation(len(users))]
+    part = np.repeat(["train", "validation", "test"], [len(users) - 2 * held_out, held_out, held_out])
+    _table(connection, "user_parts", user_index=order, part=part)
+    connection.execute(sql.statement("split/train_items"))
+
+    rows = connection.execute(sql.statement("split/held_out_edges", id_order=id_order)).fetchnumpy()
+    chosen = np.zeros(len(rows["user_index"]), dtype=bool)
+    for name in ("validation", "test"):
+        generator = np.random.RandomState(LIANG2018_SEED)
+        of_part = np.flatnonzero(rows["part"] == name)
+        starts = np.flatnonzero(np.diff(rows["user_index"][of_part], prepend=-1))
+        for edges in np.split(of_part, starts[1:]):
+            if len(edges) >= 5:
+                targets = generator.choice(len(edges), size=int(0.2 * len(edges)), replace=False)
+                chosen[edges[targets.astype("int64")]] = True
+    _table(connection, "targets", user_index=rows["user_index"][chosen], item_index=rows["item_index"][chosen])
+
+
+def _leave_one_out(connection: duckdb.DuckDBPyConnection, seed: int) -> SplitMatrices:
+    connection.execute(sql.statement("split/leave_one_out", seed=str(seed)))
+    connection.execute("insert into splits.leave_one_out select user_id, item_id, role from leave_one_out_roles")
+    return _same_users(connection, "leave_one_out", "leave_one_out_roles", "held_out")
+
+
+def _given(connection: duckdb.DuckDBPyConnection, files: tuple[Sequence[int], Sequence[int]]) -> SplitMatrices:
+    train, test = (", ".join(map(str, ids)) for ids in files)
+    connection.execute(sql.statement("split/given", train_files=train, test_files=test))
+    connection.execute("insert into splits.given select user_id, item_id, role from given_roles")
+    return _same_users(connection, "given", "given_roles", "test")
+
+
+def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str, held_out: str) -> SplitMatrices:
+    """A protocol that tests on the training users themselves."""
+    items = _columns(connection, f"select distinct item_index from {roles} order by 1")[0]
+    everyone = _columns(connection, f"select distinct user_index from {roles} order by 1")[0]
+    width = int(items[-1]) + 1 if len(items) else 0
+    _, train = _matrix(connection, f"{roles} where role = 'train'", width, everyone)
+    users, targets = _matrix(connection, f"{roles} where role = '{held_out}'", width)
+    rows = np.searchsorted(everyone, users).astype(np.int32)
+    logger.info("split: %s, %s users, %s edges held out", protocol, f"{len(everyone):,}", f"{targets.nnz:,}")
+    part = Part(histories=train[rows], targets=targets, users=users, rows=rows)
+    return SplitMatrices(protocol, train, np.arange(width, dtype=np.int32), {"test": part})
+
+
+def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
+    connection.execute("create or replace temp view all_edges as select *, item_index as item_column from curated.interactions")
+    items = connection.execute("select max(item_index) + 1 from curated.interactions").fetchone()[0]
+    _, train = _matrix(connection, "all_edges where true", items)
+    return SplitMatrices(ALL_EDGES, train, np.arange(items, dtype=np.int32))
+
+
+def _matrix(
+    connection: duckdb.DuckDBPyConnection, source: str, columns: int, users: np.ndarray | None = None
+) -> tuple[np.ndarray, csr_matrix]:
+    """(users, CSR) of the edges of a relation; row i belongs to the i-th of `users`, by default all it names."""
+    user, item, count = _columns(connection, f"select user_index, item_column, event_count from {source}")
+    users = np.unique(user) if users is None else users
+    place = np.full(int(max(users.max(initial=-1), user.max(initial=-1))) + 1, -1, dtype=np.int32)
+    place[users] = np.arange(len(users), dtype=np.int32)
+    kept = place[user] >= 0
+    entries = (count[kept].astype(np.float32), (place[user[kept]], item[kept]))
+    matrix = csr_matrix(entries, shape=(len(users), columns))
+    matrix.sort_indices()
+    return users.astype(np.int32), matrix
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, query: str) -> list[np.ndarray]:
+    return [np.ma.getdata(column) for column in connection.execute(query).fetchnumpy().values()]
+
+
+def _table(connection: duckdb.DuckDBPyConnection, name: str, **columns: np.ndarray) -> None:
+    connection.register("incoming", columns)
+    connection.execute(f"create or replace temp table {name} as select * from incoming")
+    connection.unregister("incoming")
+
+
+split_task = stage_task(split)

@@ -1,0 +1,165 @@
+"""Train: one model on one protocol's training edges, kept in the model store.
+
+A fit's digest is that of everything it depends on: the matrices, the settings, the seed and the source of
+`models/`. A fit that is in the store already is taken from there, so that a run that was cut off goes on
+where it stopped.
+"""
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import logging
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+from scipy.sparse import csr_matrix
+from threadpoolctl import threadpool_info
+
+import models
+import sql
+from models.base import Epoch, ModelSettings
+from models.catalogue import MODELS
+from tasks import matrices, warehouse
+from tasks.errors import OneclassError
+from tasks.home import Home
+from tasks.stage_task import stage_task
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model in the store, and what it took.
+
+    Attributes:
+        seconds: wall time of the fit.
+        peak_bytes: the process's peak resident memory during it.
+        saved_bytes: size of the saved form.
+    """
+
+    model: str
+    protocol: str
+    digest: str
+    seconds: float
+    peak_bytes: int
+    saved_bytes: int
+
+
+def train(
+    home: Home, run_id: str, *, protocol: str, matrices_digest: str, model: str, settings: ModelSettings, seed: int
+) -> Fit:
+    """Fit `model` on the training edges of `protocol`, keep it, and note it in `operations.model_fits`.
+
+    Raises:
+        OneclassError: the model cannot be fitted on this matrix.
+    """
+    digest = fit_digest(matrices_digest, model, settings, seed)
+    folder = home.models / model / digest
+    if (folder / "fit.json").exists():
+        logger.info("train: %s (%s) was fitted before on these edges with these settings, taken from the store",
+                    model, protocol)
+    else:
+        _warn_of_pinned_blas()
+        interactions = matrices.read(home, matrices_digest).train
+        _fit_into(folder, interactions, model, settings, seed, home.limits.threads)
+    fit = Fit(model, protocol, digest, saved_bytes=_size(folder), **json.loads((folder / "fit.json").read_text()))
+    with warehouse.stage(home, run_id, "train") as connection:
+        connection.execute("delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
+                           [run_id, protocol, model])
+        connection.execute(sql.statement("train/fits"), {"run_id": run_id, **vars(fit)})
+        _register_arrays(connection, protocol, model, folder)
+    logger.info("train: %s (%s) in %.1f s, %.0f MB saved", model, protocol, fit.seconds, fit.saved_bytes / 1e6)
+    return fit
+
+
+def fit_digest(matrices_digest: str, model: str, settings: ModelSettings, seed: int) -> str:
+    """The name of a fit: equal for equal edges, settings, seed, library versions and source of `models/`."""
+    versions = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "numba")}
+    parts = [matrices_digest, model, settings.model_dump(mode="json"), seed, models.source_fingerprint(), versions]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _fit_into(
+    folder: Path, interactions: csr_matrix, model: str, settings: ModelSettings, seed: int, threads: int
+) -> None:
+    """Fit and save, whole or not at all."""
+    estimator = MODELS[model](settings, seed=seed, threads=threads)
+    _reset_peak()
+    began = time.perf_counter()
+    try:
+        estimator.fit(interactions, on_epoch=lambda epoch: _log_epoch(model, epoch))
+    except ValueError as error:
+        raise OneclassError(f"train: {model} cannot be fitted: {error}") from error
+    effort = {"seconds": time.perf_counter() - began, "peak_bytes": _peak()}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
+    try:
+        estimator.save(partial)
+        (partial / "fit.json").write_text(json.dumps(effort) + "\n")
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _log_epoch(model: str, epoch: Epoch) -> None:
+    watched = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
+    logger.info("train: %s epoch %d of %d%s, %.2f s", model, epoch.number, epoch.of, watched, epoch.seconds)
+
+
+def _register_arrays(connection: duckdb.DuckDBPyConnection, protocol: str, model: str, folder: Path) -> None:
+    """A temporary table of the fitted arrays, for the contract: how many entries, how many not finite."""
+    rows = []
+    for file in sorted(folder.glob("*.npy")):
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+        rows.append((protocol, model, file.stem, array.size, _not_finite(array)))
+    connection.execute("create or replace temp table fitted_arrays "
+                       "(protocol varchar, model varchar, array varchar, entries bigint, not_finite bigint)")
+    connection.executemany("insert into fitted_arrays values (?, ?, ?, ?, ?)", rows)
+
+
+def _not_finite(array: np.ndarray) -> int:
+    flat = array.reshape(-1)
+    blocks = range(0, len(flat), 1 << 22)
+    return sum(int(np.count_nonzero(~np.isfinite(flat[start : start + (1 << 22)]))) for start in blocks)
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir() if file.name != "fit.json")
+
+
+def _reset_peak() -> None:
+    """Start the process's peak of resident memory afresh, where the kernel lets it."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        logger.debug("train: the peak of memory cannot be reset here; it is the whole run's")
+
+
+def _peak() -> int:
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@functools.cache
+def _warn_of_pinned_blas() -> None:
+    """Say once that BLAS is held below what the processor can do; a user's setting is left as it is."""
+    pinned = os.environ.get("OPENBLAS_CORETYPE")
+    processor = Path("/proc/cpuinfo")
+    if pinned and processor.exists() and "avx512f" in processor.read_text():
+        kernels = {library.get("architecture") for library in threadpool_info()}
+        logger.info("train: OPENBLAS_CORETYPE=%s holds BLAS to %s kernels; this processor has AVX-512", pinned, kernels)
+
+
+train_task = stage_task(train, "train {model} on {protocol}")

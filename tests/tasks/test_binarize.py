@@ -1,0 +1,112 @@
+"""Binarize against a few lines of plain Python, and rule by rule on small logs."""
+
+from collections import defaultdict
+from datetime import date, datetime
+
+import numpy as np
+import pytest
+
+from tasks import warehouse
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.errors import InputError
+
+
+def interactions(home, columns="user_id, item_id, event_count"):
+    with warehouse.connect(home, read_only=True) as connection:
+        return connection.execute(f"select {columns} from curated.interactions order by user_index, item_index").fetchall()
+
+
+def test_a_like_is_a_value_at_or_above_the_threshold(home, log_events):
+    log_events([("a", "x", 3.5), ("a", "y", 4), ("b", "x", 5)])
+    result = binarize(home, BinarizeSettings(threshold=4), "run")
+    assert interactions(home) == [("a", "y", 1), ("b", "x", 1)]
+    assert (result.edges, result.users, result.items) == (2, 2, 2)
+
+
+def test_repeats_fold_into_one_edge_with_its_count_and_times(home, log_events):
+    days = [datetime(2026, 1, day) for day in (5, 3, 9)]
+    log_events([("a", "x", 1, days[0]), ("a", "x", 2, days[1]), ("a", "x", 0, datetime(2020, 1, 1))])
+    log_events([("a", "x", 1, days[2])], file_id=2)
+    binarize(home, BinarizeSettings(), "run")
+    found = interactions(home, "event_count, first_at, last_at, first_file_id, first_line")
+    assert found == [(3, days[1], days[2], 1, 1)]
+
+
+def test_indices_follow_the_order_of_first_appearance(home, log_events):
+    log_events([("z", "q", 1), ("a", "p", 1), ("z", "p", 1)])
+    binarize(home, BinarizeSettings(), "run")
+    assert interactions(home, "user_id, user_index, item_id, item_index") == [
+        ("z", 0, "q", 0), ("z", 0, "p", 1), ("a", 1, "p", 1)]
+
+
+def test_tomorrows_log_moves_no_index(home, log_events):
+    log_events([("z", "q", 1), ("a", "p", 1)])
+    binarize(home, BinarizeSettings(), "run")
+    before = set(interactions(home, "user_id, user_index, item_id, item_index"))
+    log_events([("b", "a", 1), ("a", "q", 1)], file_id=2)
+    binarize(home, BinarizeSettings(), "run")
+    assert before < set(interactions(home, "user_id, user_index, item_id, item_index"))
+
+
+def naive_edges(events, settings):
+    """Sets of edges, filtered as the settings' sentences say."""
+    edges = {(user, item) for user, item, value in events if value >= settings.threshold}
+
+    def drop(edges, side, least):
+        degree = defaultdict(int)
+        for edge in edges:
+            degree[edge[side]] += 1
+        return {edge for edge in edges if degree[edge[side]] >= least}
+
+    edges = drop(edges, 1, settings.min_item_edges)
+    edges = drop(edges, 0, settings.min_user_edges)
+    while settings.k_core and (fewer := drop(drop(edges, 1, settings.k_core), 0, settings.k_core)) != edges:
+        edges = fewer
+    return edges
+
+
+@pytest.mark.parametrize("settings", [
+    BinarizeSettings(threshold=2),
+    BinarizeSettings(min_user_edges=4),
+    BinarizeSettings(min_item_edges=5, min_user_edges=3),
+    BinarizeSettings(k_core=4),
+], ids=str)
+def test_filters_agree_with_sets_of_edges(home, log_events, settings):
+    generator = np.random.default_rng(5)
+    users, items = (generator.zipf(1.6, size=700) % 30 for _ in range(2))
+    events = [(str(u), str(i), float(v)) for u, i, v in zip(users, items, generator.integers(1, 4, size=700), strict=True)]
+    log_events(events)
+    binarize(home, settings, "run")
+    expected = naive_edges(events, settings)
+    assert expected and set(interactions(home, "user_id, item_id")) == expected
+
+
+def test_since_and_until_take_whole_days(home, log_events):
+    log_events([("a", str(day), 1, datetime(2026, 1, day, 23, 59)) for day in range(1, 6)])
+    binarize(home, BinarizeSettings(), "run", since=date(2026, 1, 2), until=date(2026, 1, 4))
+    assert [item for item, in interactions(home, "item_id")] == ["2", "3", "4"]
+
+
+def test_since_on_a_log_without_times_is_told(home, log_events):
+    log_events([("a", "x", 1)])
+    with pytest.raises(InputError, match="--since and --until need the times"):
+        binarize(home, BinarizeSettings(), "run", since=date(2026, 1, 1))
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    (BinarizeSettings(threshold=9), r"none of 2 events has a value of at least binarize.threshold = 9 \(the highest is 3"),
+    (BinarizeSettings(k_core=3), "none of 2 likes is left by the activity filters"),
+])
+def test_nothing_left_is_told_and_changes_nothing(home, log_events, settings, message):
+    log_events([("a", "x", 1), ("b", "x", 3)])
+    binarize(home, BinarizeSettings(), "run")
+    before = interactions(home, "*")
+    with pytest.raises(InputError, match=message):
+        binarize(home, settings, "run")
+    assert interactions(home, "*") == before
+
+
+@pytest.mark.parametrize(("name", "value"), [("threshold", float("nan")), ("min_user_edges", -1), ("k_core", -1)])
+def test_settings_refuse_what_cannot_be(name, value):
+    with pytest.raises(ValueError, match=name):
+        BinarizeSettings(**{name: value})

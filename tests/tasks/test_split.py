@@ -1,0 +1,191 @@
+"""Splits against their definitions: properties on small logs, and liang2018 against a plain transcription."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tasks import matrices, warehouse
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.errors import InputError
+from tasks.split import ALL_EDGES, LIANG2018_SEED, SplitSettings, split
+
+
+@pytest.fixture
+def log(home, log_events):
+    """A log of 80 users with skewed degrees, binarized."""
+    generator = np.random.default_rng(3)
+    pairs = dict.fromkeys((int(u) * 7 % 80 + 1, int(i)) for u, i in zip(
+        generator.zipf(1.3, size=2500) % 80, generator.zipf(1.2, size=2500) % 60, strict=True))
+    pairs |= dict.fromkeys((user, 900 + user) for user in range(1, 81))  # items that one user alone has
+    log_events([(user, item, 1) for user, item in pairs])
+    binarize(home, BinarizeSettings(), "run")
+    return list(pairs)
+
+
+def rows(home, query):
+    with warehouse.connect(home, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def strong(home, **settings):
+    return split(home, SplitSettings(**settings), "run", protocols=["strong_generalization"], seed=1)
+
+
+def ids(home, matrix, users, items):
+    """The (user_id, item_id) pairs of a matrix of the store."""
+    user_ids = dict(rows(home, "select distinct user_index, user_id from curated.interactions"))
+    item_ids = dict(rows(home, "select distinct item_index, item_id from curated.interactions"))
+    entries = matrix.tocoo()
+    return {(user_ids[users[u]], item_ids[items[i]]) for u, i in zip(entries.row, entries.col, strict=True)}
+
+
+def test_hashed_parts_hold_disjoint_users_and_every_edge_once(home, log):
+    strong(home, held_out_share=0.2)
+    found = rows(home, "select user_id, item_id, part, role from splits.strong_generalization")
+    assert Counter((user, item) for user, item, *_ in found) == Counter((str(u), str(i)) for u, i in log)
+    parts = defaultdict(set)
+    for user, _, part, _ in found:
+        parts[user].add(part)
+    assert all(len(of_user) == 1 for of_user in parts.values())
+    assert {part for of_user in parts.values() for part in of_user} == {"train", "validation", "test"}
+
+
+def test_hashed_targets_are_a_fifth_of_the_edges_that_training_items_leave(home, log):
+    strong(home, held_out_share=0.2)
+    training_items = {item for item, in rows(home, "select item_id from splits.strong_generalization where role = 'fit'")}
+    roles = defaultdict(Counter)
+    for user, item, part, role in rows(home, "select * from splits.strong_generalization where part <> 'train'"):
+        roles[user][role] += 1
+        assert (role == "dropped") == (item not in training_items)
+    assert roles
+    for of_user in roles.values():
+        kept = of_user["target"] + of_user["fold_in"]
+        assert of_user["target"] == (kept // 5 if kept >= 5 else 0)
+
+
+def test_a_hashed_user_does_not_move_when_tomorrows_log_arrives(home, log, log_events):
+    strong(home, held_out_share=0.2)
+    before = dict(rows(home, "select distinct user_id, part from splits.strong_generalization"))
+    log_events([(user, 5000, 1) for user in range(60, 160)], file_id=2)
+    binarize(home, BinarizeSettings(), "run")
+    strong(home, held_out_share=0.2)
+    after = dict(rows(home, "select distinct user_id, part from splits.strong_generalization"))
+    assert len(after) > len(before) and before.items() <= after.items()
+
+
+def test_another_seed_holds_out_other_users(home, log):
+    first = strong(home, held_out_share=0.2)
+    assert split(home, SplitSettings(held_out_share=0.2), "run", protocols=["strong_generalization"], seed=2) != first
+    assert strong(home, held_out_share=0.2) == first
+
+
+def test_a_tiny_log_splits_without_a_held_out_user(home, log_events):
+    log_events([("a", "x", 1), ("b", "x", 1), ("b", "y", 1)])
+    binarize(home, BinarizeSettings(), "run")
+    made = split(home, SplitSettings(), "run", protocols=["strong_generalization", "leave_one_out"], seed=0)
+    stored = matrices.read(home, made.digests["strong_generalization"])
+    assert stored.train.nnz <= 3 and stored.parts["test"].targets.nnz == 0
+    assert matrices.read(home, made.digests["leave_one_out"]).parts["test"].targets.nnz == 1
+
+
+def test_matrices_hold_what_the_table_says(home, log):
+    stored = matrices.read(home, strong(home, held_out_share=0.2).digests["strong_generalization"])
+    for part in ("validation", "test"):
+        held = stored.parts[part]
+        found = {role: {(u, i) for u, i in rows(
+            home, f"select user_id, item_id from splits.strong_generalization where part = '{part}' and role = '{role}'")}
+            for role in ("target", "fold_in")}
+        with_target = {user for user, _ in found["target"]}
+        assert ids(home, held.targets, held.users, stored.items) == found["target"]
+        assert ids(home, held.histories, held.users, stored.items) == {
+            (u, i) for u, i in found["fold_in"] if u in with_target}
+        assert held.rows is None
+    assert stored.train.nnz == rows(home, "select count(*) from splits.strong_generalization where role = 'fit'")[0][0]
+    assert (np.bincount(stored.train.indices, minlength=len(stored.items)) > 0).all()
+
+
+def transcribed(log, held_out, min_user_edges):
+    """The published preprocessing of Liang et al. 2018, step by step in pandas and numpy's legacy generator."""
+    data = pd.DataFrame(log, columns=["user", "item"])
+    degree = data.groupby("user").size()
+    data = data[data["user"].isin(degree.index[degree >= min_user_edges])]
+    users = np.array(sorted(data["user"].unique()))
+    np.random.seed(98765)
+    users = users[np.random.permutation(len(users))]
+    parts = {"train": users[: len(users) - 2 * held_out], "validation": users[len(users) - 2 * held_out : -held_out],
+             "test": users[-held_out:]}
+    training = data[data["user"].isin(parts["train"])]
+    items = training["item"].unique()
+    found = {(u, i): ("train", "fit") for u, i in training.itertuples(index=False)}
+    for part in ("validation", "test"):
+        held = data[data["user"].isin(parts[part])]
+        found |= {(u, i): (part, "dropped") for u, i in held.itertuples(index=False)}
+        np.random.seed(98765)
+        for user, group in held[held["item"].isin(items)].groupby("user"):
+            is_target = np.zeros(len(group), dtype=bool)
+            if len(group) >= 5:
+                is_target[np.random.choice(len(group), size=int(0.2 * len(group)), replace=False).astype("int64")] = True
+            for item, target in zip(group["item"], is_target, strict=True):
+                found[user, item] = (part, "target" if target else "fold_in")
+    return found, items
+
+
+def test_liang2018_agrees_with_the_published_steps(home, log):
+    made = strong(home, scheme="liang2018", held_out_users=15, min_user_edges=5)
+    expected, items = transcribed(log, 15, 5)
+    found = {(int(u), int(i)): (part, role) for u, i, part, role in rows(home, "select * from splits.strong_generalization")}
+    assert found == expected
+    assert {"dropped", "target"} <= {role for _, role in found.values()}
+    item_ids = dict(rows(home, "select distinct item_index, item_id from curated.interactions"))
+    stored = matrices.read(home, made.digests["strong_generalization"])
+    assert [int(item_ids[index]) for index in stored.items] == list(items)
+    assert LIANG2018_SEED == 98765
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({}, "needs split.held_out_users"),
+    ({"held_out_users": 40}, "split.held_out_users = 40"),
+])
+def test_liang2018_tells_what_it_lacks(home, log, settings, message):
+    with pytest.raises(InputError, match=message):
+        strong(home, scheme="liang2018", **settings)
+
+
+def test_leave_one_out_takes_one_edge_of_every_user_with_two(home, log):
+    made = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
+    degree = Counter(str(user) for user, _ in log)
+    held = Counter(user for user, in rows(home, "select user_id from splits.leave_one_out where role = 'held_out'"))
+    assert held == {user: 1 for user, edges in degree.items() if edges >= 2}
+    assert rows(home, "select count(*) from splits.leave_one_out") == [(len(log),)]
+    stored = matrices.read(home, made.digests["leave_one_out"])
+    part = stored.parts["test"]
+    assert stored.train.nnz + part.targets.nnz == len(log)
+    assert (part.targets.sum(axis=1) == 1).all()
+    assert part.histories.multiply(part.targets).nnz == 0
+    assert (part.histories != stored.train[part.rows]).nnz == 0
+
+
+def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_events):
+    log_events([("a", "x", 1), ("a", "y", 1), ("b", "x", 1)], file_id=1)
+    log_events([("a", "z", 1), ("b", "x", 1), ("b", "y", 1)], file_id=2)
+    binarize(home, BinarizeSettings(), "run")
+    made = split(home, SplitSettings(), "run", protocols=["given"], seed=0, given_files=([1], [2]))
+    assert sorted(rows(home, "select * from splits.given")) == [
+        ("a", "x", "train"), ("a", "y", "train"), ("a", "z", "test"), ("b", "x", "train"), ("b", "y", "test")]
+    assert ALL_EDGES not in made.digests
+    stored = matrices.read(home, made.digests["given"])
+    assert ids(home, stored.parts["test"].targets, stored.parts["test"].users, stored.items) == {("a", "z"), ("b", "y")}
+
+
+def test_a_protocol_that_is_not_asked_for_leaves_no_stale_rows(home, log):
+    split(home, SplitSettings(), "run", protocols=["strong_generalization", "leave_one_out"], seed=1)
+    split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
+    assert rows(home, "select count(*) from splits.strong_generalization") == [(0,)]
+
+
+def test_all_edges_are_stored_for_the_published_model(home, log):
+    made = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
+    stored = matrices.read(home, made.digests[ALL_EDGES])
+    assert ids(home, stored.train, np.arange(stored.train.shape[0]), stored.items) == {(str(u), str(i)) for u, i in log}
