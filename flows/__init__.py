@@ -12,11 +12,15 @@ PREFECT_DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # the 20 s of the default fail on a busy machine
     "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks,models",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # a stage called as a plain function is no mistake
     "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
-    "NUMBA_THREADING_LAYER": "omp",
 }
 
 for _name, _value in PREFECT_DEFAULTS.items():
     os.environ.setdefault(_name, _value)
-for _name in ("flows", "tasks", "models"):
-    logging.getLogger(_name).setLevel(logging.INFO)
+
+
+def show_progress() -> None:
+    """Let the project's own lines of progress through; for the start of a flow run, which resets their level."""
+    for name in ("flows", "tasks", "models"):
+        logging.getLogger(name).setLevel(logging.INFO)

@@ -8,6 +8,7 @@ from datetime import date
 
 from prefect.runtime import flow_run
 
+from flows import show_progress
 from flows.settings import RunSettings
 from tasks import artifacts, main_table, runs, warehouse
 from tasks.binarize import binarize_task
@@ -46,6 +47,7 @@ def check(run: RunSettings) -> None:
 
 def run_sequence(run: RunSettings, flow: str) -> Published:
     """Every stage in order; what a stage hands on are names and digests."""
+    show_progress()
     run_id = str(flow_run.id or uuid.uuid4())
     began = time.perf_counter()
     with runs.recorded(run.home, run_id, flow, run.describe()):
@@ -76,7 +78,7 @@ def _prepare(run: RunSettings, run_id: str) -> Splits:
         protocols=run.protocols,
         seed=run.seed,
         ids_are_numbers=run.dataset.id_order == "number",
-        given_files=ingested.file_ids if run.split_files else None,
+        given_files=_train_and_test(ingested.file_ids) if run.split_files else None,
     )
     diagnose_task(run.home, run_id, run.seed)
     return splits
@@ -112,6 +114,13 @@ def _publish(run: RunSettings, run_id: str, splits: Splits) -> Published:
     return publish_task(
         run.home, run_id, run.publish, choice=choice, model_digest=digest, matrices_digest=matrices_digest
     )
+
+
+def _train_and_test(file_ids: tuple[int, ...]) -> tuple[tuple[int], tuple[int]]:
+    if len(file_ids) != 2:
+        raise InputError("--split-files: TRAIN and TEST must be two different logs, one file each.")
+    train, test = file_ids
+    return (train,), (test,)
 
 
 def _has_events(run: RunSettings) -> bool:

@@ -104,6 +104,9 @@ def resolve(
             raise InputError(_unknown("model", name, MODELS))
     for name, section in sections.items():
         _validated(name, section)  # also those of models that this run leaves out: a misspelling is told
+    published = sections.get("publish", {}).get("model")
+    if published is not None and published not in chosen:
+        raise InputError(f"setting publish.model = {published}: is not among this run's models, {', '.join(chosen)}.")
     if seed < 0:
         raise InputError(f"--seed {seed}: must not be negative.")
     if threads is not None and threads < 1:

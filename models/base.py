@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from scipy.sparse import csr_matrix
 
 from models.ranking import top_items
+from models.threads import kernel_threads
 
 
 class ModelSettings(BaseModel):
@@ -122,7 +123,8 @@ class Model(ABC):
             item that is left, id -1 and score -inf.
         """
         scores = self.scores(histories, users=users, score=score)
-        return top_items(scores, histories.indptr, histories.indices, n)
+        with kernel_threads(self.threads):
+            return top_items(scores, histories.indptr, histories.indices, n)
 
     def like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None

@@ -64,7 +64,7 @@ def binarize(
         result = _counts(connection)
         if result.edges == 0:
             raise InputError(_nothing_left(connection, settings, since, until))
-    logger.info("binarize: %s edges, %s users x %s items", f"{result.edges:,}", f"{result.users:,}", f"{result.items:,}")
+    logger.info("%s edges, %s users x %s items", f"{result.edges:,}", f"{result.users:,}", f"{result.items:,}")
     return result
 
 
@@ -77,7 +77,7 @@ def _require_times(connection: duckdb.DuckDBPyConnection) -> None:
     if events and without == events:
         raise InputError("--since and --until need the times of events, and these logs have none; leave them out.")
     if without:
-        logger.warning("binarize: %s events have no time and are outside --since and --until", f"{without:,}")
+        logger.warning("%s events have no time and are outside --since and --until", f"{without:,}")
 
 
 def _drop_inactive(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> None:

@@ -7,9 +7,8 @@ digest knows what it reads.
 import hashlib
 import json
 import shutil
-import tempfile
+import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -57,8 +56,8 @@ def write(home: Home, split: SplitMatrices) -> str:
     target = home.matrices / digest
     if target.exists():
         return digest
-    home.matrices.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix="partial-", dir=home.matrices))
+    partial = home.matrices / f"partial-{uuid.uuid4().hex}"
+    partial.mkdir(parents=True)
     try:
         for name, array in arrays.items():
             np.save(partial / f"{name}.npy", array, allow_pickle=False)

@@ -68,7 +68,7 @@ def choose(home: Home, run_id: str, settings: PublishSettings, candidates: list[
         return Choice(*best)
     model = settings.model or candidates[-1]
     if settings.model is None:
-        logger.warning("publish: no user of a validation part to choose by; %s is published. Name another with "
+        logger.warning("no user of a validation part to choose by; %s is published. Name another with "
                        "publish.model.", model)
     return Choice(model, catalogue.MODELS[model].score_names[0])
 
@@ -99,7 +99,7 @@ def publish(
         table = main_table.rows(connection, run_id)
         _write_files(connection, home, run_id, table, fresh)
     _point_to(home, fresh)
-    logger.info("publish: %s recommendations%s, tables in %s", f"{recommendations:,}",
+    logger.info("%s recommendations%s, tables in %s", f"{recommendations:,}",
                 f" by {choice.model}" if choice else "", home.published)
     return Published(home.published, home.report / "index.html", recommendations, table)
 

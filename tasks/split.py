@@ -104,7 +104,7 @@ def _strong_generalization(
     users, train = _matrix(connection, "roles where role = 'fit'", len(items))
     parts = {part: _held_out_part(connection, part, len(items)) for part in ("validation", "test")}
     sizes = ", ".join(f"{len(part.users):,} {name}" for name, part in parts.items())
-    logger.info("split: strong_generalization, %s training users, %s, %s items", f"{len(users):,}", sizes, f"{len(items):,}")
+    logger.info("strong_generalization, %s training users, %s, %s items", f"{len(users):,}", sizes, f"{len(items):,}")
     return SplitMatrices("strong_generalization", train, items, parts)
 
 
@@ -166,7 +166,7 @@ def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str
     _, train = _matrix(connection, f"{roles} where role = 'train'", width, everyone)
     users, targets = _matrix(connection, f"{roles} where role = '{held_out}'", width)
     rows = np.searchsorted(everyone, users).astype(np.int32)
-    logger.info("split: %s, %s users, %s edges held out", protocol, f"{len(everyone):,}", f"{targets.nnz:,}")
+    logger.info("%s, %s users, %s edges held out", protocol, f"{len(everyone):,}", f"{targets.nnz:,}")
     part = Part(histories=train[rows], targets=targets, users=users, rows=rows)
     return SplitMatrices(protocol, train, np.arange(width, dtype=np.int32), {"test": part})
 

@@ -14,8 +14,8 @@ import os
 import resource
 import shutil
 import sys
-import tempfile
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def train(
     digest = fit_digest(matrices_digest, model, settings, seed)
     folder = home.models / model / digest
     if (folder / "fit.json").exists():
-        logger.info("train: %s (%s) was fitted before on these edges with these settings, taken from the store",
+        logger.info("%s (%s) was fitted before on these edges with these settings, taken from the store",
                     model, protocol)
     else:
         _warn_of_pinned_blas()
@@ -77,7 +77,7 @@ def train(
                            [run_id, protocol, model])
         connection.execute(sql.statement("train/fits"), {"run_id": run_id, **vars(fit)})
         _register_arrays(connection, protocol, model, folder)
-    logger.info("train: %s (%s) in %.1f s, %.0f MB saved", model, protocol, fit.seconds, fit.saved_bytes / 1e6)
+    logger.info("%s (%s) in %.1f s, %.0f MB saved", model, protocol, fit.seconds, fit.saved_bytes / 1e6)
     return fit
 
 
@@ -100,8 +100,8 @@ def _fit_into(
     except ValueError as error:
         raise OneclassError(f"train: {model} cannot be fitted: {error}") from error
     effort = {"seconds": time.perf_counter() - began, "peak_bytes": _peak()}
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
+    partial = folder.parent / f"partial-{uuid.uuid4().hex}"
+    partial.mkdir(parents=True)
     try:
         estimator.save(partial)
         (partial / "fit.json").write_text(json.dumps(effort) + "\n")
@@ -113,7 +113,7 @@ def _fit_into(
 
 def _log_epoch(model: str, epoch: Epoch) -> None:
     watched = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
-    logger.info("train: %s epoch %d of %d%s, %.2f s", model, epoch.number, epoch.of, watched, epoch.seconds)
+    logger.info("%s epoch %d of %d%s, %.2f s", model, epoch.number, epoch.of, watched, epoch.seconds)
 
 
 def _register_arrays(connection: duckdb.DuckDBPyConnection, protocol: str, model: str, folder: Path) -> None:
@@ -123,7 +123,7 @@ def _register_arrays(connection: duckdb.DuckDBPyConnection, protocol: str, model
         array = np.load(file, mmap_mode="r", allow_pickle=False)
         rows.append((protocol, model, file.stem, array.size, _not_finite(array)))
     connection.execute("create or replace temp table fitted_arrays "
-                       "(protocol varchar, model varchar, array varchar, entries bigint, not_finite bigint)")
+                       '(protocol varchar, model varchar, "array" varchar, entries bigint, not_finite bigint)')
     connection.executemany("insert into fitted_arrays values (?, ?, ?, ?, ?)", rows)
 
 
@@ -142,7 +142,7 @@ def _reset_peak() -> None:
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
-        logger.debug("train: the peak of memory cannot be reset here; it is the whole run's")
+        logger.debug("the peak of memory cannot be reset here; it is the whole run's")
 
 
 def _peak() -> int:
@@ -159,7 +159,7 @@ def _warn_of_pinned_blas() -> None:
     processor = Path("/proc/cpuinfo")
     if pinned and processor.exists() and "avx512f" in processor.read_text():
         kernels = {library.get("architecture") for library in threadpool_info()}
-        logger.info("train: OPENBLAS_CORETYPE=%s holds BLAS to %s kernels; this processor has AVX-512", pinned, kernels)
+        logger.info("OPENBLAS_CORETYPE=%s holds BLAS to %s kernels; this processor has AVX-512", pinned, kernels)
 
 
 train_task = stage_task(train, "train {model} on {protocol}")

@@ -10,7 +10,8 @@ create table if not exists evaluation.metrics (
     standard_error double,
     users bigint not null
 );
--- evaluation.comparisons: one row per run, protocol, metric and pair of ranked lists, user by user.
+-- evaluation.comparisons: one row per run, protocol, metric and pair of ranked lists, user by user:
+-- the difference is that of model minus other_model.
 create table if not exists evaluation.comparisons (
     run_id varchar not null,
     protocol varchar not null,
@@ -24,7 +25,8 @@ create table if not exists evaluation.comparisons (
     p_value double,
     users bigint not null
 );
--- evaluation.ranks_by_degree: one row per run, model, score, side and log-spaced bin of degrees.
+-- evaluation.ranks_by_degree: one row per run, model, score, side and log-spaced bin of training
+-- degrees, both ends of the bin included.
 create table if not exists evaluation.ranks_by_degree (
     run_id varchar not null,
     model varchar not null,

@@ -1,0 +1,10 @@
+"""Contracts of the warehouse's tables, one declarative file a table, checked at the end of every stage.
+
+What must hold of a table is in `<schema>.<table>.yaml`; `check` asks it of the rows of an open transaction.
+"""
+
+from data_contracts.checks import check
+from data_contracts.contracts import for_stage
+from data_contracts.results import ContractBroken, RuleResult, raise_if_broken
+
+__all__ = ["ContractBroken", "RuleResult", "check", "for_stage", "raise_if_broken"]

@@ -1,0 +1,134 @@
+"""What a contract file may say, and how the files are read."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+STAGES = ("ingest", "binarize", "split", "diagnose", "train", "evaluate", "publish")
+UNEXPECTED_ROWS = "unexpected_rows"
+
+Severity = Literal["error", "warning"]
+
+
+class _Declared(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Column(_Declared):
+    """A column, as `duckdb_columns()` must show it."""
+
+    type: str = Field(description="DuckDB's name of the type.")
+    meaning: str = Field(description="What a value says, in a sentence.")
+    nullable: bool = Field(False, description="Whether the table lets the column be null.")
+
+
+class Rule(_Declared):
+    """One thing that must hold: an expectation of Great Expectations, or a query that must find no row."""
+
+    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    type: str = Field(
+        description="`unexpected_rows`, or an expectation type such as `expect_column_values_to_be_in_set`."
+    )
+    kwargs: dict[str, Any] = Field(
+        {}, description='Of the expectation type; `{"$PARAMETER": name}` for a stage\'s value.'
+    )
+    query: str | None = Field(
+        None, description="Of `unexpected_rows`: `{batch}` is the table, `{name}` a stage's value."
+    )
+    severity: Severity = "error"
+    description: str = Field(description="The rule in a sentence, as a person who broke it will read it.")
+
+    @model_validator(mode="after")
+    def _query_or_kwargs(self) -> "Rule":
+        if (self.type == UNEXPECTED_ROWS) != (self.query is not None) or (self.query and self.kwargs):
+            raise ValueError(
+                f"rule {self.name}: `query` belongs to the type unexpected_rows, `kwargs` to all others"
+            )
+        return self
+
+
+class Contract(_Declared):
+    """Everything that must hold of one table once a stage has ended."""
+
+    table: str = Field(
+        pattern=r"^([a-z_]+\.)?[a-z_]+$", description="schema.table, or the name of a temporary table."
+    )
+    stage: Literal[STAGES]
+    row: str = Field(description="What one row is.")
+    only: str | None = Field(None, description="Condition on the rows that are checked; by default all are.")
+    relations: dict[str, str] = Field(
+        {}, description="Queries by name; `{name}` in a rule's query stands for one."
+    )
+    defaults: dict[str, Any] = Field({}, description="Values of parameters, where the stage gives none.")
+    columns: dict[str, Column]
+    rules: list[Rule] = []
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "Contract":
+        names = [rule.name for rule in self.rules]
+        if twice := {name for name in names if names.count(name) > 1} | ({"columns"} & set(names)):
+            raise ValueError(f"names of rules that are taken: {sorted(twice)}")
+        return self
+
+    def query_of(self, rule: Rule) -> str:
+        """The rule's query with the contract's relations in their places; empty where it has none."""
+        text = rule.query or ""
+        for name, query in self.relations.items():
+            text = text.replace("{" + name + "}", f"({query})")
+        return text
+
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that the contract's parameters have.
+
+        Raises:
+            ValueError: a parameter is neither given nor has a default.
+        """
+        arguments = [argument for rule in self.rules for argument in rule.kwargs.values()]
+        asked = {one["$PARAMETER"] for one in arguments if isinstance(one, dict) and "$PARAMETER" in one}
+        asked |= placeholders(self.only or "").union(
+            *(placeholders(self.query_of(rule)) for rule in self.rules)
+        )
+        values = {**self.defaults, **given}
+        if missing := sorted(asked - set(values)):
+            raise ValueError(
+                f"data_contracts/{self.table}.yaml: stage {self.stage} was to give values of {missing}"
+            )
+        return values
+
+
+def placeholders(text: str) -> set[str]:
+    """Names between single braces, but for `{batch}`."""
+    return set(re.findall(r"(?<!\{)\{(\w+)\}", text)) - {"batch"}
+
+
+def parse(text: str, source: str) -> Contract:
+    """A contract from the text of its YAML file.
+
+    Raises:
+        ValueError: the text is no contract; the message begins with `source` and names the key.
+    """
+    try:
+        return Contract.model_validate(yaml.safe_load(text))
+    except (yaml.YAMLError, ValidationError) as error:
+        raise ValueError(f"{source}: {error}") from error
+
+
+@cache
+def load() -> tuple[Contract, ...]:
+    """Every contract of this folder, in the order of the stages, then of the files."""
+    found = [
+        parse(file.read_text(encoding="utf-8"), file.name)
+        for file in sorted(files(__package__).iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".yaml")
+    ]
+    return tuple(sorted(found, key=lambda contract: STAGES.index(contract.stage)))
+
+
+def for_stage(stage: str) -> list[Contract]:
+    """The contracts that close a stage."""
+    return [contract for contract in load() if contract.stage == stage]

@@ -1,0 +1,51 @@
+"""Great Expectations' own pages on the contracts, made only when asked for.
+
+The pages load styles and scripts from public hosts: without a network they open unstyled, with one they tell
+those hosts that they were opened. The results of every run are in `operations.contract_results` either way.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from data_contracts.contracts import load
+from data_contracts.suites import batch_definition, columns_rule, session, suite
+
+SITE = "contracts"
+
+
+def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Any], folder: Path) -> Path:
+    """Check every contract on the warehouse as it stands and write Data Docs into `folder`.
+
+    Contracts of temporary tables are left out. Nothing raises where a rule is broken; the pages show it.
+
+    Args:
+        parameters: the values that the stages would give, `run_id` among them.
+
+    Returns:
+        The page to open.
+
+    Raises:
+        ValueError: a contract asks for a value that is not in `parameters`.
+    """
+    contracts = [contract for contract in load() if "." in contract.table]
+    values = [contract.values(parameters) for contract in contracts]
+    with session(connection) as (context, datasource):
+        import great_expectations as gx
+
+        store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
+        index = {"class_name": "DefaultSiteIndexBuilder"}
+        context.add_data_docs_site(
+            SITE, {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
+        )
+        for contract, given in zip(contracts, values, strict=True):
+            expectations = context.suites.add(
+                suite(contract, [columns_rule(contract), *contract.rules], given)
+            )
+            rows = batch_definition(datasource, contract, given)
+            definition = gx.ValidationDefinition(name=contract.table, data=rows, suite=expectations)
+            context.validation_definitions.add(definition).run(expectation_parameters=given)
+        context.build_data_docs(site_names=[SITE])
+    return folder / "index.html"

@@ -1,0 +1,150 @@
+"""Contracts as Great Expectations' own suites and batches, for the check and for its Data Docs alike."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from data_contracts.contracts import UNEXPECTED_ROWS, Contract, Rule, placeholders
+from data_contracts.lent_connection import URL, LentConnection, engine_options
+
+if TYPE_CHECKING:
+    import great_expectations as gx
+
+COLUMNS_QUERY = """
+with
+    declared (column_name, data_type, is_nullable) as (values {declared}),
+    found as (
+        select column_name, data_type, is_nullable from duckdb_columns()
+        where database_name in (current_database(), 'temp')
+            and schema_name = {schema} and table_name = {table}
+    )
+select
+    column_name,
+    declared.data_type as declared_type, declared.is_nullable as declared_nullable,
+    found.data_type as found_type, found.is_nullable as found_nullable
+from declared full join found using (column_name)
+where (declared.data_type, declared.is_nullable) is distinct from (found.data_type, found.is_nullable)
+/* asked of the catalogue, not of {{batch}} */
+"""
+
+
+@contextmanager
+def session(
+    connection: duckdb.DuckDBPyConnection,
+) -> Iterator[tuple["gx.data_context.EphemeralDataContext", Any]]:
+    """A context of Great Expectations and its data source over `connection`, for as long as the block lasts.
+
+    It loads nothing from and sends nothing to the network, shows no progress and logs nothing: what goes
+    wrong in a rule comes back in the rule's result.
+    """
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    lent = LentConnection(connection)
+    with _silenced(logging.getLogger("great_expectations")):
+        import great_expectations as gx
+        from great_expectations.data_context.types.base import ProgressBarsConfig
+
+        from data_contracts import expectations  # noqa: F401 - defining its classes makes add_duckdb
+
+        context = gx.get_context(mode="ephemeral")
+        context.variables.progress_bars = ProgressBarsConfig(globally=False)
+        datasource = context.data_sources.add_duckdb(
+            name="warehouse", connection_string=URL, kwargs=engine_options(lent)
+        )
+        try:
+            yield context, datasource
+        finally:
+            lent.give_back()
+
+
+@contextmanager
+def _silenced(logger: logging.Logger) -> Iterator[None]:
+    """Nothing of the logger or its children gets out; some children set a level of their own."""
+    handler, propagate = logging.NullHandler(), logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+
+
+def batch_definition(datasource: Any, contract: Contract, parameters: Mapping[str, Any]) -> Any:
+    """The rows of the table that the contract speaks of."""
+    query = f"select * from {contract.table}"
+    if contract.only:
+        query += f" where {_filled(contract.only, parameters)}"
+    return datasource.add_query_asset(name=contract.table, query=query).add_batch_definition("rows")
+
+
+def suite(contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]) -> "gx.ExpectationSuite":
+    """The rules as expectations, each with the rule's name in its `meta`.
+
+    Raises:
+        ValueError: a rule names no expectation type, or arguments that its type does not take.
+    """
+    import great_expectations as gx
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    made = gx.ExpectationSuite(name=contract.table)
+    for rule in rules:
+        kwargs = dict(rule.kwargs)
+        if rule.type == UNEXPECTED_ROWS:
+            kwargs["unexpected_rows_query"] = _filled(contract.query_of(rule), parameters)
+        configuration = ExpectationConfiguration(
+            type=rule.type,
+            kwargs=kwargs,
+            meta={"rule": rule.name},
+            description=rule.description,
+            severity="critical" if rule.severity == "error" else "warning",
+        )
+        try:
+            # Expectation by expectation: the suite's constructor drops a type that it does not know, and its
+            # add_expectation_configuration keeps one expectation of a type and column, the last.
+            made.add_expectation(configuration.to_domain_obj())
+        except Exception as error:
+            raise ValueError(f"data_contracts/{contract.table}.yaml: rule {rule.name}: {error}") from error
+    return made
+
+
+def columns_rule(contract: Contract) -> Rule:
+    """The table has the declared columns and no others, with their types and NOT NULL constraints."""
+    schema, _, table = contract.table.rpartition(".")
+    declared = ", ".join(
+        f"({_literal(name)}, {_literal(column.type)}, {_literal(column.nullable)})"
+        for name, column in contract.columns.items()
+    )
+    return Rule(
+        name="columns",
+        type=UNEXPECTED_ROWS,
+        query=COLUMNS_QUERY.format(
+            declared=declared, schema=_literal(schema or "main"), table=_literal(table)
+        ),
+        description="the table has the declared columns and no others, types and NOT NULL included",
+    )
+
+
+def _filled(text: str, parameters: Mapping[str, Any]) -> str:
+    """`text` with every `{name}` but `{batch}` replaced by the SQL literal of its value."""
+    for name in placeholders(text):
+        text = text.replace("{" + name + "}", _literal(parameters[name]))
+    return text
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float):
+        return f"{value!r}::double" if isinstance(value, float) else str(value).lower()
+    if isinstance(value, str | date | datetime):
+        # A query passes Python's format and SQLAlchemy's text, to which braces, colons and backslashes speak.
+        spelt = (f"' || chr({ord(one)}) || '" if one in "{}:\\%'" else one for one in str(value))
+        return "('" + "".join(spelt) + "')"
+    raise ValueError(
+        f"a contract's parameter is text, a number, a date, true, false or nothing, not {value!r}"
+    )

@@ -1,0 +1,20 @@
+"""Every model by its name."""
+
+from pathlib import Path
+
+from models.base import Model
+from models.bpr import BprPopularity, BprUniform
+from models.mrf_dense import MrfDense
+from models.popularity import Popularity
+
+MODELS: dict[str, type[Model]] = {model.name: model for model in (Popularity, BprUniform, BprPopularity, MrfDense)}
+
+
+def load(name: str, folder: Path, *, threads: int = 1) -> Model:
+    """The fitted model that was saved in the folder.
+
+    Raises:
+        KeyError: no model has that name.
+        ValueError: the folder holds another model.
+    """
+    return MODELS[name].load(folder, threads=threads)

@@ -1,0 +1,242 @@
+"""Random bipartite graphs with given laws of degrees (Paquet and Koenigstein 2014, section 2, after
+Newman, Strogatz and Watts 2001), as large as 200 million edges.
+
+Degrees of users and of items are drawn independently. While the two totals differ, one random user and one
+random item get new degrees from the same laws. Then half-edges are paired at random, and pairs that repeat
+an earlier one are paired again, by exchanging partners with random other edges.
+"""
+
+import numpy as np
+from numba import njit
+
+from models.degree_laws import Law
+from models.random_numbers import purpose, stream, uniform
+
+LAW_USERS, LAW_ITEMS = purpose("hidden graph: user degrees"), purpose("hidden graph: item degrees")
+REDRAW, SHUFFLE, REPAIR = (purpose(f"hidden graph: {step}") for step in ("redraw", "shuffle", "repair"))
+
+MOST_REDRAWS = 500_000_000
+MOST_BALANCES = 2_000
+TRIES = 1_024  # random partners tried for a repeated edge in one round
+PROGRESS = 0.9  # a round leaves at most this share of the repeats, or exchanges are given up
+STIRS = 20
+
+
+class NoSuchGraph(Exception):
+    """No simple graph with degrees from these laws was found."""
+
+
+def draw_graph(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the hidden graph H.
+
+    Args:
+        users, items: the laws of the degrees of either side; `users.d_max` is at most the number of items,
+            and the other way round.
+        counts: numbers of users M and of items N.
+
+    Returns:
+        CSR by *item*: `starts` int64 (N + 1,) and `users` int32 (edges,), ascending inside an item.
+
+    Raises:
+        NoSuchGraph: the totals never met at degrees that a graph without repeated edges can have.
+    """
+    user_degrees, item_degrees = draw_degrees(users, items, counts, seed)
+    starts, row_items = _paired(user_degrees, item_degrees, seed)
+    return transposed(starts, row_items, counts[1])
+
+
+def draw_degrees(
+    users: Law, items: Law, counts: tuple[int, int], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Degrees of users (M,) and of items (N,), int64, with equal totals that some simple graph has."""
+    laws = users.cumulative, items.cumulative
+    user_degrees = _drawn(laws[0], users.d_min, counts[0], _key(seed, LAW_USERS))
+    item_degrees = _drawn(laws[1], items.d_min, counts[1], _key(seed, LAW_ITEMS))
+    key, step = _key(seed, REDRAW), 0
+    for _ in range(MOST_BALANCES):
+        step = _balance(user_degrees, item_degrees, *laws, users.d_min, items.d_min, key, step, MOST_REDRAWS)
+        if step >= MOST_REDRAWS:
+            break
+        if graphical(user_degrees, item_degrees):
+            return user_degrees, item_degrees
+        step = _redraw(user_degrees, item_degrees, *laws, users.d_min, items.d_min, key, step)
+    raise NoSuchGraph(f"no degrees that a graph of {counts[0]} x {counts[1]} can have came up")
+
+
+def graphical(user_degrees: np.ndarray, item_degrees: np.ndarray) -> bool:
+    """Whether a bipartite graph without repeated edges has these degrees (Gale 1957, Ryser 1957)."""
+    largest = np.cumsum(np.sort(user_degrees)[::-1])
+    at_least = len(item_degrees) - np.cumsum(np.bincount(item_degrees, minlength=len(user_degrees) + 1))
+    room = np.cumsum(at_least[: len(user_degrees)])  # sum over items of min(degree, k), k = 1 .. M
+    return bool(largest[-1] == item_degrees.sum() and (largest <= room).all())
+
+
+def transposed(starts: np.ndarray, columns: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """CSR of the transpose; each row of it is ascending, whatever the order inside the rows given."""
+    turned = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=width))])
+    return turned, _turned(starts, columns, turned[:-1].copy())
+
+
+def _paired(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """CSR by user, items in no order, of a random graph without repeated edges."""
+    starts = np.concatenate([[0], np.cumsum(user_degrees)])
+    items = np.repeat(np.arange(len(item_degrees), dtype=np.int32), item_degrees)
+    owners = np.repeat(np.arange(len(user_degrees), dtype=np.int32), user_degrees)
+    _shuffle(items, _key(seed, SHUFFLE))
+    key, draw, before = _key(seed, REPAIR), 0, 2 * len(items)
+    while len(repeated := _repeated(starts, items, len(item_degrees))) < PROGRESS * before:
+        draw, before = _repair(starts, items, owners, repeated, key, draw), len(repeated)
+    if len(repeated) == 0:
+        return starts, items
+    _dealt(starts, items, item_degrees.copy(), np.argsort(-user_degrees, kind="stable"))
+    for _ in range(STIRS):
+        draw = _stir(starts, items, owners, key, draw)
+    return starts, items
+
+
+def _key(seed: int, what: np.uint64) -> np.uint64:
+    return np.uint64(stream(seed, what, 0, 0))
+
+
+@njit(cache=True, inline="always")
+def _pick(key, draw, n):
+    """Uniform over 0 .. n - 1 without the bias that 32 bits would have for n of 10^8."""
+    return min(np.int64(uniform(key, draw) * n), n - 1)
+
+
+@njit(cache=True)
+def _drawn(cumulative, d_min, count, key):
+    out = np.empty(count, dtype=np.int64)
+    for vertex in range(count):
+        out[vertex] = d_min + np.searchsorted(cumulative, uniform(key, vertex), side="right")
+    return out
+
+
+@njit(cache=True)
+def _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step):
+    """Discard the degrees of one random user and one random item, and draw them anew."""
+    user, item = _pick(key, 4 * step, len(user_degrees)), _pick(key, 4 * step + 1, len(item_degrees))
+    user_degrees[user] = user_min + np.searchsorted(user_law, uniform(key, 4 * step + 2), side="right")
+    item_degrees[item] = item_min + np.searchsorted(item_law, uniform(key, 4 * step + 3), side="right")
+    return step + 1
+
+
+@njit(cache=True)
+def _balance(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step, last):
+    """Redraw until the totals agree; the number of steps so far, `last` when they did not agree in time."""
+    surplus = user_degrees.sum() - item_degrees.sum()
+    while surplus != 0 and step < last:
+        user, item = _pick(key, 4 * step, len(user_degrees)), _pick(key, 4 * step + 1, len(item_degrees))
+        surplus -= user_degrees[user] - item_degrees[item]
+        _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step)
+        surplus += user_degrees[user] - item_degrees[item]
+        step += 1
+    return step
+
+
+@njit(cache=True)
+def _shuffle(values, key):
+    for last in range(len(values) - 1, 0, -1):
+        other = _pick(key, last, last + 1)
+        values[last], values[other] = values[other], values[last]
+
+
+@njit(cache=True)
+def _repeated(starts, items, width):
+    """Positions of edges that repeat an earlier edge of the same user."""
+    seen = np.full(width, -1, dtype=np.int64)
+    found = []
+    for user in range(len(starts) - 1):
+        for at in range(starts[user], starts[user + 1]):
+            if seen[items[at]] == user:
+                found.append(at)
+            seen[items[at]] = user
+    return np.array(found, dtype=np.int64) if found else np.empty(0, dtype=np.int64)
+
+
+@njit(cache=True)
+def _times(items, first, last, item):
+    """How often an item stands in items[first:last]; no early exit, so that the loop vectorises."""
+    times = 0
+    for at in range(first, last):
+        times += items[at] == item
+    return times
+
+
+@njit(cache=True)
+def _change(starts, items, owners, at, other):
+    """By how much the number of repeats would change if two edges of different ends exchanged their items."""
+    user, partner = owners[at], owners[other]
+    first, last, partner_first, partner_last = starts[user], starts[user + 1], starts[partner], starts[partner + 1]
+    made = (_times(items, first, last, items[other]) > 0) + (
+        _times(items, partner_first, partner_last, items[at]) > 0
+    )
+    mended = (_times(items, first, last, items[at]) > 1) + (
+        _times(items, partner_first, partner_last, items[other]) > 1
+    )
+    return made - mended
+
+
+@njit(cache=True)
+def _repair(starts, items, owners, repeated, key, draw):
+    """Pair every repeated edge again with a random other one; draws used so far.
+
+    An exchange that mends this repeat and makes another is taken too, and the other followed: so a repeat
+    can walk out of a corner where no single exchange mends it. Partners are edges drawn uniformly, then
+    edges of users drawn uniformly, as it is light users that lack the heaviest items.
+    """
+    for at in repeated:
+        for attempt in range(TRIES):
+            user = owners[at]
+            if _times(items, starts[user], starts[user + 1], items[at]) < 2:
+                break
+            if attempt < TRIES // 4 or attempt % 2:
+                other = _pick(key, draw, len(items))
+            else:
+                partner = _pick(key, draw, len(starts) - 1)
+                other = starts[partner] + _pick(key, draw + 1, starts[partner + 1] - starts[partner])
+            draw += 2
+            if owners[other] == user or items[other] == items[at]:
+                continue
+            change = _change(starts, items, owners, at, other)
+            if change > 0 or (change == 0 and attempt < TRIES // 8):
+                continue
+            items[at], items[other] = items[other], items[at]
+            partner = owners[other]
+            if _times(items, starts[partner], starts[partner + 1], items[other]) > 1:
+                at = other
+    return draw
+
+
+@njit(cache=True)
+def _dealt(starts, items, wanted, order):
+    """Fill in a graph with the same degrees and no repeats, which exists for graphical degrees.
+
+    Each user takes the items with most degrees left, heavy users first (Gale 1957).
+    """
+    for user in order:
+        taken = np.argsort(-wanted, kind="mergesort")[: starts[user + 1] - starts[user]]
+        items[starts[user] : starts[user + 1]] = taken
+        wanted[taken] -= 1
+
+
+@njit(cache=True)
+def _stir(starts, items, owners, key, draw):
+    """As many random exchanges as edges, each one left out where it would make a repeat."""
+    for _ in range(len(items)):
+        at, other = _pick(key, draw, len(items)), _pick(key, draw + 1, len(items))
+        draw += 2
+        if owners[at] != owners[other] and items[at] != items[other]:
+            if _change(starts, items, owners, at, other) == 0:
+                items[at], items[other] = items[other], items[at]
+    return draw
+
+
+@njit(cache=True)
+def _turned(starts, columns, ends):
+    rows = np.empty(len(columns), dtype=np.int32)
+    for row in range(len(starts) - 1):
+        for at in range(starts[row], starts[row + 1]):
+            rows[ends[columns[at]]] = row
+            ends[columns[at]] += 1
+    return rows

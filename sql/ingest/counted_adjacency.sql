@@ -1,0 +1,25 @@
+-- One row per item of a line `count item item ...`, whose user is the line's number, and one per line that cannot be read.
+with split as (
+    select file_id, line_number, line, string_split_regex(trim(line, ' ' || chr(9)), '[ \t]+') as field
+    from ingest_lines
+    where trim(line, ' ' || chr(9)) <> ''
+),
+read as (
+    select
+        file_id, line_number, line, field,
+        case
+            when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
+            when try_cast(field[1] as bigint) is null then 'does not begin with a count'
+            when try_cast(field[1] as bigint) <> len(field) - 1
+                then format('counts {} items, but {} follow', field[1], len(field) - 1)
+        end as reason
+    from split
+)
+select
+    file_id, line_number, line,
+    line_number::varchar as user_id,
+    unnest(case when reason is null then field[2:] else [null] end) as item_id,
+    1::double as value,
+    null::timestamp as occurred_at,
+    reason
+from read

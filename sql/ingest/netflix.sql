@@ -1,0 +1,42 @@
+-- One row per line of a Netflix Prize log that is no header: `user,stars,date`, under the movie of the header above.
+-- A header speaks for a range of lines. Ranges are cut into blocks of {block} lines, so that a line meets the one
+-- that holds it through a hash join, in parallel; carrying the header down with a window would be serial.
+with blocks as (
+    select first, stop, movie, unnest(range(first // {block}, (stop - 1) // {block} + 1)) as block
+    from ingest_headers
+    where first < stop
+),
+split as (
+    select lines.file_id, lines.line_number, lines.line, blocks.movie, string_split(lines.line, ',') as field
+    from ingest_lines as lines
+    join blocks
+        on lines.position // {block} = blocks.block
+        and lines.position >= blocks.first
+        and lines.position < blocks.stop
+    where lines.line is not null
+),
+typed as (
+    select
+        file_id, line_number, line, movie,
+        len(field) as fields,
+        field[1] as user_id,
+        try_cast(field[2] as double) as value,
+        try_cast(field[3] as timestamp) as occurred_at
+    from split
+)
+select
+    file_id, line_number, line, user_id, movie as item_id, value, occurred_at,
+    case
+        when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
+        when fields = 3 and movie is not null and ascii(user_id) > 32 and isfinite(value) and isfinite(occurred_at)
+            then null  -- the common case, cheaply
+        when trim(line) = '' then 'blank'
+        when fields = 1 and contains(line, ':') then 'is no MOVIE: header, and spoils the lines below it'
+        when movie is null then 'no readable MOVIE: header stands above it'
+        when fields <> 3 then format('{} fields instead of 3', fields)
+        when trim(user_id) = '' then 'names no user'
+        when value is null then 'value is not a number'
+        when not isfinite(value) then 'value is not finite'
+        when not coalesce(isfinite(occurred_at), false) then 'time is no date'
+    end as reason
+from typed

@@ -1,0 +1,125 @@
+"""The data sets: one TOML file each, the built-in ones here and a person's own in `<root>/datasets/NAME.toml`."""
+
+import difflib
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tasks.errors import InputError
+
+Role = Literal["user", "item", "value", "time", "-"]
+
+
+class Columns(BaseModel):
+    """Names under which a log's header, or a Parquet file, may hold each column; case does not matter."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    user: tuple[str, ...] = ("user_id", "userId", "user")
+    item: tuple[str, ...] = ("item_id", "itemId", "item")
+    value: tuple[str, ...] = ("value", "rating", "count", "weight")
+    """Empty where the log has no values: every event then counts 1."""
+    time: tuple[str, ...] = ("timestamp", "occurred_at", "time", "date")
+    """Seconds since 1970 or ISO 8601; a log without such a column has no times."""
+
+
+class Dataset(BaseModel):
+    """What the system must know of a data set before it has read a line of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    title: str
+    """One line for reports and messages."""
+    urls: tuple[str, ...] = ()
+    """Where the raw files are fetched from."""
+    sha256: dict[str, str] = {}
+    """Digests of raw files as published, by file name, where they are known."""
+    licence: str = ""
+    """One sentence on what the raw files may be used for."""
+    files: tuple[str, ...] = Field(("*",), min_length=1)
+    """Patterns of the raw files' names: what is taken from a folder; `.gz` may follow each."""
+    layout: Literal["recognised", "adjacency", "counted_adjacency"] = "recognised"
+    """`adjacency`: `user item item ...` a line; `counted_adjacency`: `count item item ...`, line n is user n."""
+    columns: Columns = Columns()
+    delimiter: str | None = Field(None, min_length=1)
+    """What separates fields; where it is not given, it is found in the header."""
+    fields: tuple[Role, ...] = ()
+    """For a log without header: what each field of a line is; `-` is passed over."""
+    value_min: float | None = None
+    value_max: float | None = None
+    """Bounds that the contract of `raw.events` holds values to."""
+    max_reject_share: float = Field(0.01, ge=0, le=1)
+    """More rejects than this share of the lines of a run's new files break the contract of `raw.rejects`."""
+    id_order: Literal["number", "text"] = "text"
+    """How `split.scheme = liang2018` sorts users."""
+    default_models: tuple[str, ...] = ("popularity", "mrf_dense", "bpr_uniform", "bpr_popularity")
+    binarize: dict[str, Any] = {}
+    split: dict[str, Any] = {}
+    models: dict[str, dict[str, Any]] = {}
+    """Settings of single models, in `[models.<name>]`."""
+
+    @model_validator(mode="after")
+    def _fields_are_complete(self) -> Self:
+        if self.fields and (self.delimiter is None or not {"user", "item"} <= set(self.fields)):
+            raise ValueError("fields need a delimiter, and must place user and item")
+        roles = [role for role in self.fields if role != "-"]
+        if len(roles) != len(set(roles)):
+            raise ValueError("fields place a column twice")
+        return self
+
+
+def names(root: Path) -> list[str]:
+    """Names of the data sets known to a home: the built-in ones and those in `<root>/datasets`."""
+    built_in = {Path(file.name).stem for file in files(__name__).iterdir() if file.name.endswith(".toml")}
+    own = {file.stem for file in (root / "datasets").glob("*.toml")}
+    return sorted(built_in | own)
+
+
+def load(name: str, root: Path) -> Dataset:
+    """The data set `name`; a person's own file goes before a built-in one of the same name.
+
+    Raises:
+        InputError: no data set has that name, or its file is not as it must be.
+    """
+    known = names(root)
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise InputError(
+            f"data set {name}: unknown.{hint} Known: {', '.join(known)}. "
+            f"Your own belongs into {root / 'datasets' / f'{name}.toml'}."
+        )
+    own = root / "datasets" / f"{name}.toml"
+    path = own if own.is_file() else Path(str(files(__name__).joinpath(f"{name}.toml")))
+    return _read(path, name)
+
+
+def _read(path: Path, name: str) -> Dataset:
+    try:
+        declared = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not TOML: {error}.") from error
+    try:
+        dataset = Dataset(**{"name": name, **declared})
+    except ValidationError as error:
+        raise InputError(f"{path}: {_first(error)}") from error
+    if dataset.name != name:
+        raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or mend the name.")
+    return dataset
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    key = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(key.rpartition(".")[2], [*Dataset.model_fields, *Columns.model_fields], n=1)
+        return f"unknown key {key}." + (f" Did you mean {close[0]}?" if close else "")
+    if first["type"] == "missing":
+        return f"key {key} is missing."
+    return f"{key}: {first['msg']}." if key else f"{first['msg']}."

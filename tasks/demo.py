@@ -1,0 +1,271 @@
+"""The embedded data set: a log in the Netflix Prize format by the paper's own generative story, and its truth.
+
+Degrees come from power laws with exponential cut-off, half-edges are paired into the hidden graph H, and one
+biased coin a considered edge decides whether it is liked (Paquet and Koenigstein 2014, sections 2 and 3). A
+like becomes 4 or 5 stars, a considered item that is not liked 1 to 3. What a real log hides is kept in
+`<home>/demo/truth/`:
+
+    settings.json    settings, seed, generator version, the laws of the degrees, and what came out
+    edges.parquet    one row per edge of H: user, item (ids as in the log), probability, liked
+    users.npy, items.npy, item_bias.npy    u (M, K), v (N, K), b (N,), float32; row i belongs to id i + 1
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.degree_laws import Law, with_mean
+from models.generative_story import Traits, draw_traits, flip, rated, with_likes
+from models.hidden_graph import NoSuchGraph, draw_graph
+from tasks.errors import InputError, OneclassError
+from tasks.home import Home
+
+GENERATOR = 1  # raise it with every change of what a seed gives
+FIRST_DAY, DAYS = np.datetime64("2001-01-01"), 5 * 365
+LINES_PER_FILE, MOST_FILES = 25_000_000, 4
+BLOCK = 1 << 20
+
+
+class DemoSettings(BaseModel):
+    """The size and the character of the demo's log."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    users: int = Field(2_500, ge=2, le=9_999_999, description="Users M; each considers at least one item.")
+    items: int = Field(1_500, ge=2, le=999_999, description="Items N; each is considered by at least one user.")
+    likes: int = Field(100_000, ge=1, description="Edges of the observed graph G, met in expectation.")
+    like_share: float = Field(0.35, gt=0, lt=1, description="Likes among the considered edges, on average.")
+    traits: int = Field(4, ge=1, le=200, description="K, the latent traits of a user and of an item.")
+    logit_sd: float = Field(3.0, ge=0, le=10, description="Standard deviation of u'v, the taste in a coin's logit.")
+    bias_sd: float = Field(0.5, ge=0, le=10, description="Standard deviation of the items' biases in the logit.")
+    user_exponent: float = Field(
+        0.5, ge=-5, le=5, description="Power of the users' degrees; lowered where no cut-off meets their mean."
+    )
+    item_exponent: float = Field(
+        0.77, ge=-5, le=5, description="Power of the items' degrees; lowered where no cut-off meets their mean."
+    )
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that was drawn; edges are sorted by item, then user.
+
+    Attributes:
+        laws: of the degrees in H, of users and of items.
+        starts: int64 (N + 1,), where the edges of each item begin.
+        users: int32 (edges,), user of each edge of H.
+        probability: float32 (edges,), of the coin.
+        liked: bool (edges,), the coin.
+    """
+
+    laws: tuple[Law, Law]
+    traits: Traits
+    starts: np.ndarray
+    users: np.ndarray
+    probability: np.ndarray
+    liked: np.ndarray
+
+
+def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
+    """Write the log to `home.landing` and the truth to `home.truth`, unless they are there already.
+
+    Nothing is seen half-written: files are completed in a folder of their own and then moved; those of an
+    earlier demo go only then. The same settings and seed give the same bytes.
+
+    Returns:
+        The log files, in order.
+
+    Raises:
+        InputError: sizes that no graph has, or a home that cannot be written to.
+    """
+    laws = degree_laws(settings)
+    asked = {"generator": GENERATOR, "seed": seed, "settings": settings.model_dump()}
+    if (kept := _kept(home, asked)) is not None:
+        return kept
+    try:
+        home.folder.mkdir(parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(prefix=".demo-", dir=home.folder))
+    except OSError as error:
+        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
+    try:
+        story = tell(settings, laws, seed)
+        return _move(home, making, _write(making, story, asked))
+    except OSError as error:
+        raise OneclassError(
+            f"{home.folder}: the demo could not be written ({error.strerror or error}). "
+            "Free some space or choose another --home, then run again."
+        ) from error
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def degree_laws(settings: DemoSettings) -> tuple[Law, Law]:
+    """The laws of the users' and the items' degrees in H, their cut-offs solved so that eq. 1 holds.
+
+    Raises:
+        InputError: no law on the bounded support has the mean degree asked for.
+    """
+    users, items = settings.users, settings.items
+    considered = settings.likes / settings.like_share
+    wanted = f"demo.likes = {settings.likes:,} likes at demo.like_share = {settings.like_share} are {considered:,.0f}"
+    if considered <= max(users, items):
+        raise InputError(
+            f"{wanted} considered edges, but demo.users = {users:,} and demo.items = {items:,} need more than "
+            f"{max(users, items):,}, so that each has one. Raise demo.likes."
+        )
+    if considered > 0.8 * users * items:
+        raise InputError(
+            f"{wanted} considered edges, more than four fifths of the {users * items:,} pairs of demo.users x "
+            "demo.items. Lower demo.likes, or raise demo.users or demo.items."
+        )
+    return (
+        with_mean(considered / users, settings.user_exponent, items),
+        with_mean(considered / items, settings.item_exponent, users),
+    )
+
+
+def tell(settings: DemoSettings, laws: tuple[Law, Law], seed: int) -> Story:
+    """Draw everything: H, the traits, the coins."""
+    counts = settings.users, settings.items
+    try:
+        starts, users = draw_graph(*laws, counts, seed)
+    except NoSuchGraph as error:
+        raise InputError(f"demo.likes = {settings.likes:,}: {error}. Lower demo.likes.") from error
+    if settings.likes >= len(users):
+        raise InputError(
+            f"demo.likes = {settings.likes:,}: only {len(users):,} edges came up to be considered. "
+            "Lower demo.like_share, or take another --seed."
+        )
+    traits = draw_traits(counts, settings.traits, settings.logit_sd, settings.bias_sd, seed)
+    traits, probability = with_likes(traits, starts, users, settings.likes)
+    return Story(laws, traits, starts, users, probability, flip(starts, users, probability, seed))
+
+
+def _kept(home: Home, asked: dict[str, Any]) -> list[Path] | None:
+    """The log files of an earlier run with the same settings and seed, when every file is as it was left."""
+    made = _made(home)
+    if {key: made.get(key) for key in asked} != asked:
+        return None
+    sizes = {home.truth / name: size for name, size in made["truth"].items()}
+    logs = {home.landing / name: size for name, size in made["logs"].items()}
+    whole = all(file.is_file() and file.stat().st_size == size for file, size in (sizes | logs).items())
+    return list(logs) if whole else None
+
+
+def _made(home: Home) -> dict[str, Any]:
+    try:
+        return json.loads((home.truth / "settings.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _move(home: Home, making: Path, made: dict[str, Any]) -> list[Path]:
+    """Put complete files in place. The settings file goes first and comes last: while it is absent, nothing counts."""
+    earlier = set(_made(home).get("logs", ()))
+    for folder in (home.landing, home.truth):
+        folder.mkdir(parents=True, exist_ok=True)
+    (home.truth / "settings.json").unlink(missing_ok=True)
+    for name in made["truth"]:
+        os.replace(making / name, home.truth / name)
+    for name in made["logs"]:
+        os.replace(making / name, home.landing / name)
+    for name in earlier - set(made["logs"]):
+        (home.landing / name).unlink(missing_ok=True)
+    (making / "settings.json").write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+    os.replace(making / "settings.json", home.truth / "settings.json")
+    return [home.landing / name for name in made["logs"]]
+
+
+def _write(folder: Path, story: Story, asked: dict[str, Any]) -> dict[str, Any]:
+    """Write the log and the truth; what `settings.json` will say."""
+    for name, values in (("users", story.traits.users), ("items", story.traits.items)):
+        np.save(folder / f"{name}.npy", values)
+    np.save(folder / "item_bias.npy", story.traits.item_bias)
+    _write_edges(folder / "edges.parquet", story)
+    truth = ["edges.parquet", "users.npy", "items.npy", "item_bias.npy"]
+    logs = _write_log(folder, story, asked["seed"])
+    laws = {
+        side: {"exponent": law.exponent, "cutoff": law.cutoff, "d_min": law.d_min, "d_max": law.d_max, "mean": law.mean}
+        for side, law in zip(("user", "item"), story.laws, strict=True)
+    }
+    return asked | {
+        "laws": laws,
+        "considered": len(story.users),
+        "liked": int(story.liked.sum()),
+        "logs": {name: (folder / name).stat().st_size for name in logs},
+        "truth": {name: (folder / name).stat().st_size for name in truth},
+    }
+
+
+def _blocks(starts: np.ndarray, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Runs [i, j) of items from `first` to before `last` with about BLOCK edges, at least one item each."""
+    while first < last:
+        end = int(np.searchsorted(starts, starts[first] + BLOCK, side="right")) - 1
+        end = min(max(end, first + 1), last)
+        yield first, end
+        first = end
+
+
+def _items(starts: np.ndarray, first: int, end: int) -> np.ndarray:
+    """The item of each edge of the items [first, end), int32."""
+    return np.repeat(np.arange(first, end, dtype=np.int32), np.diff(starts[first : end + 1]))
+
+
+def _write_edges(path: Path, story: Story) -> None:
+    columns = {"user": pa.int32(), "item": pa.int32(), "probability": pa.float32(), "liked": pa.bool_()}
+    with pq.ParquetWriter(path, pa.schema(columns)) as writer:
+        for first, end in _blocks(story.starts, 0, len(story.starts) - 1):
+            part = slice(story.starts[first], story.starts[end])
+            arrays = story.users[part] + 1, _items(story.starts, first, end) + 1, story.probability[part]
+            writer.write_table(pa.table([*map(pa.array, arrays), pa.array(story.liked[part])], pa.schema(columns)))
+
+
+def _write_log(folder: Path, story: Story, seed: int) -> list[str]:
+    files = min(MOST_FILES, -(-len(story.users) // LINES_PER_FILE))
+    shares = np.searchsorted(story.starts, np.linspace(0, len(story.users), files + 1))
+    names = [f"combined_data_{number}.txt" for number in range(1, files + 1)]
+    for name, low, high in zip(names, shares[:-1], shares[1:], strict=True):
+        with open(folder / name, "wb") as file:
+            for first, end in _blocks(story.starts, int(low), int(high)):
+                file.write(_lines(story, first, end, seed))
+    return names
+
+
+def _lines(story: Story, first: int, end: int, seed: int) -> bytes:
+    """The lines of the items [first, end): `ITEM:`, then `USER,STARS,YYYY-MM-DD` a considered edge.
+
+    A line is a row of a byte matrix, zero where it has no character; the zeros are left out at the end.
+    """
+    part = slice(story.starts[first], story.starts[end])
+    users, items = story.users[part], _items(story.starts, first, end)
+    stars, days = rated(users, items, story.liked[part], seed, DAYS)
+    dates = np.datetime_as_string(FIRST_DAY + np.arange(DAYS)).astype("S10").view(np.uint8).reshape(DAYS, 10)
+    rows = np.zeros((len(users) + end - first, 20), dtype=np.uint8)
+    edge = np.arange(len(users)) + items - first + 1
+    rows[edge, :7] = _digits(users + 1)
+    rows[edge, 7] = rows[edge, 9] = ord(",")
+    rows[edge, 8] = ord("0") + stars
+    rows[edge[:, None], np.arange(10, 20)] = dates[days]
+    heads = story.starts[first:end] - story.starts[first] + np.arange(end - first)
+    rows[heads, :7] = _digits(np.arange(first, end) + 1)
+    rows[heads, 7] = ord(":")
+    rows = np.concatenate([rows, np.full((len(rows), 1), ord("\n"), dtype=np.uint8)], axis=1)
+    return rows[rows != 0].tobytes()
+
+
+def _digits(numbers: np.ndarray) -> np.ndarray:
+    """Seven decimal digits as ASCII, uint8 (n, 7), with zero bytes for leading zeros."""
+    powers = 10 ** np.arange(6, -1, -1)
+    digits = (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
+    digits[numbers[:, None] < powers] = 0
+    return digits

@@ -1,0 +1,9 @@
+"""Stage `ingest`: raw logs, in the formats in which they are published, into `raw.events` and `raw.rejects`."""
+
+from tasks.ingest.sources import LogFile, expected_sources, inspect
+from tasks.ingest.stage import Ingested, ingest
+from tasks.stage_task import stage_task
+
+ingest_task = stage_task(ingest)
+
+__all__ = ["Ingested", "LogFile", "expected_sources", "ingest", "ingest_task", "inspect"]

@@ -1,0 +1,118 @@
+"""How a log is laid out, recognised from its first lines and from what the data set's file declares."""
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tasks.datasets import Columns, Dataset
+from tasks.errors import InputError
+
+DELIMITERS = (",", "\t", ";", "|")
+HEADER = re.compile(r"\s*\d+\s*:\s*")
+RATING = re.compile(r"[^,]+,[^,]+,\d{4}-\d\d-\d\d\s*")
+NUMBER = r"-?\d+(?:\.\d+)?"
+HEADERLESS = (
+    ("::", ("user", "item", "value", "time"), re.compile(rf"[^:]+::[^:]+::{NUMBER}::\d+\s*")),  # ratings.dat
+    ("\t", ("user", "item", "value", "time"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER}\t\d+\s*")),  # u.data
+    ("\t", ("user", "item", "value"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER}\s*")),  # taste profile triplets
+)
+ENOUGH = 0.5
+"""A layout is recognised when so large a share of the first lines is laid out in it: a few may be damaged."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which statement of `sql/ingest/` parses a log, and the particulars that it needs.
+
+    Attributes:
+        statement: `netflix`, `delimited`, `adjacency`, `counted_adjacency` or `parquet`.
+        delimiter: what separates the fields of a line.
+        quoted: fields may stand in double quotes, as RFC 4180 has them.
+        header_lines: lines before the first event.
+        fields: how many fields a line has.
+        places: role ("user", "item", "value", "time") -> place of its field, from 1; a column's name in Parquet.
+    """
+
+    statement: str
+    delimiter: str = ""
+    quoted: bool = False
+    header_lines: int = 0
+    fields: int = 0
+    places: tuple[tuple[str, int | str], ...] = ()
+
+
+def recognise(path: str, lines: Sequence[str], dataset: Dataset) -> Layout:
+    """The layout of a text log from its first lines.
+
+    Raises:
+        InputError: it is none that can be read, or its header lacks columns.
+    """
+    filled = [line for line in lines if line.strip()]
+    if not filled:
+        raise InputError(f"{path}: holds nothing but blank lines. Give a log with at least one line.")
+    if dataset.layout != "recognised":
+        return Layout(dataset.layout)
+    if dataset.fields:
+        return _placed(dataset.delimiter or "", dataset.fields)
+    if layout := _from_header(lines[0], dataset):
+        return layout
+    if any(HEADER.fullmatch(line) for line in filled) and _share(filled, HEADER, RATING) >= ENOUGH:
+        return Layout("netflix", delimiter=",", fields=3)
+    for delimiter, roles, pattern in HEADERLESS:
+        if _share(filled, pattern) >= ENOUGH:
+            return _placed(delimiter, roles)
+    raise InputError(_unrecognised(path, lines[0], dataset))
+
+
+def name_columns(found: Sequence[str], columns: Columns) -> tuple[dict[str, int], list[str]]:
+    """Role -> place, from 1, of the first of its accepted names among `found`; and the roles that lack one."""
+    lowered = [name.strip().lower() for name in found]
+    places = {}
+    for role in ("user", "item", "value", "time"):
+        accepted = [name.lower() for name in getattr(columns, role)]
+        if named := next((name for name in accepted if name in lowered), None):
+            places[role] = lowered.index(named) + 1
+    needed = ["user", "item", *(["value"] if columns.value else [])]
+    return places, [role for role in needed if role not in places]
+
+
+def wanted(columns: Columns) -> str:
+    """The accepted names of the columns that a log must have, for a message."""
+    roles: Mapping[str, tuple[str, ...]] = {"user": columns.user, "item": columns.item, "value": columns.value}
+    return "; ".join(f"{role}: {' or '.join(accepted)}" for role, accepted in roles.items() if accepted)
+
+
+def _from_header(line: str, dataset: Dataset) -> Layout | None:
+    for delimiter in (dataset.delimiter,) if dataset.delimiter else DELIMITERS:
+        quoted = len(delimiter) == 1 and delimiter != "\t"  # tab-separated logs hold quotes as they are
+        found = next(csv.reader([line], delimiter=delimiter)) if quoted else line.split(delimiter)
+        places, lacking = name_columns(found, dataset.columns)
+        if not lacking:
+            return Layout("delimited", delimiter, quoted, 1, len(found), tuple(places.items()))
+    return None
+
+
+def _placed(delimiter: str, roles: Sequence[str]) -> Layout:
+    places = tuple((role, place) for place, role in enumerate(roles, 1) if role != "-")
+    return Layout("delimited", delimiter, False, 0, len(roles), places)
+
+
+def _share(lines: Sequence[str], *patterns: re.Pattern[str]) -> float:
+    return sum(any(pattern.fullmatch(line) for pattern in patterns) for line in lines) / len(lines)
+
+
+def _unrecognised(path: str, line: str, dataset: Dataset) -> str:
+    if "\ufffd" in line:
+        return f"{path}, line 1: is no text in UTF-8, and no Parquet: a binary file? Name a log."
+    delimiter = max(DELIMITERS, key=line.count)
+    if delimiter in line and line.isprintable() or "\t" in line:
+        found = ", ".join(name.strip() for name in line.split(delimiter))[:200]
+        return (
+            f"{path}, line 1: has the columns {found}; a log of {dataset.name} needs {wanted(dataset.columns)}. "
+            "Name the columns in a data set's file of your own, under [columns]."
+        )
+    return (
+        f"{path}, line 1: is no log in a known format: {line[:80]!r}. Known are Netflix Prize, MovieLens, "
+        "taste profile triplets, CSV, TSV and Parquet; adjacency lists are declared in the data set's file."
+    )

@@ -1,0 +1,32 @@
+"""Parquet logs: which of their columns are which."""
+
+from pathlib import Path
+
+import duckdb
+
+from tasks.datasets import Dataset
+from tasks.errors import InputError
+from tasks.ingest.layouts import Layout, name_columns, wanted
+
+
+def layout(path: Path, dataset: Dataset) -> Layout:
+    """The layout of a Parquet log from its schema.
+
+    Raises:
+        InputError: it is cut short, damaged or empty, or lacks columns.
+    """
+    try:
+        with duckdb.connect() as connection:
+            scan = connection.read_parquet(str(path))
+            found, empty = scan.columns, scan.limit(1).fetchone() is None
+    except duckdb.Error as error:
+        why = str(error).splitlines()[0]
+        raise InputError(f"{path}: is no whole Parquet file ({why}). Fetch it again.") from error
+    if empty:
+        raise InputError(f"{path}: is empty. Give a log with at least one row, or leave it out.")
+    places, lacking = name_columns(found, dataset.columns)
+    if lacking:
+        raise InputError(
+            f"{path}: has the columns {', '.join(found)}; a log of {dataset.name} needs {wanted(dataset.columns)}."
+        )
+    return Layout("parquet", places=tuple((role, found[place - 1]) for role, place in places.items()))

@@ -1,0 +1,153 @@
+"""The stage: which logs are new, the transaction that reads them in, and what is told of it."""
+
+import hashlib
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sql
+from tasks import warehouse
+from tasks.datasets import Dataset
+from tasks.errors import InputError, OneclassError
+from tasks.home import Home
+from tasks.ingest.load import load
+from tasks.ingest.sources import LogFile, expected_sources, inspect
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What a run of the stage did, and what the warehouse holds after it.
+
+    Attributes:
+        file_ids: of every source, in the order given, read in now or before.
+        new: paths of the logs that were read in.
+        skipped: paths of the logs whose bytes were in the warehouse already.
+        events: events of the new logs.
+        rejects: lines of the new logs that could not be read.
+        total_events: events in the warehouse.
+        digest: of the set of all logs in the warehouse.
+    """
+
+    file_ids: tuple[int, ...]
+    new: tuple[str, ...]
+    skipped: tuple[str, ...]
+    events: int
+    rejects: int
+    total_events: int
+    digest: str
+
+
+def ingest(
+    home: Home, dataset: Dataset, sources: Iterable[str | Path], run_id: str, *, replace: bool = False
+) -> Ingested:
+    """Read the new ones among the sources into `raw.events` and `raw.rejects`, all of them or none.
+
+    Args:
+        sources: files, folders, patterns or archives; the files in `home.landing` where there are none.
+        replace: the sources are to be all that the warehouse holds: take away first what other logs left.
+
+    Raises:
+        InputError: a source cannot be read; nothing was written.
+        ContractBroken: the logs hold more rejects, or values of another range, than the data set allows.
+    """
+    present = _known(home)
+    logs = inspect(dataset, _sources(home, dataset, sources, bool(present)), known=() if replace else present)
+    replace = replace and {log.sha256 for log in logs} != set(present)
+    ids = {} if replace else dict(present)
+    new: dict[str, LogFile] = {}
+    first = max(ids.values(), default=0) + 1
+    for log in logs:
+        if log.sha256 not in ids:
+            new[log.sha256] = log
+            ids[log.sha256] = first + len(new) - 1
+    skipped = tuple(log.path for log in logs if new.get(log.sha256) is not log)
+    if skipped:
+        more = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
+        logger.info("%s%s: skipped, their bytes are in the warehouse already", skipped[0], more)
+    if new or replace:
+        _write(home, dataset, [(ids[log.sha256], log) for log in new.values()], run_id, replace)
+    file_ids = tuple(ids[log.sha256] for log in logs)
+    return _told(home, file_ids, first, tuple(log.path for log in new.values()), skipped)
+
+
+def _sources(home: Home, dataset: Dataset, sources: Iterable[str | Path], has_logs: bool) -> Sequence[str | Path]:
+    given = list(sources)
+    if given:
+        return given
+    if home.landing.is_dir() and any(home.landing.iterdir()):
+        return [home.landing]
+    if has_logs:
+        return []
+    raise InputError(expected_sources(home, dataset))
+
+
+def _write(
+    home: Home, dataset: Dataset, files: Sequence[tuple[int, LogFile]], run_id: str, replace: bool
+) -> None:
+    parameters: dict[str, Any] = {
+        "value_min": dataset.value_min,
+        "value_max": dataset.value_max,
+        "max_reject_share": dataset.max_reject_share,
+        "first_file_id": files[0][0] if files else 0,
+    }
+    with warehouse.stage(home, run_id, "ingest", parameters) as connection:
+        spill = home.folder / "spill"
+        for left in spill.glob("ingest-*"):  # of a run that was killed: the warehouse has one writer at a time
+            shutil.rmtree(left, ignore_errors=True)
+        if replace:
+            for table in ("raw.events", "raw.rejects", "operations.log_files"):
+                connection.execute(f"delete from {table}")
+        try:
+            spill.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="ingest-", dir=spill) as scratch:
+                load(connection, files, Path(scratch))
+        except OSError as error:
+            raise OneclassError(
+                f"{spill}: no copy of a log can be unpacked here ({error.strerror}). Free some space or choose another "
+                "--home, then run again."
+            ) from error
+        connection.execute(
+            sql.statement("ingest/log_files"),
+            {
+                "file_ids": [file_id for file_id, _ in files],
+                "paths": [log.path for _, log in files],
+                "digests": [log.sha256 for _, log in files],
+                "sizes": [log.size for _, log in files],
+            },
+        )
+
+
+def _known(home: Home) -> dict[str, int]:
+    """Digest -> file_id of every log in the warehouse."""
+    if not home.warehouse.exists():
+        return {}
+    with warehouse.connect(home, read_only=True) as connection:
+        return dict(connection.execute("select sha256, file_id from operations.log_files").fetchall())
+
+
+def _told(
+    home: Home, file_ids: tuple[int, ...], first: int, new: tuple[str, ...], skipped: tuple[str, ...]
+) -> Ingested:
+    with warehouse.connect(home, read_only=True) as connection:
+        logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()
+    digest = hashlib.sha256("\n".join(sorted(of_file for _, of_file, _, _ in logs)).encode()).hexdigest()
+    read = [(events, rejects) for file_id, _, events, rejects in logs if file_id >= first]
+    told = Ingested(
+        file_ids=file_ids,
+        new=new,
+        skipped=skipped,
+        events=sum(events for events, _ in read),
+        rejects=sum(rejects for _, rejects in read),
+        total_events=sum(events for _, _, events, _ in logs),
+        digest=digest,
+    )
+    logger.info(
+        "%d new logs with %d events and %d rejects; %d skipped", len(new), told.events, told.rejects, len(skipped)
+    )
+    return told

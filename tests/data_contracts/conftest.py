@@ -1,0 +1,90 @@
+"""A small warehouse in which every contract holds, inside the open transaction of a stage."""
+
+import duckdb
+import pytest
+
+import sql
+
+GOOD_ROWS = """
+insert into operations.log_files values
+    (1, 'a.csv', 'd1', 10, 6, 1, timestamp '2026-01-02'),
+    (2, 'b.csv', 'd2', 10, 2, 0, timestamp '2026-01-02');
+insert into raw.events values
+    ('u1', 'i1', 5, null, 1, 1), ('u1', 'i2', 5, null, 1, 2), ('u1', 'i3', 1, null, 1, 4),
+    ('u2', 'i1', 4, null, 1, 5), ('u2', 'i2', 4, null, 1, 6), ('u3', 'i1', 5, null, 1, 7),
+    ('u3', 'i3', 5, null, 2, 1), ('u3', 'i2', 5, null, 2, 2);
+insert into raw.rejects values (1, 3, 'u1,i9', 'too few columns');
+insert into curated.interactions values
+    ('u1', 'i1', 0, 0, 1, null, null, 1, 1), ('u1', 'i2', 0, 1, 1, null, null, 1, 2),
+    ('u2', 'i1', 1, 0, 1, null, null, 1, 5), ('u2', 'i2', 1, 1, 1, null, null, 1, 6),
+    ('u3', 'i1', 2, 0, 1, null, null, 1, 7), ('u3', 'i3', 2, 2, 1, null, null, 2, 1),
+    ('u3', 'i2', 2, 1, 1, null, null, 2, 2);
+insert into splits.strong_generalization values
+    ('u1', 'i1', 'train', 'fit'), ('u1', 'i2', 'train', 'fit'),
+    ('u2', 'i1', 'validation', 'fold_in'), ('u2', 'i2', 'validation', 'target'),
+    ('u3', 'i1', 'test', 'fold_in'), ('u3', 'i2', 'test', 'target'), ('u3', 'i3', 'test', 'dropped');
+insert into splits.leave_one_out
+    select user_id, item_id, if(item_id = 'i1', 'held_out', 'train') from curated.interactions;
+insert into splits.given
+    select user_id, item_id, if(user_id = 'u1', 'test', 'train') from curated.interactions;
+insert into diagnostics.degrees values ('user', 2, 2), ('user', 3, 1), ('item', 3, 2), ('item', 1, 1);
+insert into diagnostics.power_law_fits values
+    ('user', 'power_law', 1.4, null, 1, 3, -5, 12, 0.2, 0.5),
+    ('item', 'power_law', 0.77, null, 1, 3, -5, 12, 0.2, null);
+insert into operations.model_fits values
+    ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'abc', 0.1, 100, 100),
+    ('another', 'leave_one_out', 'popularity', 'abc', -1, 100, 0);
+create temp table fitted_arrays
+    (protocol varchar, model varchar, "array" varchar, entries bigint, not_finite bigint);
+insert into fitted_arrays values ('leave_one_out', 'popularity', 'counts', 3, 0);
+insert into evaluation.metrics values
+    ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'mean_rank', 0.8, 0.01, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'mean_rank', 0.7, 0.01, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'popularity_x_like', 'mean_rank', 0.9, null, 3),
+    ('another', 'leave_one_out', 'popularity', 'score', 'mean_rank', 8, 0.01, 3);
+insert into evaluation.comparisons values
+    ('ml-1m 10:02:03', 'leave_one_out', 'mean_rank', 'popularity', 'score', 'random_graph',
+     'like', 0.1, 0.01, 0.2, 3);
+insert into evaluation.ranks_by_degree values
+    ('ml-1m 10:02:03', 'popularity', 'score', 'user', 1, 1, 2, 0.5, 0.1, 0.2, 0.5, 0.6, 1),
+    ('ml-1m 10:02:03', 'popularity', 'score', 'user', 2, 3, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5);
+insert into published.recommendations values ('u1', 'i3', 1, 0.5, 0.4, 0.1), ('u2', 'i3', 1, 0.5, null, null);
+"""
+
+
+@pytest.fixture
+def parameters():
+    """What the stages would give."""
+    return {
+        "run_id": "ml-1m 10:02:03",
+        "value_min": 1.0,
+        "value_max": 5.0,
+        "max_reject_share": 0.25,
+        "strong_generalization_filtered": False,
+    }
+
+
+@pytest.fixture(scope="session")
+def file(tmp_path_factory):
+    """A warehouse with its tables and no rows."""
+    path = tmp_path_factory.mktemp("contracts") / "warehouse.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for statement in sql.schema():
+            connection.execute(statement)
+    return path
+
+
+@pytest.fixture
+def empty(file):
+    """A connection inside an open transaction, all tables empty; rolled back afterwards."""
+    with duckdb.connect(str(file)) as connection:
+        connection.begin()
+        yield connection
+        connection.rollback()
+
+
+@pytest.fixture
+def good(empty):
+    """The same with rows that keep every contract, not committed."""
+    empty.execute(GOOD_ROWS)
+    return empty

@@ -1,0 +1,242 @@
+"""The check itself: on the connection of an open transaction, which it leaves as it found it."""
+
+import logging
+import subprocess
+import sys
+
+import duckdb
+import pytest
+
+from data_contracts import ContractBroken, RuleResult, check, docs, raise_if_broken
+from data_contracts.checks import check_contracts
+from data_contracts.contracts import Column, Contract, Rule
+from tasks import warehouse
+from tasks.home import Home, Limits
+
+
+def contract_of(*rules, table="numbers", nullable=True, **more):
+    columns = {"number": Column(type="INTEGER", meaning="a number", nullable=nullable)}
+    return Contract(table=table, stage="ingest", row="a number", columns=columns, rules=list(rules), **more)
+
+
+def rule(**changes):
+    return Rule(
+        **{
+            "name": "small",
+            "type": "unexpected_rows",
+            "description": "numbers are below ten",
+            "query": "select * from {batch} where number >= 10",
+            **changes,
+        }
+    )
+
+
+@pytest.fixture
+def numbers(empty):
+    """A temporary table of 1, 2 and 30, made in the open transaction."""
+    empty.execute("create temp table numbers as select unnest([1, 2, 30]) as number")
+    return empty
+
+
+def only(results):
+    """The result of the one rule beside `columns`."""
+    assert results[0].rule == "columns" and results[0].success
+    (result,) = results[1:]
+    return result
+
+
+def test_rows_not_committed_are_seen_and_can_be_taken_back(file, parameters):
+    with duckdb.connect(str(file)) as connection:
+        connection.begin()
+        connection.execute("insert into raw.rejects values (77, 1, 'x', 'y')")
+        found = {result.rule: result for result in check(connection, "ingest", parameters)}
+        assert found["file_known"].samples[0]["file_id"] == 77
+        with pytest.raises(duckdb.TransactionException):
+            connection.begin()  # one is open still
+        connection.rollback()
+        assert connection.execute("select count(*) from raw.rejects").fetchone() == (0,)
+
+
+def test_rows_can_be_committed_after_a_check(tmp_path):
+    path = str(tmp_path / "one.duckdb")
+    with duckdb.connect(path) as connection:
+        connection.begin()
+        connection.execute("create table numbers as select 1 as number")
+        assert only(check_contracts(connection, [contract_of(rule())], {})).success
+        connection.commit()
+    with duckdb.connect(path) as connection:
+        assert connection.execute("from numbers").fetchall() == [(1,)]
+
+
+def test_temporary_tables_are_seen(numbers):
+    result = only(check_contracts(numbers, [contract_of(rule())], {}))
+    assert (result.success, result.observed, result.samples) == (False, "1 row", [{"number": 30}])
+
+
+def test_a_check_after_the_connection_of_an_earlier_one_has_closed(tmp_path):
+    for name in ("a", "b"):
+        with duckdb.connect(str(tmp_path / name)) as connection:
+            connection.execute("create table numbers as select 1 as number")
+            assert only(check_contracts(connection, [contract_of(rule())], {})).success
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "success"), [({"min_value": {"$PARAMETER": "least"}}, False), ({"min_value": 1}, True)]
+)
+def test_an_expectation_takes_the_stage_s_values(numbers, kwargs, success):
+    between = rule(
+        type="expect_column_values_to_be_between", query=None, kwargs={"column": "number", **kwargs}
+    )
+    result = only(check_contracts(numbers, [contract_of(between)], {"least": 2}))
+    assert result.success is success
+    assert result.observed == ("0 of 3 rows" if success else "1 of 3 rows")
+    assert result.samples == ([] if success else [{"number": 1}])
+
+
+@pytest.mark.parametrize("value", ["it's 10:30 :x", "{batch}", "100 %", "a\\:b"])
+def test_text_reaches_queries_as_it_is(numbers, value):
+    numbers.execute("create or replace temp table numbers as select 1 as number, ? as word", [value])
+    contract = contract_of(rule(query="select * from {batch} where word = {word}"), only="word = {word}")
+    contract.columns["word"] = Column(type="VARCHAR", meaning="a word", nullable=True)
+    assert only(check_contracts(numbers, [contract], {"word": value})).observed == "1 row"
+
+
+def test_only_the_rows_that_the_contract_speaks_of_are_checked(numbers):
+    assert only(check_contracts(numbers, [contract_of(rule(), only="number < 20")], {})).success
+
+
+def test_two_rules_of_one_type_are_both_checked(numbers):
+    results = check_contracts(
+        numbers, [contract_of(rule(), rule(name="odd", query="from {batch} where number = 2"))], {}
+    )
+    assert [(result.rule, result.success) for result in results[1:]] == [("small", False), ("odd", False)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"type": "expect_colum_values_to_be_unique", "query": None, "kwargs": {"column": "number"}},
+        {"type": "expect_column_values_to_be_unique", "query": None, "kwargs": {"colum": "number"}},
+    ],
+)
+def test_a_misspelt_expectation_raises_and_is_named(numbers, changes):
+    with pytest.raises(ValueError, match=r"data_contracts/numbers.yaml: rule small"):
+        check_contracts(numbers, [contract_of(rule(**changes))], {})
+
+
+def test_a_value_that_the_stage_did_not_give_is_named(empty):
+    with pytest.raises(ValueError, match="raw.events.yaml.*value_min"):
+        check(empty, "ingest", {"value_max": 5, "max_reject_share": 0})
+
+
+def test_where_the_columns_are_not_as_declared_the_rules_are_left_out(numbers):
+    (result,) = check_contracts(numbers, [contract_of(rule(), nullable=False)], {})
+    assert result.samples == [
+        {
+            "column_name": "number",
+            "declared_type": "INTEGER",
+            "declared_nullable": False,
+            "found_type": "INTEGER",
+            "found_nullable": True,
+        }
+    ]
+
+
+def test_a_query_that_fails_is_a_broken_rule_and_says_why(numbers):
+    wrong = rule(name="wrong", query="select no_such_column from {batch}", severity="warning")
+    results = check_contracts(numbers, [contract_of(rule(), wrong), contract_of(rule())], {})
+    assert results[-1].rule == "wrong"
+    assert (
+        results[-1].observed.startswith("could not be checked") and "no_such_column" in results[-1].observed
+    )
+    with pytest.raises(ContractBroken, match="no_such_column"):
+        raise_if_broken("ingest", results)
+
+
+def test_the_message_of_a_breach_names_stage_table_and_rule_and_shows_rows(good, parameters):
+    good.execute(
+        "insert into raw.events select 'u' || i, 'i1', 9, null, 1, i + 10 from range(12) as lines(i)"
+    )
+    results = check(good, "ingest", parameters)
+    with pytest.raises(ContractBroken) as error:
+        raise_if_broken("ingest", results)
+    message = str(error.value)
+    assert "ingest: the contract of raw.events is broken: value_in_range: every value lies between" in message
+    assert "found: 12 rows" in message
+    assert "user_id = 'u0', item_id = 'i1', value = 9.0" in message
+    assert message.count("sample: user_id") == 5
+    assert "data_contracts/raw.events.yaml" in message and "run again" in message
+    assert {result.rule for result in error.value.broken} == {"value_in_range", "events_counted"}
+
+
+def test_a_warning_does_not_raise():
+    results = [
+        RuleResult("a.b", "one", "warning", False, "2 rows"),
+        RuleResult("a.b", "two", "error", True, None),
+    ]
+    raise_if_broken("evaluate", results)
+    with pytest.raises(ContractBroken, match="one"):
+        raise_if_broken("evaluate", [RuleResult("a.b", "one", "error", False, "2 rows")])
+
+
+def test_a_stage_that_breaks_its_contract_is_taken_back_and_its_results_are_kept(tmp_path, parameters):
+    home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
+    values = {name: parameters[name] for name in ("value_min", "value_max", "max_reject_share")}
+    with pytest.raises(ContractBroken), warehouse.stage(home, "run-1", "ingest", values) as connection:
+        connection.execute("insert into raw.events values ('u1', 'i1', 'nan', null, 1, 1)")
+    with warehouse.connect(home, read_only=True) as connection:
+        assert connection.execute("select count(*) from raw.events").fetchone() == (0,)
+        kept = connection.execute(
+            "select stage, success, observed, samples->>'$[0].value' "
+            "from operations.contract_results where rule = 'value_finite'"
+        ).fetchall()
+    assert kept == [("ingest", False, "1 row", "nan")]
+
+
+def test_a_stage_that_keeps_its_contract_is_committed_with_its_results(tmp_path, parameters):
+    home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
+    with warehouse.stage(home, "run-1", "ingest", parameters) as connection:
+        connection.execute(
+            "insert into operations.log_files values (1, 'a', 'd', 1, 1, 0, current_timestamp::timestamp)"
+        )
+        connection.execute("insert into raw.events values ('u1', 'i1', 5, null, 1, 1)")
+    with warehouse.connect(home, read_only=True) as connection:
+        assert connection.execute("select count(*) from raw.events").fetchone() == (1,)
+        assert connection.execute(
+            "select bool_and(success), count(*) > 10 from operations.contract_results"
+        ).fetchone() == (True, True)
+
+
+def test_a_check_prints_and_logs_nothing(numbers, capfd, caplog):
+    with caplog.at_level(logging.DEBUG):
+        check_contracts(numbers, [contract_of(rule(query="select no_such_column from {batch}"))], {})
+    assert capfd.readouterr() == ("", "")
+    assert [record for record in caplog.records if record.name.startswith("great_expectations")] == []
+
+
+def test_a_process_that_checks_says_nothing_at_its_end(tmp_path):
+    """Great Expectations is loaded by the check alone, and DuckDB reports no leaks after it."""
+    program = """
+import sys, duckdb, data_contracts, sql
+assert "great_expectations" not in sys.modules
+connection = duckdb.connect()
+for statement in sql.schema():
+    connection.execute(statement)
+connection.begin()
+print(len(data_contracts.check(connection, "publish")))
+assert "great_expectations" in sys.modules and "duckdb_engine" not in sys.modules
+connection.close()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")
+
+
+def test_data_docs_show_every_contract(good, parameters, tmp_path):
+    index = docs.build(good, parameters, tmp_path / "pages")
+    assert index.is_file()
+    pages = list((tmp_path / "pages" / "validations" / "raw" / "events").rglob("*.html"))
+    assert len(pages) == 1
+    assert "every value is a finite number" in pages[0].read_text(encoding="utf-8")
+    good.rollback()
+    good.begin()
+    assert good.execute("select count(*) from raw.events").fetchone() == (0,)

@@ -1,0 +1,86 @@
+"""The contract files: what they may say, and that they speak of the tables that there are."""
+
+import pytest
+import yaml
+
+from data_contracts import for_stage
+from data_contracts.contracts import STAGES, load, parse
+
+MINIMAL = {
+    "table": "raw.events",
+    "stage": "ingest",
+    "row": "one line",
+    "columns": {"user_id": {"type": "VARCHAR", "meaning": "the user"}},
+    "rules": [
+        {"name": "some", "type": "expect_table_row_count_to_be_between", "description": "there are rows"}
+    ],
+}
+
+
+def with_rule(**changes):
+    return yaml.safe_dump({**MINIMAL, "rules": [{**MINIMAL["rules"][0], **changes}]})
+
+
+def test_every_table_that_a_stage_writes_has_a_contract(empty):
+    tables = {
+        name
+        for (name,) in empty.execute(
+            "select schema_name || '.' || table_name from duckdb_tables()"
+        ).fetchall()
+    }
+    kept_by_the_flow = {"operations.runs", "operations.contract_results"}
+    assert tables - kept_by_the_flow == {contract.table for contract in load()} - {"fitted_arrays"}
+
+
+def test_files_are_named_after_their_tables():
+    from importlib.resources import files
+
+    names = {file.name for file in files("data_contracts").iterdir() if file.name.endswith(".yaml")}
+    assert names == {f"{contract.table}.yaml" for contract in load()}
+
+
+def test_every_stage_is_closed_by_a_contract():
+    assert all(for_stage(stage) for stage in STAGES)
+    assert for_stage("no such stage") == []
+
+
+def test_every_rule_and_column_is_told_in_words():
+    for contract in load():
+        texts = [
+            contract.row,
+            *(c.meaning for c in contract.columns.values()),
+            *(r.description for r in contract.rules),
+        ]
+        assert all(len(text) > 5 for text in texts), contract.table
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (yaml.safe_dump({**MINIMAL, "owner": "me"}), "owner"),
+        (yaml.safe_dump({**MINIMAL, "stage": "ingst"}), "stage"),
+        (with_rule(sevirity="warning"), "sevirity"),
+        (with_rule(severity="fatal"), "severity"),
+        (with_rule(query="select 1"), "query"),
+        (with_rule(type="unexpected_rows"), "query"),
+        (with_rule(name="columns"), "columns"),
+        (yaml.safe_dump({**MINIMAL, "rules": MINIMAL["rules"] * 2}), "some"),
+        ("table: [", "here.yaml"),
+    ],
+)
+def test_a_slip_in_a_file_raises_and_names_file_and_key(text, told):
+    assert parse(yaml.safe_dump(MINIMAL), "here.yaml").table == "raw.events"
+    with pytest.raises(ValueError, match="here.yaml") as error:
+        parse(text, "here.yaml")
+    assert told in str(error.value)
+
+
+def test_values_come_from_the_stage_or_from_the_defaults():
+    contract = parse(
+        yaml.safe_dump({**MINIMAL, "only": "value > {least} and value < {most}", "defaults": {"most": 5}}),
+        "x",
+    )
+    assert contract.values({"least": 1}) == {"least": 1, "most": 5}
+    assert contract.values({"least": 1, "most": 2})["most"] == 2
+    with pytest.raises(ValueError, match="least"):
+        contract.values({})

@@ -1,0 +1,356 @@
+"""Every rule holds on good rows, and is broken by a bad one."""
+
+import pytest
+
+from data_contracts import check
+from data_contracts.checks import check_contracts
+from data_contracts.contracts import STAGES, load
+
+RUN = "'ml-1m 10:02:03'"
+METRIC = f"insert into evaluation.metrics values ({RUN}, 'given', 'm', 's',"
+COMPARED = f"insert into evaluation.comparisons values ({RUN}, 'given', 'm', 'a', 's',"
+BIN = f"insert into evaluation.ranks_by_degree values ({RUN}, 'm', 's',"
+FIT = f"insert into operations.model_fits values ({RUN}, 'given',"
+LAW = "insert into diagnostics.power_law_fits values ('user', 'x', null, null,"
+
+# table, rule, and what is done to the good rows to break it
+BREACHES = [
+    ("raw.events", "ids_not_empty", "insert into raw.events values ('u1', '', 5, null, 1, 9)"),
+    ("raw.events", "value_finite", "update raw.events set value = 'nan' where line_number = 1"),
+    ("raw.events", "value_in_range", "update raw.events set value = 5.5 where line_number = 1"),
+    ("raw.events", "value_in_range", "update raw.events set value = 0.5 where line_number = 1"),
+    ("raw.events", "file_known", "insert into raw.events values ('u1', 'i1', 5, null, 3, 1)"),
+    ("raw.events", "columns", "alter table raw.events drop column occurred_at"),
+    ("raw.events", "columns", "alter table raw.events add column device varchar"),
+    ("raw.events", "columns", "alter table raw.events alter value type float"),
+    ("raw.events", "columns", "alter table raw.events alter value drop not null"),
+    ("raw.rejects", "file_known", "insert into raw.rejects values (3, 1, null, 'x')"),
+    ("raw.rejects", "share_of_rejects", "update operations.log_files set rejects = 9 where file_id = 2"),
+    ("operations.log_files", "file_id_unique", "update operations.log_files set file_id = 1"),
+    ("operations.log_files", "sha256_unique", "update operations.log_files set sha256 = 'd1'"),
+    ("operations.log_files", "events_counted", "delete from raw.events where file_id = 2"),
+    ("operations.log_files", "rejects_counted", "delete from raw.rejects"),
+    ("curated.interactions", "not_empty", "delete from curated.interactions"),
+    (
+        "curated.interactions",
+        "edge_once",
+        "insert into curated.interactions from curated.interactions limit 1",
+    ),
+    (
+        "curated.interactions",
+        "user_index_one_to_one",
+        "update curated.interactions set user_index = 1 where user_id = 'u1' and item_id = 'i1'",
+    ),
+    (
+        "curated.interactions",
+        "user_index_one_to_one",
+        "update curated.interactions set user_index = 1 where user_id = 'u1'",
+    ),
+    (
+        "curated.interactions",
+        "item_index_one_to_one",
+        "update curated.interactions set item_index = 1 where user_id = 'u1' and item_id = 'i1'",
+    ),
+    (
+        "curated.interactions",
+        "indices_dense",
+        "update curated.interactions set user_index = 3 where user_id = 'u3'",
+    ),
+    ("curated.interactions", "indices_dense", "update curated.interactions set item_index = item_index + 1"),
+    (
+        "curated.interactions",
+        "event_count_positive",
+        "update curated.interactions set event_count = 0 where user_id = 'u1'",
+    ),
+    (
+        "curated.interactions",
+        "times_in_order",
+        "update curated.interactions set first_at = timestamp '2026-01-02', last_at = timestamp '2026-01-01'",
+    ),
+    (
+        "curated.interactions",
+        "times_in_order",
+        "update curated.interactions set first_at = timestamp '2026-01-02'",
+    ),
+    ("curated.interactions", "file_known", "update curated.interactions set first_file_id = 7"),
+    (
+        "splits.strong_generalization",
+        "part_known",
+        "update splits.strong_generalization set part = 'tset' where part = 'test'",
+    ),
+    (
+        "splits.strong_generalization",
+        "role_known",
+        "update splits.strong_generalization set role = 'x' where role = 'target'",
+    ),
+    (
+        "splits.strong_generalization",
+        "role_of_part",
+        "update splits.strong_generalization set role = 'fit' where user_id = 'u2'",
+    ),
+    (
+        "splits.strong_generalization",
+        "role_of_part",
+        "update splits.strong_generalization set role = 'fold_in' where user_id = 'u1'",
+    ),
+    (
+        "splits.strong_generalization",
+        "user_in_one_part",
+        "update splits.strong_generalization set part = 'train', role = 'fit' where item_id = 'i1'",
+    ),
+    (
+        "splits.strong_generalization",
+        "edge_in_one_role",
+        "insert into splits.strong_generalization values ('u2', 'i2', 'validation', 'fold_in')",
+    ),
+    (
+        "splits.strong_generalization",
+        "edges_curated",
+        "insert into splits.strong_generalization values ('u2', 'i3', 'validation', 'dropped')",
+    ),
+    (
+        "splits.strong_generalization",
+        "edges_complete",
+        "delete from splits.strong_generalization where role = 'target'",
+    ),
+    (
+        "splits.strong_generalization",
+        "everybody_there",
+        "delete from splits.strong_generalization where user_id = 'u2'",
+    ),
+    (
+        "splits.strong_generalization",
+        "everybody_there",
+        "delete from splits.strong_generalization where item_id = 'i3'",
+    ),
+    (
+        "splits.strong_generalization",
+        "items_of_training",
+        "update splits.strong_generalization set role = 'target' where item_id = 'i3'",
+    ),
+    (
+        "splits.strong_generalization",
+        "items_of_training",
+        "update splits.strong_generalization set role = 'dropped' where role = 'target'",
+    ),
+    (
+        "splits.leave_one_out",
+        "role_known",
+        "update splits.leave_one_out set role = 'test' where role = 'train'",
+    ),
+    (
+        "splits.leave_one_out",
+        "one_held_out",
+        "update splits.leave_one_out set role = 'train' where user_id = 'u1'",
+    ),
+    (
+        "splits.leave_one_out",
+        "one_held_out",
+        "update splits.leave_one_out set role = 'held_out' where user_id = 'u1'",
+    ),
+    (
+        "splits.leave_one_out",
+        "edge_in_one_role",
+        "insert into splits.leave_one_out values ('u1', 'i1', 'train')",
+    ),
+    (
+        "splits.leave_one_out",
+        "edges_curated",
+        "insert into splits.leave_one_out values ('u1', 'i9', 'train')",
+    ),
+    (
+        "splits.leave_one_out",
+        "edges_curated",
+        "update splits.leave_one_out set item_id = 'i4' where item_id = 'i3'",
+    ),
+    ("splits.leave_one_out", "edges_complete", "delete from splits.leave_one_out where item_id = 'i2'"),
+    ("splits.leave_one_out", "edges_complete", "delete from splits.leave_one_out where user_id = 'u2'"),
+    ("splits.given", "role_known", "update splits.given set role = 'fit'"),
+    ("splits.given", "edge_in_one_role", "insert into splits.given values ('u1', 'i1', 'train')"),
+    ("splits.given", "edges_curated", "insert into splits.given values ('u1', 'i3', 'train')"),
+    ("diagnostics.degrees", "side_known", "insert into diagnostics.degrees values ('users', 1, 1)"),
+    ("diagnostics.degrees", "degree_once", "insert into diagnostics.degrees values ('user', 2, 1)"),
+    ("diagnostics.degrees", "counts_positive", "insert into diagnostics.degrees values ('user', 9, 0)"),
+    ("diagnostics.degrees", "edges_agree", "delete from diagnostics.degrees where side = 'item'"),
+    ("diagnostics.degrees", "densities_agree", "insert into diagnostics.degrees values ('user', 1, 1)"),
+    ("diagnostics.power_law_fits", "side_known", "update diagnostics.power_law_fits set side = 'left'"),
+    ("diagnostics.power_law_fits", "family_once", "update diagnostics.power_law_fits set side = 'user'"),
+    ("diagnostics.power_law_fits", "support_in_order", LAW + "3, 2, -5, 12, 0.2, 0.5)"),
+    ("diagnostics.power_law_fits", "ks_in_range", LAW + "1, 2, -5, 12, 1.2, 0.5)"),
+    ("diagnostics.power_law_fits", "p_value_in_range", LAW + "1, 2, -5, 12, 0.2, 1.5)"),
+    ("diagnostics.power_law_fits", "likelihood_finite", LAW + "1, 2, '-inf', 12, 0.2, 0.5)"),
+    ("operations.model_fits", "fit_once", FIT + f"'m', 'd', 1, 1, 1); {FIT} 'm', 'e', 1, 1, 1)"),
+    ("operations.model_fits", "seconds_in_range", FIT + "'m', 'd', -1, 1, 1)"),
+    ("operations.model_fits", "something_saved", FIT + "'m', 'd', 1, 1, 0)"),
+    ("fitted_arrays", "arrays_there", "delete from fitted_arrays"),
+    ("fitted_arrays", "counts_not_null", "update fitted_arrays set not_finite = null"),
+    ("fitted_arrays", "entries_finite", "update fitted_arrays set not_finite = 1"),
+    ("fitted_arrays", "columns", "drop table fitted_arrays"),
+    (
+        "evaluation.metrics",
+        "protocol_known",
+        f"update evaluation.metrics set protocol = 'x' where run_id = {RUN}",
+    ),
+    ("evaluation.metrics", "metric_once", f"{METRIC} 'r', 1, 0, 1); {METRIC} 'r', 1, 0, 1)"),
+    ("evaluation.metrics", "value_finite", f"{METRIC} 'r', 'nan', 0, 1)"),
+    ("evaluation.metrics", "value_in_range", f"{METRIC} 'recall_of_all@20', 1.01, 0, 1)"),
+    ("evaluation.metrics", "value_in_range", f"{METRIC} 'validation_ndcg@100', 'nan', 0, 1)"),
+    ("evaluation.metrics", "value_in_range", f"{METRIC} 'median_rank', -0.1, 0, 1)"),
+    ("evaluation.metrics", "standard_error_in_range", f"{METRIC} 'r', 1, -0.1, 1)"),
+    ("evaluation.metrics", "standard_error_in_range", f"{METRIC} 'r', 1, 'inf', 1)"),
+    ("evaluation.metrics", "users_positive", f"{METRIC} 'r', 1, 0, 0)"),
+    (
+        "evaluation.metrics",
+        "not_worse_than_popularity",
+        "update evaluation.metrics set value = 0.75 where value = 0.9",
+    ),
+    (
+        "evaluation.comparisons",
+        "pair_once",
+        f"{COMPARED} 'b', 's', 0, 0, 1, 9); {COMPARED} 'b', 's', 0, 0, 1, 9)",
+    ),
+    ("evaluation.comparisons", "pair_once", f"{COMPARED} 'a', 's', 0, 0, 1, 9)"),
+    ("evaluation.comparisons", "difference_in_range", f"{COMPARED} 'b', 's', 'nan', 0, 1, 9)"),
+    ("evaluation.comparisons", "difference_in_range", f"{COMPARED} 'b', 's', 0, -1, 1, 9)"),
+    ("evaluation.comparisons", "p_value_in_range", f"{COMPARED} 'b', 's', 0, 0, 1.1, 9)"),
+    ("evaluation.comparisons", "users_positive", f"{COMPARED} 'b', 's', 0, 0, 1, 0)"),
+    ("evaluation.ranks_by_degree", "side_known", f"{BIN} 'x', 1, 1, 1, 0.5, 0, 0, 0, 0, 0)"),
+    ("evaluation.ranks_by_degree", "mean_rank_in_range", f"{BIN} 'user', 1, 1, 1, 1.5, 0, 0, 0, 0, 0)"),
+    (
+        "evaluation.ranks_by_degree",
+        "percentiles_in_order",
+        f"{BIN} 'user', 1, 1, 1, 0.5, 0.1, 0, 0.1, 0.1, 0.1)",
+    ),
+    ("evaluation.ranks_by_degree", "percentiles_in_order", f"{BIN} 'user', 1, 1, 1, 0.5, 0, 0, 0, 0, 1.1)"),
+    ("evaluation.ranks_by_degree", "percentiles_in_order", f"{BIN} 'user', 1, 1, 1, 0.5, -0.1, 0, 0, 0, 1)"),
+    ("evaluation.ranks_by_degree", "edges_positive", f"{BIN} 'user', 1, 1, 0, 0.5, 0, 0, 0, 0, 0)"),
+    (
+        "evaluation.ranks_by_degree",
+        "bins_disjoint",
+        f"{BIN} 'user', 1, 4, 1, 0.5, 0, 0, 0, 0, 0); {BIN} 'user', 4, 9, 1, 0.5, 0, 0, 0, 0, 0)",
+    ),
+    ("evaluation.ranks_by_degree", "bins_disjoint", f"{BIN} 'user', 2, 1, 1, 0.5, 0, 0, 0, 0, 0)"),
+    (
+        "published.recommendations",
+        "ranks_consecutive",
+        "update published.recommendations set rank = 2 where user_id = 'u1'",
+    ),
+    (
+        "published.recommendations",
+        "ranks_consecutive",
+        "insert into published.recommendations values ('u1', 'i4', 3, 1, 1, 1)",
+    ),
+    (
+        "published.recommendations",
+        "ranks_consecutive",
+        "insert into published.recommendations values ('u1', 'i4', 1, 1, 1, 1)",
+    ),
+    (
+        "published.recommendations",
+        "item_once",
+        "insert into published.recommendations values ('u1', 'i3', 2, 1, 1, 1)",
+    ),
+    ("published.recommendations", "score_finite", "update published.recommendations set score = 'inf'"),
+    ("published.recommendations", "like_in_range", "update published.recommendations set like_mean = 1.1"),
+    ("published.recommendations", "like_in_range", "update published.recommendations set like_sd = 'nan'"),
+    ("published.recommendations", "nothing_seen", "update published.recommendations set item_id = 'i1'"),
+    ("published.recommendations", "ids_curated", "update published.recommendations set user_id = 'u9'"),
+    ("published.recommendations", "ids_curated", "update published.recommendations set item_id = 'i9'"),
+]
+
+
+def contract(table):
+    return next(one for one in load() if one.table == table)
+
+
+def broken(connection, table, parameters):
+    """Results of the rules of a table that do not hold, by rule."""
+    results = check_contracts(connection, [contract(table)], parameters)
+    return {result.rule: result for result in results if not result.success}
+
+
+def test_every_rule_is_broken_below():
+    assert {(one.table, rule.name) for one in load() for rule in one.rules} == {
+        (table, rule) for table, rule, _ in BREACHES if rule != "columns"
+    }
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_good_rows_keep_every_contract(good, parameters, stage):
+    results = check(good, stage, parameters)
+    assert [result for result in results if not result.success] == []
+    assert {(r.contract, r.rule) for r in results} == {
+        (one.table, name)
+        for one in load()
+        if one.stage == stage
+        for name in ["columns", *(rule.name for rule in one.rules)]
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "rule", "breach"), BREACHES, ids=[f"{t}-{r}-{i}" for i, (t, r, _) in enumerate(BREACHES)]
+)
+def test_a_bad_row_breaks_its_rule(good, parameters, table, rule, breach):
+    good.execute(breach)
+    result = broken(good, table, parameters)[rule]
+    declared = next((one for one in contract(table).rules if one.name == rule), None)
+    if declared is not None:
+        assert (result.severity, result.description) == (declared.severity, declared.description)
+    assert result.observed
+    if not rule.startswith(("not_empty", "arrays_there", "counts_not_null")):
+        assert result.samples
+
+
+@pytest.mark.parametrize(
+    "table", [one.table for one in load() if "." in one.table and one.table != "curated.interactions"]
+)
+def test_an_empty_table_keeps_its_contract(empty, parameters, table):
+    assert broken(empty, table, parameters) == {}
+
+
+def test_bounds_that_a_data_set_does_not_declare_do_not_bind(good, parameters):
+    good.execute("update raw.events set value = -700 where line_number = 1")
+    assert broken(good, "raw.events", {**parameters, "value_min": None}) == {}
+    assert "value_in_range" in broken(good, "raw.events", parameters)
+
+
+def test_a_filtered_split_may_leave_out_users_and_items_but_no_edge_between_those_it_keeps(good, parameters):
+    table, filtered = "splits.strong_generalization", {**parameters, "strong_generalization_filtered": True}
+    good.execute("delete from splits.strong_generalization where user_id = 'u2' or item_id = 'i3'")
+    assert broken(good, table, filtered) == {}
+    assert set(broken(good, table, parameters)) == {"everybody_there"}
+    good.execute("delete from splits.strong_generalization where user_id = 'u3' and item_id = 'i2'")
+    assert broken(good, table, filtered)["edges_complete"].samples == [{"user_id": "u3", "item_id": "i2"}]
+
+
+def test_one_edge_in_place_of_another_is_seen(good, parameters):
+    """As many edges as there should be: counts alone would not tell."""
+    good.execute("update splits.leave_one_out set item_id = 'i3' where user_id = 'u2' and item_id = 'i2'")
+    assert set(broken(good, "splits.leave_one_out", parameters)) == {"edges_curated", "edges_complete"}
+
+
+def test_recommendations_that_the_run_did_not_make_are_not_held_against_its_edges(good, parameters):
+    good.execute("insert into curated.interactions values ('u1', 'i3', 0, 2, 1, null, null, 1, 3)")
+    assert set(broken(good, "published.recommendations", parameters)) == {"nothing_seen"}
+    assert broken(good, "published.recommendations", {**parameters, "recommendations_made": False}) == {}
+
+
+def test_the_count_is_of_all_rows_and_the_samples_are_some(good, parameters):
+    good.execute("insert into raw.events select '', 'i1', 5, null, 1, i from range(1000) as lines(i)")
+    result = broken(good, "raw.events", parameters)["ids_not_empty"]
+    assert result.observed == "1,000 rows"
+    assert 0 < len(result.samples) < 100
+    assert result.samples[0]["item_id"] == "i1"
+
+
+def test_nothing_is_written_by_a_check(good, parameters):
+    def state():
+        tables = good.execute(
+            "select table_name, estimated_size from duckdb_tables() order by all"
+        ).fetchall()
+        return tables, good.execute("from raw.events order by all").fetchall()
+
+    before = state()
+    for stage in STAGES:
+        check(good, stage, parameters)
+    assert state() == before

@@ -1,0 +1,84 @@
+"""How the layers of settings add up, and what a wrong one is told."""
+
+import pytest
+
+from flows.settings import parse_assignment, resolve
+from models.catalogue import MODELS
+from tasks.errors import InputError
+
+
+def test_layers_override_one_another(tmp_path):
+    config = tmp_path / "settings.toml"
+    config.write_text("[mrf_dense]\nl2 = 7.0\n[binarize]\nthreshold = 3\n")
+    run = resolve("ml-1m", home=tmp_path, config=config, settings={"binarize.threshold": 5})
+    assert run.binarize.threshold == 5  # --set over the file
+    assert run.models["mrf_dense"].l2 == 7.0  # the file over the data set's own
+    assert resolve("ml-1m", home=tmp_path).binarize.threshold == 4  # the data set's own over the default
+
+
+def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypatch):
+    monkeypatch.delenv("ONECLASS_HOME", raising=False)
+    assert str(resolve("demo").home.root) == "var"
+    monkeypatch.setenv("ONECLASS_HOME", str(tmp_path / "of-environment"))
+    assert resolve("demo").home.root == tmp_path / "of-environment"
+    assert resolve("demo", home=tmp_path).home.folder == tmp_path / "demo"
+
+
+def test_protocols_default_to_two_or_to_the_given_split(tmp_path):
+    assert resolve("demo", home=tmp_path).protocols == ("strong_generalization", "leave_one_out")
+    assert resolve("gowalla", home=tmp_path, split_files=["train.txt", "test.txt"]).protocols == ("given",)
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("binarize.threshold=4", ("binarize.threshold", 4)),
+    ("split.scheme=liang2018", ("split.scheme", "liang2018")),
+    ("split.scheme='liang2018'", ("split.scheme", "liang2018")),
+    ("mrf_dense.l2=5e2", ("mrf_dense.l2", 500.0)),
+])
+def test_assignments_are_read_as_toml(text, expected):
+    assert parse_assignment(text) == expected
+
+
+@pytest.mark.parametrize("text", ["threshold", "threshold=4", "binarize.threshold"])
+def test_a_broken_assignment_is_told(text):
+    with pytest.raises(InputError, match="write it as name.setting=value"):
+        parse_assignment(text)
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"dataset": "ml-1n"}, "ml-1n.*ml-1m"),
+    ({"models": ["mrf_dens"]}, "model mrf_dens: unknown. Did you mean mrf_dense?"),
+    ({"protocols": ["leave_one"]}, "protocol leave_one: unknown"),
+    ({"protocols": ["given"]}, "needs --split-files"),
+    ({"protocols": ["leave_one_out"], "split_files": ["a", "b"]}, "--split-files: are for the protocol given"),
+    ({"settings": {"binarise.threshold": 1}}, "setting binarise: unknown. Did you mean binarize?"),
+    ({"settings": {"binarize.treshold": 1}}, "setting binarize.treshold: unknown. Did you mean binarize.threshold?"),
+    ({"settings": {"binarize.threshold": "high"}}, "setting binarize.threshold = 'high'"),
+    ({"settings": {"split.held_out_share": 0.7}}, "setting split.held_out_share = 0.7"),
+    ({"settings": {"bpr_uniform.epoch": 3}}, "setting bpr_uniform.epoch: unknown"),
+    ({"settings": {"publish.model": "slimm"}}, "setting publish.model = slimm"),
+    ({"config": "absent.toml"}, "--config absent.toml: cannot be read"),
+    ({"threads": 0}, "--threads 0"),
+    ({"seed": -1}, "--seed -1"),
+])
+def test_a_wrong_setting_is_named(tmp_path, wrong, message):
+    with pytest.raises(InputError, match=message):
+        resolve(**{"dataset": "ml-1m", "home": tmp_path, **wrong})
+
+
+def test_settings_of_models_left_out_are_still_checked(tmp_path):
+    with pytest.raises(InputError, match="mrf_dense.nonsense"):
+        resolve("ml-1m", home=tmp_path, models=["popularity"], settings={"mrf_dense.nonsense": 1})
+
+
+def test_a_config_that_is_not_toml_is_told(tmp_path):
+    path = tmp_path / "broken.toml"
+    path.write_text("[mrf_dense\n")
+    with pytest.raises(InputError, match="broken.toml: is not TOML"):
+        resolve("ml-1m", home=tmp_path, config=path)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_setting_of_a_model_has_a_sentence(name):
+    for field_name, field in MODELS[name].Settings.model_fields.items():
+        assert field.description and field.description.endswith("."), field_name

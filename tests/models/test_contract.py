@@ -1,0 +1,212 @@
+"""What every model in the catalogue promises, checked on small data with short settings."""
+
+import warnings
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy.sparse import csr_matrix
+
+from models.catalogue import MODELS, load
+
+# Settings that make a fit short; a model that is not named here runs with its defaults.
+SHORT = {
+    "bpr_uniform": {"factors": 10, "epochs": 60},
+    "bpr_popularity": {"factors": 10, "epochs": 60},
+    "mrf_dense": {"l2": 2.0},
+}
+DRAWS_NOTHING = {"popularity", "mrf_dense"}
+IMPERSONAL = {"popularity"}
+
+every_model = pytest.mark.parametrize("name", list(MODELS))
+
+
+def make(name, *, seed=3, threads=1):
+    model = MODELS[name]
+    return model(model.Settings(**SHORT.get(name, {})), seed=seed, threads=threads)
+
+
+@pytest.fixture(scope="module")
+def fitted(checkerboard):
+    """A fitted model by name, fitted once; for tests that do not change it."""
+    models = {}
+
+    def get(name):
+        if name not in models:
+            models[name] = make(name).fit(checkerboard)
+        return models[name]
+
+    return get
+
+
+def all_scores(model, histories, **more):
+    return np.stack([model.scores(histories, score=score, **more) for score in model.score_names])
+
+
+@every_model
+def test_scores_are_finite_float32_of_the_blocks_shape(name, fitted, checkerboard):
+    users = np.array([4, 7, 9])
+    for score in fitted(name).score_names:
+        for given in (None, users):
+            scores = fitted(name).scores(checkerboard[users], users=given, score=score)
+            assert scores.shape == (3, 40) and scores.dtype == np.float32
+            assert np.isfinite(scores).all()
+
+
+@every_model
+def test_an_unknown_score_is_refused(name, fitted, checkerboard):
+    with pytest.raises(ValueError, match="nonsense"):
+        fitted(name).scores(checkerboard[:1], score="nonsense")
+
+
+@every_model
+def test_fitting_again_forgets_the_first_data(name, checkerboard, long_tailed):
+    twice = make(name).fit(long_tailed).fit(checkerboard)
+    once = make(name).fit(checkerboard)
+    assert twice.item_count == 40
+    np.testing.assert_array_equal(all_scores(twice, checkerboard), all_scores(once, checkerboard))
+
+
+@every_model
+def test_saving_and_loading_change_nothing(name, fitted, checkerboard, tmp_path):
+    fitted(name).save(tmp_path)
+    loaded = load(name, tmp_path)
+    assert loaded.settings == fitted(name).settings and loaded.seed == fitted(name).seed
+    rows = np.arange(checkerboard.shape[0])
+    for users in (None, rows):
+        np.testing.assert_array_equal(
+            all_scores(loaded, checkerboard, users=users), all_scores(fitted(name), checkerboard, users=users))
+    assert {file.suffix for file in tmp_path.iterdir()} == {".npy", ".json"}
+
+
+@every_model
+def test_a_folder_of_another_model_is_refused(name, fitted, tmp_path):
+    fitted(name).save(tmp_path)
+    other = next(model for model in MODELS.values() if model.name != name)
+    with pytest.raises(ValueError, match=name):
+        other.load(tmp_path)
+
+
+@every_model
+def test_settings_are_documented_strict_and_survive_json(name):
+    settings = MODELS[name].Settings
+    assert MODELS[name]().settings == settings()
+    assert settings.model_validate_json(settings().model_dump_json()) == settings()
+    for field, declared in settings.model_fields.items():
+        assert (declared.description or "").endswith("."), f"{field} lacks a sentence"
+    with pytest.raises(ValidationError, match="no_such_setting"):
+        settings(no_such_setting=1)
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(settings(), next(iter(settings.model_fields), "anything"), 1)
+
+
+@every_model
+def test_same_seed_same_bits_on_one_thread_and_on_two(name, long_tailed):
+    rows = np.arange(long_tailed.shape[0])
+    one, two = (make(name, threads=threads).fit(long_tailed) for threads in (1, 2))
+    for users in (None, rows):
+        np.testing.assert_array_equal(
+            all_scores(one, long_tailed, users=users), all_scores(two, long_tailed, users=users))
+
+
+@every_model
+def test_another_seed_gives_another_fit_where_the_model_draws(name, checkerboard, fitted):
+    same = np.array_equal(all_scores(make(name, seed=4).fit(checkerboard), checkerboard),
+                          all_scores(fitted(name), checkerboard))
+    assert same == (name in DRAWS_NOTHING)
+
+
+@every_model
+def test_a_users_scores_do_not_depend_on_the_block(name, fitted, checkerboard):
+    whole = all_scores(fitted(name), checkerboard)
+    alone = all_scores(fitted(name), checkerboard[11])
+    np.testing.assert_allclose(alone[:, 0], whole[:, 11], rtol=1e-5, atol=1e-6)
+
+
+@every_model
+def test_candidates_are_a_slice_of_all_scores(name, fitted, checkerboard):
+    items = np.array([31, 2, 17])
+    some = all_scores(fitted(name), checkerboard[:5], items=items)
+    np.testing.assert_array_equal(some, all_scores(fitted(name), checkerboard[:5])[:, :, items])
+
+
+@every_model
+@pytest.mark.parametrize("known", [True, False], ids=["training users", "unseen users"])
+def test_items_of_ones_own_group_outrank_the_others(name, known, fitted, checkerboard):
+    if name in IMPERSONAL:
+        pytest.skip("scores are the same for every user")
+    rows = np.arange(checkerboard.shape[0])
+    scores = fitted(name).scores(checkerboard, users=rows if known else None)
+    liked = checkerboard.toarray() > 0
+    right = []
+    for user in rows:
+        own = np.arange(40) % 2 == user % 2
+        held_out = scores[user, own & ~liked[user]]
+        right.append((held_out[:, None] > scores[user, ~own]).mean())
+    assert np.mean(right) > 0.97
+
+
+@every_model
+def test_unseen_items_in_a_history_are_ignored_and_said_so(name, checkerboard):
+    likes = checkerboard.toarray()
+    likes[:, 5] = 0
+    model = make(name).fit(csr_matrix(likes))
+    history = likes[[1]].copy()
+    expected = all_scores(model, csr_matrix(history))
+    history[0, 5] = 1
+    with pytest.warns(UserWarning, match="unseen"):
+        np.testing.assert_array_equal(all_scores(model, csr_matrix(history)), expected)
+    assert np.isfinite(expected).all()
+
+
+@every_model
+def test_an_empty_history_gets_popularity(name, fitted, checkerboard):
+    empty = csr_matrix((1, 40), dtype=np.float32)
+    for score in fitted(name).score_names:
+        np.testing.assert_array_equal(fitted(name).scores(empty, score=score)[0], fitted(name).item_degrees)
+
+
+@every_model
+def test_recommendations_leave_the_history_out(name, fitted, checkerboard):
+    ids, scores = fitted(name).recommend(checkerboard, 28)
+    assert ids.shape == scores.shape == (80, 28)
+    for user in range(80):
+        assert not set(ids[user]) & set(checkerboard[user].indices)
+        assert (ids[user] >= 0).all() and (np.diff(scores[user]) <= 0).all()
+
+
+@every_model
+def test_a_matrix_without_edges_is_refused(name):
+    with pytest.raises(ValueError, match="no edge"):
+        make(name).fit(csr_matrix((4, 3), dtype=np.float32))
+
+
+@every_model
+@pytest.mark.parametrize("value", [np.nan, -1.0, 0.0, np.inf])
+def test_a_count_that_is_no_count_is_refused_with_its_row(name, value):
+    counts = csr_matrix(np.ones((4, 3), dtype=np.float32))
+    counts.data[7] = value
+    with pytest.raises(ValueError, match="user 2"):
+        make(name).fit(counts)
+
+
+DEGENERATE = {
+    "all ones": np.ones((6, 5)),
+    "one edge": np.eye(1, 1),
+    "one user": np.array([[1, 0, 1, 1, 0]]),
+    "one item": np.ones((5, 1)),
+    "a user and an item without an edge": np.pad(np.eye(4), ((0, 1), (0, 1))),
+    "a user who likes all but one item": np.vstack([np.arange(9) > 0, np.eye(9)]),
+    "smaller than the factors": np.triu(np.ones((5, 4))),
+}
+
+
+@every_model
+@pytest.mark.parametrize("likes", DEGENERATE.values(), ids=DEGENERATE.keys())
+def test_degenerate_data_get_finite_scores(name, likes):
+    matrix = csr_matrix(likes.astype(np.float32))
+    model = make(name).fit(matrix)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert np.isfinite(all_scores(model, matrix)).all()
+        assert np.isfinite(all_scores(model, matrix, users=np.arange(len(likes)))).all()

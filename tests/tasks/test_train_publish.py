@@ -1,0 +1,164 @@
+"""Train and publish on a small log: the model store, the choice on validation, and what readers see."""
+
+import csv
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from models.catalogue import MODELS
+from tasks import matrices, warehouse
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.errors import OneclassError
+from tasks.evaluate import evaluate
+from tasks.publish import Choice, PublishSettings, choose, publish
+from tasks.split import ALL_EDGES, SplitSettings, split
+from tasks.train import fit_digest, train
+
+PROTOCOL = "leave_one_out"
+
+
+@pytest.fixture
+def digests(home, log_events):
+    """Two groups of users with tastes of their own, binarized and split."""
+    generator = np.random.default_rng(1)
+    pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
+    log_events([(user, item, 1) for user, item in sorted(pairs)])
+    binarize(home, BinarizeSettings(), "run")
+    return split(home, SplitSettings(held_out_share=0.2), "run",
+                 protocols=["strong_generalization", "leave_one_out"], seed=1).digests
+
+
+def fitted(home, digests, protocol=PROTOCOL, model="mrf_dense", seed=0, run_id="run"):
+    settings = MODELS[model].Settings()
+    return train(home, run_id, protocol=protocol, matrices_digest=digests[protocol], model=model, settings=settings, seed=seed)
+
+
+def rows(home, query):
+    with warehouse.connect(home, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_a_fit_is_kept_whole_and_noted(home, digests):
+    fit = fitted(home, digests)
+    folder = home.models / "mrf_dense" / fit.digest
+    assert {file.suffix for file in folder.iterdir()} == {".npy", ".json"}
+    assert json.loads((folder / "settings.json").read_text())["model"] == "mrf_dense"
+    assert fit.saved_bytes > 0 and fit.seconds > 0 and fit.peak_bytes > 1 << 20
+    assert rows(home, "select run_id, protocol, model, digest from operations.model_fits") == [
+        ("run", PROTOCOL, "mrf_dense", fit.digest)]
+
+
+def test_a_fit_made_before_is_taken_from_the_store(home, digests):
+    first = fitted(home, digests)
+    stamp = (home.models / "mrf_dense" / first.digest / "settings.json").stat().st_mtime_ns
+    assert fitted(home, digests, run_id="next") == first
+    assert (home.models / "mrf_dense" / first.digest / "settings.json").stat().st_mtime_ns == stamp
+    assert rows(home, "select count(*) from operations.model_fits") == [(2,)]
+
+
+def test_a_half_written_fit_is_made_again(home, digests):
+    first = fitted(home, digests)
+    (home.models / "mrf_dense" / first.digest / "fit.json").unlink()  # the last file to be written
+    assert fitted(home, digests, run_id="next").digest == first.digest
+    assert (home.models / "mrf_dense" / first.digest / "fit.json").exists()
+
+
+def test_the_digest_moves_with_everything_a_fit_depends_on(digests):
+    settings = MODELS["mrf_dense"].Settings()
+    base = fit_digest("m", "mrf_dense", settings, 0)
+    others = [fit_digest("n", "mrf_dense", settings, 0), fit_digest("m", "popularity", settings, 0),
+              fit_digest("m", "mrf_dense", settings.model_copy(update={"l2": 1e3}), 0), fit_digest("m", "mrf_dense", settings, 1)]
+    assert len({base, *others}) == 5
+
+
+def test_a_matrix_that_no_model_can_take_is_told(home, digests):
+    stored = matrices.read(home, digests[PROTOCOL])
+    empty = stored.train.copy()
+    empty.data, empty.indices, empty.indptr = empty.data[:0], empty.indices[:0], np.zeros_like(empty.indptr)
+    digest = matrices.write(home, matrices.SplitMatrices(PROTOCOL, empty, stored.items))
+    with pytest.raises(OneclassError, match="mrf_dense cannot be fitted.*no edge"):
+        fitted(home, {PROTOCOL: digest})
+    assert not list(home.models.glob("*/partial-*"))
+
+
+def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
+    fit = fitted(home, digests)
+    array = next((home.models / "mrf_dense" / fit.digest).glob("[!i]*.npy"))
+    values = np.load(array)
+    values.flat[0] = np.nan
+    np.save(array, values)
+    with pytest.raises(Exception, match="not_finite") as caught:
+        fitted(home, digests, run_id="next")
+    assert caught.value.exit_status == 1
+    assert rows(home, "select run_id from operations.model_fits") == [("run",)]
+
+
+def published(home, digests, run_id="run", **settings):
+    for protocol in ("strong_generalization", PROTOCOL):
+        fits = {model: fitted(home, digests, protocol, model, run_id=run_id).digest for model in ("popularity", "mrf_dense")}
+        evaluate(home, run_id, protocol, digests[protocol], fits)
+    chosen = choose(home, run_id, PublishSettings(**settings), ["popularity", "mrf_dense"])
+    fit = fitted(home, digests, ALL_EDGES, chosen.model, run_id=run_id)
+    return chosen, publish(home, run_id, PublishSettings(**settings), choice=chosen, model_digest=fit.digest,
+                           matrices_digest=digests[ALL_EDGES])
+
+
+def test_the_model_that_is_best_on_validation_is_published(home, digests):
+    chosen, _ = published(home, digests)
+    assert chosen == Choice("mrf_dense", "score")
+    on_validation = dict(rows(home, "select model, value from evaluation.metrics where metric = 'validation_ndcg@100'"))
+    assert on_validation["mrf_dense"] > on_validation["popularity"]
+
+
+def test_the_model_that_is_asked_for_is_published(home, digests):
+    assert published(home, digests, model="popularity")[0] == Choice("popularity", "score")
+
+
+def test_without_validation_users_the_last_model_is_published_and_said(home, digests, caplog):
+    assert choose(home, "no such run", PublishSettings(), ["popularity", "mrf_dense"]) == Choice("mrf_dense", "score")
+    assert "publish.model" in caplog.text
+
+
+def test_recommendations_are_ranked_in_original_ids_and_unseen(home, digests):
+    _, result = published(home, digests, top_n=5)
+    found = rows(home, "select * from published.recommendations order by user_id, rank")
+    seen = set(rows(home, "select user_id, item_id from curated.interactions"))
+    assert result.recommendations == len(found) == 60 * 5
+    assert not {(user, item) for user, item, *_ in found} & seen
+    assert [rank for _, _, rank, *_ in found] == [1, 2, 3, 4, 5] * 60
+    own_group = [int(item[1:]) // 20 == int(user[1:]) % 2 for user, item, rank, *_ in found if rank == 1]
+    assert np.mean(own_group) > 0.9  # the groups' tastes were found, so indices were mapped back to ids rightly
+    assert all(like_mean is None for *_, like_mean, _ in found)
+
+
+def test_files_agree_with_the_warehouse(home, digests):
+    published(home, digests)
+    expected = rows(home, "select protocol, model, score, metric, value, standard_error, users from evaluation.metrics order by all")
+    assert sorted(pl.read_parquet(home.published / "evaluation.parquet").rows()) == expected
+    with open(home.published / "evaluation.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert {(line["protocol"], line["model"], line["metric"], float(line["value"])) for line in lines} == {
+        (protocol, model, metric, value) for protocol, model, _, metric, value, *_ in expected}
+    recommended = pl.read_parquet(home.published / "recommendations.parquet")
+    assert recommended.height == rows(home, "select count(*) from published.recommendations")[0][0]
+    table = (home.published / "evaluation.md").read_text()
+    assert "| mrf_dense |" in table and "**" in table
+
+
+def test_a_failed_publish_leaves_what_was_published(home, digests, monkeypatch):
+    published(home, digests)
+    target, before = home.published.resolve(), rows(home, "select * from published.recommendations order by all")
+    monkeypatch.setattr("tasks.publish.main_table.markdown", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        published(home, digests, run_id="next", model="popularity")
+    assert home.published.resolve() == target
+    assert rows(home, "select * from published.recommendations order by all") == before
+
+
+def test_the_link_swings_and_the_last_two_publications_stay(home, digests):
+    for run_id in ("first", "second", "third"):
+        published(home, digests, run_id=run_id)
+    assert home.published.resolve().name == "third"
+    assert sorted(folder.name for folder in (home.folder / "publications").iterdir()) == ["second", "third"]
