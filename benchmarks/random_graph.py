@@ -2,10 +2,10 @@
 
     python benchmarks/random_graph.py --likes 56000000 --users 480000 --items 17770
 
-The graph is the demo's own, drawn in a process of its own so that peak memory is the model's alone. Phases are
-timed on one thread in CPU seconds, the median of --repeats; then whole iterations on --threads threads in wall
-seconds, since the machine may be busy with the CPU seconds beside them. An edge visit is one edge of the hidden
-graph H seen from one side. The floors, measured in the same run on one thread:
+The graph is the demo's own, drawn in a process of its own so that peak memory is the model's alone. First
+come whole iterations on --threads threads, in wall seconds with the CPU seconds beside them, since the machine
+may be busy. Then phases are timed on one thread in CPU seconds, the median of --repeats. An edge visit is one
+edge of the hidden graph H seen from one side. The floors, measured in the same run on one thread:
 
     arithmetic   the floating-point operations that one visit cannot do without, at the better rate of a large
                  SGEMM and of a tile of multiply-adds that stays in registers
@@ -50,7 +50,8 @@ np.save(sys.argv[1] + "/items.npy", columns)
 def demo_graph(users: int, items: int, likes: int, seed: int) -> csr_matrix:
     """The demo's observed graph."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-c", DRAW, folder, *map(str, (users, items, likes, seed))], check=True)
+        numbers = map(str, (users, items, likes, seed))
+        subprocess.run([sys.executable, "-c", DRAW, folder, *numbers], check=True)
         starts, columns = np.load(f"{folder}/starts.npy"), np.load(f"{folder}/items.npy")
     return csr_matrix((np.ones(len(columns), dtype=np.int8), columns, starts), shape=(users, items))
 
@@ -58,10 +59,10 @@ def demo_graph(users: int, items: int, likes: int, seed: int) -> csr_matrix:
 def operations(factors: int) -> int:
     """Floating-point operations of one edge visit of a factor update: additions and multiplications.
 
-    Lower triangle of w x x' (K (K + 1)), its diagonal's variances (2 K), z (4 K), E a (2 K), var a (5 K),
-    w x (K) and some 40 for lambda(xi).
+    Lower triangle of w x x' (K (K + 1)), variances on its diagonal (2 K), z (2 K), E a (2 K), var a (5 K),
+    w x (K); lambda(xi) and the solution of one K x K system a vertex are not counted.
     """
-    return factors * (factors + 1) + 14 * factors + 40
+    return factors * (factors + 1) + 12 * factors
 
 
 def median_seconds(work: Callable[[], object], repeats: int) -> float:
@@ -100,7 +101,8 @@ def arithmetic_rate(repeats: int) -> tuple[float, str]:
     with threadpool_limits(1, user_api="blas"):
         kernels = {info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"}
         rates[f"SGEMM, BLAS kernel {', '.join(map(str, kernels))}"] = (
-            2 * 1500**3 / median_seconds(lambda: square @ square, repeats) / 1e9)
+            2 * 1500**3 / median_seconds(lambda: square @ square, repeats) / 1e9
+        )
     where = max(rates, key=rates.get)
     return rates[where], where
 
@@ -130,14 +132,22 @@ def report_phases(model: RandomGraph, matrix: csr_matrix, repeats: int) -> None:
     q, graph, factors = model.posterior, sampler.draw(1), model.settings.factors
     rate, where = arithmetic_rate(repeats)
     arithmetic = operations(factors) / rate
-    memory = {"users": memory_floor(q.items.table(), factors, graph.likes[1], repeats),
-              "items": memory_floor(q.users.table(), factors, graph.likes_by_item[1], repeats)}
-    print(f"arithmetic floor {arithmetic:.1f} ns ({operations(factors)} operations at {rate:.0f} a ns, {where}); "
-          + "; ".join(f"memory floor of {side} {ns:.1f} ns" for side, ns in memory.items()))
+    memory = {
+        "users": memory_floor(q.items.table(), factors, graph.likes[1], repeats),
+        "items": memory_floor(q.users.table(), factors, graph.likes_by_item[1], repeats),
+    }
+    print(
+        f"arithmetic floor {arithmetic:.1f} ns ({operations(factors)} operations at {rate:.0f} a ns, {where})"
+    )
+    print("; ".join(f"memory floor of {side} {ns:.1f} ns" for side, ns in memory.items()))
     for name, (work, visits) in phases(q, sampler, graph).items():
         nanoseconds = 1e9 * median_seconds(work, repeats) / visits
-        floor = arithmetic + memory.get(name.split()[0], 0.0)
-        beside = f"  {nanoseconds / floor:4.1f} times arithmetic + memory" if name.split()[0] in memory else ""
+        floor = arithmetic + memory.get(name.split()[0], np.nan)
+        beside = (
+            ""
+            if np.isnan(floor) or "bias" in name.split()[1:2]
+            else f"{nanoseconds / floor:6.1f} x the floors"
+        )
         print(f"{name:20s}{nanoseconds:8.1f} ns a visit{beside}", flush=True)
 
 
@@ -151,12 +161,17 @@ def report_iterations(matrix: csr_matrix, threads: int, iterations: int, joint: 
 
     RandomGraph(settings, threads=threads).fit(matrix, on_epoch=note)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{'joint block' if joint else 'Algorithm 1'}: an iteration {np.median(wall):.2f} wall s on {threads} threads, "
-          f"{np.median(np.diff(cpu)[1:]):.2f} CPU s; peak memory {peak:.2f} GB", flush=True)
+    print(
+        f"{'joint block' if joint else 'Algorithm 1'}: an iteration {np.median(wall):.2f} wall s on "
+        f"{threads} threads, {np.median(np.diff(cpu)[1:]):.2f} CPU s; peak memory {peak:.2f} GB",
+        flush=True,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--users", type=int, default=60_000)
     parser.add_argument("--items", type=int, default=17_770)
     parser.add_argument("--likes", type=int, default=7_000_000)
@@ -170,7 +185,8 @@ def main() -> None:
     for joint in (False, True):
         report_iterations(matrix, arguments.threads, arguments.iterations, joint)
     with kernel_threads(1):
-        report_phases(RandomGraph(RandomGraphSettings(iterations=2, bound_every=0)).fit(matrix), matrix, arguments.repeats)
+        model = RandomGraph(RandomGraphSettings(iterations=2, bound_every=0)).fit(matrix)
+        report_phases(model, matrix, arguments.repeats)
 
 
 if __name__ == "__main__":

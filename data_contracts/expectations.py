@@ -66,7 +66,8 @@ class Breaches(QueryMetricProvider):
         with execution_engine.get_connection() as connection:
             rows = connection.exec_driver_sql(
                 f"with breaches as materialized ({query}\n) "
-                f"select (select count(*) from breaches) as breaches_found, * from breaches order by all limit {SAMPLES_KEPT}"
+                f"select (select count(*) from breaches) as breaches_found, * "
+                f"from breaches order by all limit {SAMPLES_KEPT}"
             ).mappings()
             samples = [dict(row) for row in rows]
         count = samples[0]["breaches_found"] if samples else 0

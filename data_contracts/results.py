@@ -68,5 +68,6 @@ def _advice(stage: str, broken: Sequence[RuleResult]) -> str:
     tables = ", ".join(f"data_contracts/{table}.yaml" for table in dict.fromkeys(r.contract for r in broken))
     return (
         f"The stage {stage} was taken back; the warehouse and what was published are as they were. "
-        f"Mend the log or the settings that the rows come from and run again; what must hold, and why, is in {tables}."
+        f"Mend the log or the settings that the rows come from and run again; "
+        f"what must hold, and why, is in {tables}."
     )

@@ -14,7 +14,7 @@ from numba import njit, prange
 from models.negatives import room
 
 GRID = 512  # points of the grid on which t is found; neighbours differ by about a twentieth
-FEASIBLE = 0.95  # at most this share of the users who do not like an item may be asked to have it as a negative
+FEASIBLE = 0.95  # at most this share of the users who do not like an item can have it as a negative
 
 
 def balanced(
@@ -25,8 +25,8 @@ def balanced(
 ) -> np.ndarray:
     """pi adjusted so that the items' expected numbers of negatives are proportional to the pi given.
 
-    Each round multiplies pi by what is wanted over what is expected. An item that is wanted for more users than
-    there are without it gets as many as can be, and the others make up for it.
+    Each round multiplies pi by what is wanted over what is expected. An item that is wanted for more users
+    than there are without it gets as many as can be, and the others make up for it.
 
     Args:
         likes, likes_by_item: (starts int64, neighbours int32), the observed graph by user and by item.
@@ -67,7 +67,7 @@ def expected_negatives(
     weights: np.ndarray,
     wanted: np.ndarray,
 ) -> np.ndarray:
-    """Each item's expected number of negatives, when user m is given `wanted[m]` by `weights`. float64 (items,)."""
+    """Each item's expected number of negatives, user m being given `wanted[m]`. float64 (items,)."""
     grid = np.geomspace(0.5, 40.0 / weights[weights > 0].min(), GRID)
     taken = np.array([-np.expm1(-weights * t).sum() for t in grid])
     places = _places(likes, weights, wanted, grid, taken)
@@ -81,7 +81,7 @@ def expected_negatives(
 
 @njit(cache=True, parallel=True)
 def _places(likes, weights, wanted, grid, taken):
-    """Where on the grid each user's t lies: index plus fraction, below GRID - 1. `taken` sums over all items."""
+    """Where on the grid each user's t lies: index plus fraction. `taken` is the sum over all items."""
     starts, items = likes
     places = np.empty(len(wanted))
     for user in prange(len(wanted)):

@@ -47,11 +47,11 @@ class BinaryMatrixSettings(ModelSettings):
 
     factors: int = Field(20, ge=1, description="K, the poster's D")
     sampling: Strategy = Field("balanced", description="how entries are drawn: uniform, balanced or biased")
-    user_variance: float = Field(1.0, gt=0, description="prior variance of u_id")
-    item_variance: float = Field(1.0, gt=0, description="prior variance of v_jd")
+    user_variance: float = Field(0.2, gt=0, description="prior variance of u_id")
+    item_variance: float = Field(0.2, gt=0, description="prior variance of v_jd")
     z_variance: float = Field(100.0, gt=0, description="prior variance of the global bias")
-    passes: int = Field(60, ge=1, description="passes; each draws two entries for every one of the matrix")
-    t0: float = Field(10.0, ge=1, description="t0 of the step size (t0 + t)^-power")
+    passes: int = Field(80, ge=1, description="passes; each draws two entries for every one of the matrix")
+    t0: float = Field(30.0, ge=1, description="t0 of the step size (t0 + t)^-power")
     power: float = Field(0.7, gt=0.5, le=1, description="power of the step size")
     theta_delta: float = Field(1.0, gt=0, description="theta delta of box 8: the noise that a minibatch may have")
     least_batch: int = Field(1000, ge=1, description="entries of a minibatch at least")
@@ -158,7 +158,7 @@ class Posterior:
         self.batches = 0
         self.most = 2 * interactions.nnz
         self.size, self.noise = self.most, np.nan
-        self._next_users = np.empty_like(self.users)
+        self._next_users, self._next_items = self.users.copy(), self.items.copy()
 
     def pass_over(self, entries: int) -> dict[str, float]:
         """Minibatches that draw so many entries in all; what to watch."""
@@ -184,8 +184,9 @@ class Posterior:
                      self._next_users, sums)
         kernels.step(*by_column, rows, ones, np.ascontiguousarray(weights[:, 1]), self.items, self.users,
                      1 / settings.item_variance, self.sampler.column_p, self.updates[1], schedule, means, curvatures,
-                     self.items, sums)
+                     self._next_items, sums)
         kernels.copy_rows(by_row[0], self._next_users, self.users)
+        kernels.copy_rows(by_column[0], self._next_items, self.items)
         totals = sums.sum(axis=0)
         self._step_z(totals[kernels.Z_CURVATURE] / size, totals[kernels.Z_SLOPE] / size)
         self._resize(totals[kernels.NOISE] / max(totals[kernels.NOISE_COUNT], 1))

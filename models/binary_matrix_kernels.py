@@ -112,9 +112,6 @@ def step(starts, order, others, ones, weights, own, other, prior_precision, prob
                     squares[k] += pull * v[k] * v[k]
                     spreads[k] += pull * v[width + k]
                     slopes[k] += slope * v[k]
-                if entry % NOISE_STRIDE == 0:
-                    sums[shard, NOISE] += _noise(own[vertex], v, pull, slope, prior_precision) / probabilities[vertex]
-                    sums[shard, NOISE_COUNT] += 1
             rho = (schedule[0] + updates[vertex]) ** -schedule[1]
             updates[vertex] += 1
             share = rho / (starts[vertex + 1] - starts[vertex])
@@ -125,18 +122,26 @@ def step(starts, order, others, ones, weights, own, other, prior_precision, prob
                 precision = (1 - rho) / variance + rho * prior_precision + share * (squares[k] + spreads[k])
                 natural = (1 - rho) * mean / variance + share * (slopes[k] + mean * squares[k])
                 next_own[vertex, k], next_own[vertex, width + k] = natural / precision, 1 / precision
+            for place in range(starts[vertex], starts[vertex + 1]):
+                entry = order[place]
+                if entry % NOISE_STRIDE == 0:
+                    pull = weights[entry] * curvatures[entry]
+                    slope = weights[entry] * ((HALF if ones[entry] else -HALF) - curvatures[entry] * means[entry])
+                    noise = _noise(own[vertex], next_own[vertex], other[others[entry]], pull, slope, prior_precision)
+                    sums[shard, NOISE] += noise / probabilities[vertex]
+                    sums[shard, NOISE_COUNT] += 1
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _noise(own, v, pull, slope, prior_precision):
-    """Squared distance of one entry's maximizer from the vertex's natural parameters, by their squared length."""
+def _noise(own, new, v, pull, slope, prior_precision):
+    """Squared distance of one entry's maximizer from the vertex's new natural parameters, over their length."""
     width = len(own) // 2
     distance, length = 0.0, 0.0
     for k in range(width):
-        if own[width + k] == 0:
+        if new[width + k] == 0:
             continue
-        precision = 1 / own[width + k]
-        natural = own[k] * precision
+        precision = 1 / new[width + k]
+        natural = new[k] * precision
         length += precision * precision + natural * natural
         precision -= prior_precision + pull * (v[k] * v[k] + v[width + k])
         natural -= slope * v[k] + pull * own[k] * v[k] * v[k]

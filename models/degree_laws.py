@@ -62,14 +62,20 @@ class Law:
     d_max: int
 
     @cached_property
-    def mass(self) -> np.ndarray:
-        """Probabilities of d_min, d_min + 1, ..., d_max, float64; they add up to one."""
+    def log_mass(self) -> np.ndarray:
+        """Log probabilities of d_min, d_min + 1, ..., d_max, float64 (S,), finite."""
         family, degrees = FAMILIES[self.family], support(self.d_min, self.d_max)
+        value = family.base(degrees)
         # Not a BLAS product: its last bits could depend on the number of threads.
-        weight = sum(eta * row for eta, row in zip(self.eta, family.statistics(degrees), strict=True))
-        weight = weight + family.base(degrees)
-        weight = np.exp(weight - weight.max())
-        return weight / weight.sum()
+        for eta, row in zip(self.eta, family.statistics(degrees), strict=True):
+            value = value + eta * row
+        value = value - value.max()
+        return value - np.log(np.exp(value).sum())
+
+    @cached_property
+    def mass(self) -> np.ndarray:
+        """Probabilities of the degrees of the support, float64 (S,); they add up to one."""
+        return np.exp(self.log_mass)
 
     @cached_property
     def cumulative(self) -> np.ndarray:

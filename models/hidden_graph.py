@@ -2,8 +2,10 @@
 Newman, Strogatz and Watts 2001), as large as 200 million edges.
 
 Degrees of users and of items are drawn independently. While the two totals differ, one random user and one
-random item get new degrees from the same laws. Then half-edges are paired at random, and pairs that repeat
-an earlier one are paired again, by exchanging partners with random other edges.
+random item get new degrees from the same laws. Then half-edges are paired at random. A pair that repeats an earlier
+one is paired again at once while free half-edges of other users are left, and in the end by exchanging
+partners with random other edges. The heaviest items go first, while every user still has half-edges: in the
+other order the crowded corner of heavy users and heavy items would be left for the exchanges.
 """
 
 import numpy as np
@@ -13,12 +15,13 @@ from models.degree_laws import Law
 from models.random_numbers import purpose, stream, uniform
 
 LAW_USERS, LAW_ITEMS = purpose("hidden graph: user degrees"), purpose("hidden graph: item degrees")
-REDRAW, SHUFFLE, REPAIR = (purpose(f"hidden graph: {step}") for step in ("redraw", "shuffle", "repair"))
+REDRAW, PAIR, REPAIR = (purpose(f"hidden graph: {step}") for step in ("redraw", "pair", "repair"))
 
 MOST_REDRAWS = 500_000_000
 MOST_BALANCES = 2_000
+PATIENCE = 64  # repeats in a row before the users that an item lacks are looked up
 TRIES = 1_024  # random partners tried for a repeated edge in one round
-PROGRESS = 0.9  # a round leaves at most this share of the repeats, or exchanges are given up
+PROGRESS = 0.7  # a round leaves at most this share of the repeats, or exchanges are given up
 STIRS = 20
 
 
@@ -79,18 +82,18 @@ def transposed(starts: np.ndarray, columns: np.ndarray, width: int) -> tuple[np.
 
 def _paired(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """CSR by user, items in no order, of a random graph without repeated edges."""
-    starts = np.concatenate([[0], np.cumsum(user_degrees)])
-    items = np.repeat(np.arange(len(item_degrees), dtype=np.int32), item_degrees)
+    item_starts = np.concatenate([[0], np.cumsum(item_degrees)])
+    order = np.argsort(-item_degrees, kind="stable")
+    users = _dealt(user_degrees, item_starts, order, _key(seed, PAIR))
+    starts, items = transposed(item_starts, users, len(user_degrees))
     owners = np.repeat(np.arange(len(user_degrees), dtype=np.int32), user_degrees)
-    _shuffle(items, _key(seed, SHUFFLE))
     key, draw, before = _key(seed, REPAIR), 0, 2 * len(items)
     while len(repeated := _repeated(starts, items, len(item_degrees))) < PROGRESS * before:
         draw, before = _repair(starts, items, owners, repeated, key, draw), len(repeated)
-    if len(repeated) == 0:
-        return starts, items
-    _dealt(starts, items, item_degrees.copy(), np.argsort(-user_degrees, kind="stable"))
-    for _ in range(STIRS):
-        draw = _stir(starts, items, owners, key, draw)
+    if len(repeated):
+        _laid_out(starts, items, item_degrees.copy(), np.argsort(-user_degrees, kind="stable"))
+        for _ in range(STIRS):
+            draw = _stir(starts, items, owners, key, draw)
     return starts, items
 
 
@@ -135,10 +138,74 @@ def _balance(user_degrees, item_degrees, user_law, item_law, user_min, item_min,
 
 
 @njit(cache=True)
-def _shuffle(values, key):
-    for last in range(len(values) - 1, 0, -1):
-        other = _pick(key, last, last + 1)
-        values[last], values[other] = values[other], values[last]
+def _dealt(degrees, starts, order, key):
+    """Users of every item (CSR by item): each half-edge of an item takes a random free half-edge of a user.
+
+    After PATIENCE repeats in a row the rest of an item's partners come from a scan over all users.
+    """
+    out = np.empty(starts[-1], dtype=np.int32)
+    pool = np.repeat(np.arange(len(degrees)).astype(np.int32), degrees)
+    free, owed = degrees.copy(), np.zeros(len(degrees), dtype=np.int64)
+    taken = np.full(len(degrees), -1, dtype=np.int32)
+    left, draw = len(pool), 0
+    for item in order:
+        at, misses = starts[item], 0
+        while at < starts[item + 1]:
+            if misses == PATIENCE:
+                draw = _scanned(item, out[at : starts[item + 1]], free, owed, taken, key, draw)
+                break
+            place = _pick(key, draw, left)
+            user, settles = pool[place], uniform(key, draw + 1)
+            draw += 2
+            # A scan took half-edges of this user that still lie in the pool: is this one of them?
+            settled = owed[user] > 0 and settles * (owed[user] + free[user]) < owed[user]
+            if taken[user] == item and not settled:
+                misses += 1
+                continue
+            pool[place] = pool[left - 1]
+            left -= 1
+            if settled:
+                owed[user] -= 1
+                continue
+            out[at], misses = user, 0
+            taken[user] = item
+            free[user] -= 1
+            at += 1
+    return out
+
+
+@njit(cache=True)
+def _scanned(item, out, free, owed, taken, key, draw):
+    """Fill `out` with users that the item lacks, drawn by their free half-edges without replacement.
+
+    The smallest exponential times win (Efraimidis and Spirakis 2006). Where too few such users are left,
+    users that the item has already fill the rest: repeats, to be exchanged later.
+    """
+    times = np.full(len(free), np.inf)
+    for user in range(len(free)):
+        if free[user] > 0 and taken[user] != item:
+            times[user] = -np.log(uniform(key, draw + user)) / free[user]
+    first = 0
+    for user in np.argsort(times)[: len(out)]:
+        if times[user] < np.inf:
+            _take(user, item, out, first, free, owed, taken)
+            first += 1
+    user = 0
+    while first < len(out):
+        if free[user] > 0:
+            _take(user, item, out, first, free, owed, taken)
+            first += 1
+        else:
+            user += 1
+    return draw + len(free)
+
+
+@njit(cache=True)
+def _take(user, item, out, at, free, owed, taken):
+    out[at] = user
+    taken[user] = item
+    free[user] -= 1
+    owed[user] += 1
 
 
 @njit(cache=True)
@@ -209,7 +276,7 @@ def _repair(starts, items, owners, repeated, key, draw):
 
 
 @njit(cache=True)
-def _dealt(starts, items, wanted, order):
+def _laid_out(starts, items, wanted, order):
     """Fill in a graph with the same degrees and no repeats, which exists for graphical degrees.
 
     Each user takes the items with most degrees left, heavy users first (Gale 1957).
@@ -226,9 +293,10 @@ def _stir(starts, items, owners, key, draw):
     for _ in range(len(items)):
         at, other = _pick(key, draw, len(items)), _pick(key, draw + 1, len(items))
         draw += 2
-        if owners[at] != owners[other] and items[at] != items[other]:
-            if _change(starts, items, owners, at, other) == 0:
-                items[at], items[other] = items[other], items[at]
+        if owners[at] == owners[other] or items[at] == items[other]:
+            continue
+        if _change(starts, items, owners, at, other) == 0:
+            items[at], items[other] = items[other], items[at]
     return draw
 
 

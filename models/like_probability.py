@@ -58,7 +58,7 @@ def _like(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndar
     first, second = np.zeros_like(means), np.zeros_like(means)
     for node, weight in zip(NODES.astype(np.float32), NODE_WEIGHTS.astype(np.float32)):
         value = 1 / (1 + np.exp(-(means + node * deviations)))
-        value -= like  # small beside it where the posterior is sharp: the difference of squares keeps its digits
+        value -= like  # so that the difference of squares below keeps its digits where the posterior is sharp
         first += weight * value
         second += weight * value * value
     return like, np.sqrt(np.maximum(second - first * first, 0))

@@ -161,7 +161,7 @@ def _by_keys(items, first, last, taken, user, weights, keys, order, name):
 
 @njit(cache=True)
 def _smallest_first(keys, order, count, wanted):
-    """Move the `wanted` smallest of keys[:count] to the front, `order` along with them (Hoare's quickselect)."""
+    """Move the `wanted` smallest of keys[:count] to the front, `order` with them (Hoare's quickselect)."""
     low, high = 0, count - 1
     while low < high and wanted < count:
         pivot = keys[(low + high) // 2]
@@ -185,7 +185,7 @@ def _smallest_first(keys, order, count, wanted):
 
 
 def transposed(starts: np.ndarray, items: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(starts, users) by item, users ascending, of a graph by user: a counting sort in eight shards of users."""
+    """(starts, users) by item, users ascending, of a graph by user: a counting sort in eight shards."""
     bounds = np.searchsorted(starts, np.linspace(0, starts[-1], 9)).astype(np.int64)
     bounds[0], bounds[-1] = 0, len(starts) - 1
     counts = _counts(starts, items, count, bounds)

@@ -7,6 +7,7 @@ how popular an item is (pi_n, how often it is considered) and how well it please
 
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Self
 
 import numpy as np
@@ -32,23 +33,40 @@ class RandomGraphSettings(ModelSettings):
 
     factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
     iterations: int = Field(40, ge=1, description="t_max, hidden graphs drawn and passes made.")
-    r: float = Field(1.0, gt=0, description="Weight of the most popular item among the negatives, as a multiple "
-                     "of its degree (eq. 8); sets gamma by eq. 9.")
-    gamma: float | None = Field(None, ge=-2, le=2, description="Power of the histogram pi_n = d_n^gamma (eq. 7); "
-                                "overrides r.")
-    balance_popular: bool = Field(False, description="Adjust pi so that popular items get their full share of "
-                                  "negatives (caption of Figure 3).")
-    user_biases: bool = Field(False, description="Learn user biases; the paper clamps them at zero (section 6).")
-    joint_bias: bool = Field(False, description="Update a vertex's bias in one block with its factors, which is "
-                             "exact and saves a pass over the edges, and not before them (Algorithm 1).")
-    learn_tau: bool = Field(True, description="Learn the precisions tau (eq. 20); otherwise they stay at `tau`.")
+    r: float = Field(
+        1.0,
+        gt=0,
+        description="Weight of the most popular item among the negatives, as a multiple "
+        "of its degree (eq. 8); sets gamma by eq. 9.",
+    )
+    gamma: float | None = Field(
+        None, ge=-2, le=2, description="Power of the histogram pi_n = d_n^gamma (eq. 7); overrides r."
+    )
+    balance_popular: bool = Field(
+        False,
+        description="Adjust pi so that popular items get their full share of "
+        "negatives (caption of Figure 3).",
+    )
+    user_biases: bool = Field(
+        False, description="Learn user biases; the paper clamps them at zero (section 6)."
+    )
+    joint_bias: bool = Field(
+        False,
+        description="Update a vertex's bias in one block with its factors, which is "
+        "exact and saves a pass over the edges, and not before them (Algorithm 1).",
+    )
+    learn_tau: bool = Field(
+        True, description="Learn the precisions tau (eq. 20); otherwise they stay at `tau`."
+    )
     tau: float = Field(1.0, gt=0, description="Precisions of the priors until they are learned.")
     alpha: float = Field(0.01, gt=0, description="Shape of the Gamma prior of the precisions.")
     beta: float = Field(0.01, gt=0, description="Rate of the Gamma prior of the precisions.")
     t_tau: int = Field(10, ge=0, description="Iterations before the precisions are learned.")
     t_epsilon: int = Field(10, ge=0, description="Iterations with a step size of one.")
     start_scale: float = Field(0.1, gt=0, description="Standard deviation of the factors' first means.")
-    popularity_weight: float = Field(0.5, ge=0, description="a in `popularity_x_odds`, logit(like) + a log pi.")
+    popularity_weight: float = Field(
+        0.5, ge=0, description="a in `popularity_x_odds`, logit(like) + a log pi."
+    )
     fold_in_iterations: int = Field(12, ge=1, description="Updates of an unseen user, each on new negatives.")
     bound_every: int = Field(5, ge=0, description="Iterations between evaluations of the bound; 0 for never.")
 
@@ -56,14 +74,14 @@ class RandomGraphSettings(ModelSettings):
 class RandomGraph(Model):
     """Stochastic variational Bayes over random graphs, Algorithm 1 of the paper.
 
-    Slips of the text put right: eq. 5 has the priors of tau once, not in the products; in eq. 17 P^(t-1) is the
-    diagonal precision diag(omega), hence z^(t-1) = diag(omega) eta; before eq. 13 the bound is maximised; r
-    (eq. 8) tilts which negatives are drawn, never how many.
+    Slips of the text put right: eq. 5 has the priors of tau once, not in the products; in eq. 17 P^(t-1) is
+    the diagonal precision diag(omega), hence z^(t-1) = diag(omega) eta; before eq. 13 the bound is maximised;
+    r (eq. 8) tilts which negatives are drawn, never how many.
 
     Attributes:
         posterior: q(theta), with `users`, `items` and `taus`.
         histogram: float64 (items,), pi by eq. 7, sums to one.
-        weights: float64 (items,), what negatives are drawn from: pi, adjusted where `balance_popular` says so.
+        weights: float64 (items,), what negatives are drawn from: pi, or pi adjusted with `balance_popular`.
         gamma: the power of pi.
     """
 
@@ -85,8 +103,8 @@ class RandomGraph(Model):
     def _iterate(self, q: Posterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1.
 
-        The bound is that of the posterior which the iteration begins with: the new hidden graph is independent
-        of it, so that this is an unbiased estimate of the objective (up to the entropy of q(H)).
+        The bound is that of the posterior which the iteration begins with: the new hidden graph is
+        independent of it, so that this is an unbiased estimate of the objective (up to the entropy of q(H)).
         """
         settings = self.settings
         joint = settings.joint_bias
@@ -114,8 +132,10 @@ class RandomGraph(Model):
             ValueError: another number of factors.
         """
         if previous.settings.factors != self.settings.factors:
-            raise ValueError(f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit to begin "
-                             "from; make them equal or begin afresh")
+            raise ValueError(
+                f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit to begin "
+                "from; make them equal or begin afresh"
+            )
         start = self._beginning((len(users), len(items)))
         for side, before, rows in (
             (start.users, previous.posterior.users, users),
@@ -223,9 +243,13 @@ class RandomGraph(Model):
         return arrays
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        sides = {name: Side(*(arrays[f"{name}_{part}"] for part in Side.__dataclass_fields__)) for name in ("user", "item")}
-        taus = Precisions(np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"]), self.settings.alpha, self.settings.beta)
-        self.posterior = Posterior(sides["user"], sides["item"].rows(slice(None)), taus)
+        users, items = (
+            Side(**{field.name: arrays[f"{name}_{field.name}"] for field in fields(Side)})
+            for name in ("user", "item")
+        )
+        gammas = np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"])
+        taus = Precisions(*gammas, self.settings.alpha, self.settings.beta)
+        self.posterior = Posterior(users, items.rows(slice(None)), taus)
         self.histogram, self.weights = np.array(arrays["histogram"]), np.array(arrays["weights"])
         self.gamma = float(arrays["gamma"])
 

@@ -1,5 +1,5 @@
-"""The steps of Algorithm 1 of Paquet and Koenigstein (2014), one method each: a hidden graph is drawn, and one
-block of the posterior after another is moved towards what that graph asks for."""
+"""The steps of Algorithm 1 of Paquet and Koenigstein (2014), one method each: a hidden graph is drawn, and
+one block of the posterior after another is moved towards what that graph asks for."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.negatives import alias_table, draw_negatives, transposed
-from models.random_graph_kernels import edge_bound, shards, update_biases, update_factors
+from models.random_graph_edges import shards
+from models.random_graph_kernels import edge_bound, update_biases, update_factors
 from models.random_graph_posterior import ITEM_BIAS, ITEM_FACTORS, USER_BIAS, USER_FACTORS, Precisions, Side
 
 Adjacency = tuple[np.ndarray, np.ndarray]  # (starts int64, neighbours int32)
@@ -85,11 +86,13 @@ class Posterior:
 
     def update_user_biases(self, graph: HiddenGraph, step: float) -> None:
         """Eq. 19, Algorithm 1, line 7."""
-        _biases(self.users, self.items, graph.likes, graph.negatives, self.taus.mean(USER_BIAS), step)
+        parts = graph.likes, graph.negatives
+        _update_biases(self.users, self.items, parts, self.taus.mean(USER_BIAS), step)
 
     def update_item_biases(self, graph: HiddenGraph, step: float) -> None:
         """Algorithm 1, line 10."""
-        _biases(self.items, self.users, graph.likes_by_item, graph.negatives_by_item, self.taus.mean(ITEM_BIAS), step)
+        parts = graph.likes_by_item, graph.negatives_by_item
+        _update_biases(self.items, self.users, parts, self.taus.mean(ITEM_BIAS), step)
 
     def update_users(self, graph: HiddenGraph, step: float, *, joint: bool = False) -> None:
         """Eq. 17 and 18, Algorithm 1, line 13; with `joint`, of factors and bias in one block."""
@@ -108,8 +111,8 @@ class Posterior:
 
     def bound(self, graph: HiddenGraph) -> float:
         """The lower bound of eq. 12 for a given H, in nats, with every xi at its best (eq. 16)."""
-        edges = edge_bound(self.users.arrays, self.items.table(), graph.likes, graph.negatives, shards(graph.likes[0]))
-        total = float(edges.sum())
+        parts, bounds = (graph.likes, graph.negatives), shards(graph.likes[0])
+        total = float(edge_bound(self.users.arrays, self.items.table(), *parts, bounds).sum())
         total += self.users.bound(self.taus, USER_FACTORS, USER_BIAS)
         total += self.items.bound(self.taus, ITEM_FACTORS, ITEM_BIAS)
         clamped = not np.isfinite(self.users.bias_precision).all()
@@ -131,5 +134,8 @@ def update_side(
     update_factors(side.arrays, table, *parts, shards(parts[0][0]), *precisions, np.float32(step), joint)
 
 
-def _biases(side: Side, other: Side, likes: Adjacency, negatives: Adjacency, tau: float, step: float) -> None:
-    update_biases(side.arrays, other.table(), likes, negatives, shards(likes[0]), np.float32(tau), np.float32(step))
+def _update_biases(
+    side: Side, other: Side, parts: tuple[Adjacency, Adjacency], tau: float, step: float
+) -> None:
+    bounds = shards(parts[0][0])
+    update_biases(side.arrays, other.table(), *parts, bounds, np.float32(tau), np.float32(step))

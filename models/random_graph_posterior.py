@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from scipy.special import gammaln, psi
 
-from models.random_graph_kernels import pack
+from models.random_graph_edges import pack
 from models.random_numbers import normals
 
 USER_FACTORS, USER_BIAS, ITEM_FACTORS, ITEM_BIAS = range(4)  # the precisions tau_u, tau_bu, tau_v, tau_bv
@@ -38,7 +38,9 @@ class Side:
         )
 
     @classmethod
-    def random(cls, key: tuple[int, np.uint64], scale: float, shape: tuple[int, int], *, clamped: bool) -> Self:
+    def random(
+        cls, key: tuple[int, np.uint64], scale: float, shape: tuple[int, int], *, clamped: bool
+    ) -> Self:
         """Small random means, since u = v = 0 is a fixed point; `key` is (seed, purpose)."""
         side = cls.prior(*shape, clamped=clamped)
         side.mean = normals(*key, *shape) * np.float32(scale)
@@ -59,8 +61,10 @@ class Side:
 
     def squares(self) -> tuple[float, float]:
         """Sums of E[u'u] and of E[b^2] over the vertices (the latter 0 for clamped biases), float64."""
-        sums = [np.sum(mean.astype(np.float64) ** 2 + 1.0 / precision)
-                for mean, precision in ((self.mean, self.precision), (self.bias_mean, self.bias_precision))]
+        sums = [
+            np.sum(mean.astype(np.float64) ** 2 + 1.0 / precision)
+            for mean, precision in ((self.mean, self.precision), (self.bias_mean, self.bias_precision))
+        ]
         return float(sums[0]), float(sums[1])
 
     def bound(self, taus: "Precisions", factors: int, bias: int) -> float:

@@ -30,7 +30,7 @@ def padded(width):
 
 @njit(cache=True)
 def zeros(size):
-    """Zeros, float32 (size,), that begin at a cache line: vectors of a padded table then never straddle two."""
+    """Zeros, float32 (size,), beginning at a cache line, so that vectors of a padded table straddle none."""
     room = np.zeros(size + LANES, dtype=np.float32)
     start = (-room.ctypes.data // 4) % LANES
     return room[start : start + size]
@@ -128,7 +128,8 @@ def add_weighted_lanes(typingctx, target, at, weights, weights_at, source, sourc
                 number = builder.add(first, first.type(part))
                 weight = builder.load(builder.gep(first_weight, [number]))
                 values = _load(builder, builder.gep(first_source, [builder.mul(number, step)]))
-                builder.store(_multiply_add(builder, _splat(builder, weight), values, builder.load(total)), total)
+                added = _multiply_add(builder, _splat(builder, weight), values, builder.load(total))
+                builder.store(added, total)
         result = _load(builder, place)
         for total in sums:
             result = builder.fadd(result, builder.load(total))
@@ -157,29 +158,40 @@ def add_scaled_lanes(typingctx, target, at, scale, source, source_at):
 def product_moments(typingctx, row, means_at, variances_at, own, width):
     """Mean and variance of the sum of products of independent Gaussians, two float32.
 
-    With x_l of mean row[means_at + l] and variance row[variances_at + l], and y_l of mean own[l], second moment
-    own[width + l] and variance own[2 width + l], l < width (a multiple of LANES):
+    With x_l of mean row[means_at + l] and variance row[variances_at + l], and y_l of mean own[l], second
+    moment own[width + l] and variance own[2 width + l], l < width (a multiple of LANES):
     E sum x y = sum E x E y,  var sum x y = sum var x E y^2 + (E x)^2 var y.
     """
 
     def codegen(context, builder, signature, arguments):
         row, means_at, variances_at, own, width = arguments
-        means, variances = (_place(context, builder, signature.args[0], row, at) for at in (means_at, variances_at))
+        means, variances = (
+            _place(context, builder, signature.args[0], row, at) for at in (means_at, variances_at)
+        )
         own_means, own_seconds, own_variances = (
             _place(context, builder, signature.args[3], own, builder.mul(width, width.type(part)))
             for part in range(3)
         )
         zero = ir.Constant(_VECTOR, [0.0] * LANES)
         mean_sum, variance_sum = (cgutils.alloca_once_value(builder, zero) for _ in range(2))
-        with cgutils.for_range_slice(builder, width.type(0), width, width.type(LANES), width.type) as (lane, _):
+        with cgutils.for_range_slice(builder, width.type(0), width, width.type(LANES), width.type) as (
+            lane,
+            _,
+        ):
             mean = _load(builder, builder.gep(means, [lane]))
-            total = _multiply_add(builder, mean, _load(builder, builder.gep(own_means, [lane])),
-                                  builder.load(mean_sum))
+            total = _multiply_add(
+                builder, mean, _load(builder, builder.gep(own_means, [lane])), builder.load(mean_sum)
+            )
             builder.store(total, mean_sum)
-            total = _multiply_add(builder, _load(builder, builder.gep(variances, [lane])),
-                                  _load(builder, builder.gep(own_seconds, [lane])), builder.load(variance_sum))
-            total = _multiply_add(builder, builder.fmul(mean, mean),
-                                  _load(builder, builder.gep(own_variances, [lane])), total)
+            total = _multiply_add(
+                builder,
+                _load(builder, builder.gep(variances, [lane])),
+                _load(builder, builder.gep(own_seconds, [lane])),
+                builder.load(variance_sum),
+            )
+            total = _multiply_add(
+                builder, builder.fmul(mean, mean), _load(builder, builder.gep(own_variances, [lane])), total
+            )
             builder.store(total, variance_sum)
         totals = [_total(builder, builder.load(place)) for place in (mean_sum, variance_sum)]
         return context.make_tuple(builder, signature.return_type, totals)
@@ -191,17 +203,18 @@ def product_moments(typingctx, row, means_at, variances_at, own, width):
 def add_outer(typingctx, target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
     """Add `count` outer products to a tile of ROWS x LANES.
 
-    target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r] right[right_at + right_step c + l],
-    summed in the order of c with the whole tile in registers.
+    target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r]
+    right[right_at + right_step c + l], summed in the order of c with the whole tile in registers.
     """
 
     def codegen(context, builder, signature, arguments):
         target, at, stride, left, left_at, left_step, right, right_at, right_step, count = arguments
-        rows = [_place(context, builder, signature.args[0], target, builder.add(at, builder.mul(stride, at.type(row))))
-                for row in range(ROWS)]
+        first = _place(context, builder, signature.args[0], target, at)
+        rows = [builder.gep(first, [builder.mul(stride, stride.type(row))]) for row in range(ROWS)]
         left_place = _place(context, builder, signature.args[3], left, left_at)
         right_place = _place(context, builder, signature.args[6], right, right_at)
-        before, loop, after = builder.block, builder.append_basic_block("edges"), builder.append_basic_block("done")
+        before = builder.block
+        loop, after = (builder.append_basic_block(name) for name in ("edges", "done"))
         starts = [_load(builder, row) for row in rows]
         builder.cbranch(builder.icmp_signed(">", count, count.type(0)), loop, after)
         builder.position_at_end(loop)
@@ -209,10 +222,13 @@ def add_outer(typingctx, target, at, stride, left, left_at, left_step, right, ri
         sums = [builder.phi(_VECTOR) for _ in rows]
         offset = builder.mul(number, left_step)
         x = _load(builder, builder.gep(right_place, [builder.mul(number, right_step)]))
-        scalars = [builder.load(builder.gep(left_place, [builder.add(offset, offset.type(row))]))
-                   for row in range(ROWS)]
-        nexts = [_multiply_add(builder, _splat(builder, scalar), x, total)
-                 for scalar, total in zip(scalars, sums)]
+        scalars = [
+            builder.load(builder.gep(left_place, [builder.add(offset, offset.type(row))]))
+            for row in range(ROWS)
+        ]
+        nexts = [
+            _multiply_add(builder, _splat(builder, scalar), x, total) for scalar, total in zip(scalars, sums)
+        ]
         following = builder.add(number, number.type(1))
         builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
         number.add_incoming(number.type(0), before)

@@ -96,7 +96,7 @@ def _fit_into(
     _reset_peak()
     began = time.perf_counter()
     try:
-        estimator.fit(interactions, on_epoch=lambda epoch: _log_epoch(model, epoch))
+        estimator.fit(interactions, on_epoch=_EpochLog(model))
     except ValueError as error:
         raise OneclassError(f"train: {model} cannot be fitted: {error}") from error
     effort = {"seconds": time.perf_counter() - began, "peak_bytes": _peak()}
@@ -111,9 +111,19 @@ def _fit_into(
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _log_epoch(model: str, epoch: Epoch) -> None:
-    watched = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
-    logger.info("%s epoch %d of %d%s, %.2f s", model, epoch.number, epoch.of, watched, epoch.seconds)
+class _EpochLog:
+    """A line of progress an epoch; of epochs that take less than a second, one line a second and the last."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._last = -1.0
+
+    def __call__(self, epoch: Epoch) -> None:
+        now = time.monotonic()
+        if now - self._last >= 1 or epoch.number == epoch.of:
+            self._last = now
+            watched = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
+            logger.info("%s epoch %d of %d%s, %.2f s", self._model, epoch.number, epoch.of, watched, epoch.seconds)
 
 
 def _register_arrays(connection: duckdb.DuckDBPyConnection, protocol: str, model: str, folder: Path) -> None:

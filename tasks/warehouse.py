@@ -64,8 +64,8 @@ def stage(
         try:
             yield connection
             results = data_contracts.check(connection, name, {"run_id": run_id, **(parameters or {})})
-            _record(connection, run_id, name, results)
             data_contracts.raise_if_broken(name, results)
+            _record(connection, run_id, name, results)
             connection.commit()
         except data_contracts.ContractBroken:
             connection.rollback()

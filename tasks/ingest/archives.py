@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import IO
 
-from tasks.errors import InputError
-
 LOGS = ("mv_*.txt", "combined_data_*.txt")
 HEADER = 512
 MAGIC = slice(257, 262)
@@ -18,20 +16,17 @@ def is_tar(head: bytes) -> bool:
     return head[MAGIC] == b"ustar"
 
 
-def logs(path: str, stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
+def logs(stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
     """(name, contents) of every log in an archive, and in the archives right inside it, in its order.
 
     Each must be read before the next is asked for. The stream is read to its end, so that an archive that
     was cut short is found.
 
     Raises:
-        InputError: the archive is cut short or damaged.
+        tarfile.TarError: the archive is cut short or damaged.
         EOFError, zlib.error: so is the gzip round it.
     """
-    try:
-        yield from _logs(stream, "", nested=True)
-    except tarfile.TarError as error:
-        raise InputError(f"{path}: the tar archive is cut short or damaged ({error}). Fetch it again.") from error
+    yield from _logs(stream, "", nested=True)
 
 
 class _Ended:

@@ -96,7 +96,7 @@ def _unpack(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[Ready]:
     archive, gzipped = batch[0][1].location, batch[0][1].gzipped
     ready = []
     with gzip.open(archive) if gzipped else open(archive, "rb") as stream:
-        for name, member in archives.logs(str(archive), stream):
+        for name, member in archives.logs(stream):
             if name not in wanted:
                 continue
             file_id, log = wanted[name]

@@ -18,7 +18,7 @@ def layout(path: Path, dataset: Dataset) -> Layout:
     try:
         with duckdb.connect() as connection:
             scan = connection.read_parquet(str(path))
-            found, empty = scan.columns, scan.limit(1).fetchone() is None
+            found, empty = scan.columns, not scan.limit(1).fetchall()
     except duckdb.Error as error:
         why = str(error).splitlines()[0]
         raise InputError(f"{path}: is no whole Parquet file ({why}). Fetch it again.") from error

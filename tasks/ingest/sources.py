@@ -5,6 +5,7 @@ import glob
 import gzip
 import logging
 import re
+import tarfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -114,6 +115,8 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: its gzip is cut short or damaged ({error}). Fetch it again.") from error
+    except tarfile.TarError as error:
+        raise InputError(f"{path}: the tar archive is cut short or damaged ({error}). Fetch it again.") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}). Check its permissions.") from error
 
@@ -149,7 +152,7 @@ def _members(path: Path, gzipped: bool, dataset: Dataset, known: Collection[str]
     """Logs inside a tar archive, each by its own digest: those that came unpacked before are skipped."""
     found: list[LogFile] = []
     with _opened(path, gzipped) as stream:
-        for name, member in archives.logs(str(path), stream):
+        for name, member in archives.logs(stream):
             shown, text = f"{path}/{name}", survey(member)
             layout = None if text.sha256 in known else _layout(shown, text, dataset)
             found.append(LogFile(shown, path, name, text.sha256, text.size, gzipped, layout, text))

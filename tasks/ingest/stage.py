@@ -57,7 +57,8 @@ def ingest(
         ContractBroken: the logs hold more rejects, or values of another range, than the data set allows.
     """
     present = _known(home)
-    logs = inspect(dataset, _sources(home, dataset, sources, bool(present)), known=() if replace else present)
+    paths = _sources(home, dataset, sources, may_be_none=bool(present) and not replace)
+    logs = inspect(dataset, paths, known=() if replace else present)
     replace = replace and {log.sha256 for log in logs} != set(present)
     ids = {} if replace else dict(present)
     new: dict[str, LogFile] = {}
@@ -76,13 +77,13 @@ def ingest(
     return _told(home, file_ids, first, tuple(log.path for log in new.values()), skipped)
 
 
-def _sources(home: Home, dataset: Dataset, sources: Iterable[str | Path], has_logs: bool) -> Sequence[str | Path]:
+def _sources(home: Home, dataset: Dataset, sources: Iterable[str | Path], may_be_none: bool) -> Sequence[str | Path]:
     given = list(sources)
     if given:
         return given
     if home.landing.is_dir() and any(home.landing.iterdir()):
         return [home.landing]
-    if has_logs:
+    if may_be_none:
         return []
     raise InputError(expected_sources(home, dataset))
 

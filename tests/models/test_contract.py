@@ -93,7 +93,7 @@ def test_settings_are_documented_strict_and_survive_json(name):
     assert MODELS[name]().settings == settings()
     assert settings.model_validate_json(settings().model_dump_json()) == settings()
     for field, declared in settings.model_fields.items():
-        assert (declared.description or "").endswith("."), f"{field} lacks a sentence"
+        assert len((declared.description or "").split()) > 2, f"{field} lacks a sentence"
     with pytest.raises(ValidationError, match="no_such_setting"):
         settings(no_such_setting=1)
     with pytest.raises(ValidationError, match="frozen"):

@@ -14,6 +14,7 @@ from scipy.special import gammaln, psi
 from models.random_graph_inference import HiddenGraph, Posterior, adjacency
 from models.random_graph_posterior import Precisions, Side
 
+
 def float_sides(posterior):
     """Float64 copies of both sides: dictionaries with eta, omega, bias and its precision."""
     names = "mean", "precision", "bias_mean", "bias_precision"
@@ -56,7 +57,8 @@ def updated_factors(side, other, g, h, xi, taus, step, joint):
         mean = np.linalg.solve(precision, step * z[:size] + (1 - step) * omega * eta)
         new["mean"][vertex], new["precision"][vertex] = mean[:factors], np.diag(precision)[:factors]
         if joint:
-            new["bias_mean"][vertex], new["bias_precision"][vertex] = mean[factors], precision[factors, factors]
+            new["bias_mean"][vertex] = mean[factors]
+            new["bias_precision"][vertex] = precision[factors, factors]
     return new
 
 
@@ -66,7 +68,8 @@ def updated_biases(side, other, g, h, xi, tau, step):
     rest = side["mean"] @ other["mean"].T + other["bias_mean"]
     weights = h * 2 * lam(xi)
     precision = step * (weights.sum(1) + tau) + (1 - step) * side["bias_precision"]
-    z = step * (h * (g - 0.5) - weights * rest).sum(1) + (1 - step) * side["bias_precision"] * side["bias_mean"]
+    z = step * (h * (g - 0.5) - weights * rest).sum(1)
+    z += (1 - step) * side["bias_precision"] * side["bias_mean"]
     new["bias_mean"], new["bias_precision"] = z / precision, precision
     return new
 
@@ -81,7 +84,8 @@ def dense_bound(users, items, taus, g, h, xi):
         for part, tau in (("", which), ("bias_", which + 1)):
             if np.isfinite(side[part + "precision"]).all():
                 used.append(tau)
-                total += _gaussians(side[part + "mean"], side[part + "precision"], taus.shape[tau], taus.rate[tau])
+                gamma = taus.shape[tau], taus.rate[tau]
+                total += _gaussians(side[part + "mean"], side[part + "precision"], *gamma)
     for tau in used:
         shape, rate, alpha, beta = taus.shape[tau], taus.rate[tau], taus.alpha, taus.beta
         log_tau = psi(shape) - np.log(rate)
@@ -91,7 +95,8 @@ def dense_bound(users, items, taus, g, h, xi):
 
 
 def _gaussians(mean, precision, shape, rate):
-    log_density = 0.5 * (psi(shape) - np.log(rate) - np.log(2 * np.pi) - shape / rate * (mean**2 + 1 / precision))
+    log_density = 0.5 * (psi(shape) - np.log(rate) - np.log(2 * np.pi))
+    log_density -= 0.5 * shape / rate * (mean**2 + 1 / precision)
     return (log_density + 0.5 * np.log(2 * np.pi * np.e / precision)).sum()
 
 
@@ -160,8 +165,11 @@ def test_precisions_agree_with_equation_20():
     users, items = float_sides(q)
     old = q.taus.rate.copy()
     q.update_taus(0.25)
-    squares = [np.sum(side[part + "mean"] ** 2 + 1 / side[part + "precision"])
-               for side in (users, items) for part in ("", "bias_")]
+    squares = [
+        np.sum(side[part + "mean"] ** 2 + 1 / side[part + "precision"])
+        for side in (users, items)
+        for part in ("", "bias_")
+    ]
     assert q.taus.rate == pytest.approx(0.75 * old + 0.25 * (0.01 + np.array(squares) / 2))
     assert q.taus.shape == pytest.approx([0.01 + 60, 0.01 + 15, 0.01 + 40, 0.01 + 10])
 
@@ -211,10 +219,12 @@ def test_the_bound_agrees_with_equation_12(clamped):
 @pytest.mark.parametrize("clamped", [False, True])
 def test_on_a_fixed_graph_no_block_update_lowers_the_bound(joint, clamped):
     q, graph, _, _ = random_case(6, clamped=clamped, seed=4)
-    names = ["users and biases", "items and biases"] if joint else ["user biases", "item biases", "users", "items"]
-    if clamped:
-        names = [name for name in names if name != "user biases"]
-        names = ["users" if name == "users and biases" else name for name in names]
+    if joint:
+        names = ["users" if clamped else "users and biases", "items and biases"]
+    else:
+        names = (
+            ["item biases", "users", "items"] if clamped else ["user biases", "item biases", "users", "items"]
+        )
     last = first = q.bound(graph)
     for _ in range(15):
         for name in [*names, "taus"]:

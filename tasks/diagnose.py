@@ -1,0 +1,98 @@
+"""The degrees of the observed graph: their distributions, the check of eq. 1, and the laws that they follow.
+
+Laws are fitted on the bounded support that degrees really have: from the smallest degree seen, which is 1
+unless a filter raised it, to the size of the other side. In `diagnostics.power_law_fits`:
+
+    family            exponent          cutoff
+    power_law         the power         NULL
+    power_law_cutoff  the power         the cut-off; NULL where infinite, and the law is the pure power law
+    log_normal        mu of log d       sigma of log d; both NULL in the limit sigma to infinity, a power law
+    exponential       NULL              the mean-like scale 1 / rate; NULL where infinite, and the law is flat
+
+A p-value says how often degrees drawn from the fitted law, and fitted anew, lie at least as far from their
+fit (KS distance) as the real ones: small where the law is wrong. Its resolution is 1 / 100. Where all degrees
+of a side are equal, every law fits perfectly in a limit: exponent, cutoff and p_value are NULL.
+"""
+
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+
+import sql
+from models.degree_fits import REPLICATES, Fit, fit
+from models.degree_laws import FAMILIES
+from tasks.home import Home
+from tasks.stage_task import stage_task
+from tasks.warehouse import stage
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """Sizes and mean degrees of the observed graph G.
+
+    Attributes:
+        users, items, edges: M, N and the number of edges.
+        mean_user_degree, mean_item_degree: mu and nu; zero for a graph without edges.
+        user_density, item_density: mu / N and nu / M.
+        means_agree: whether eq. 1 of Paquet and Koenigstein (2014), mu / N = nu / M, holds.
+        fits: rows written to `diagnostics.power_law_fits`.
+    """
+
+    users: int
+    items: int
+    edges: int
+    mean_user_degree: float
+    mean_item_degree: float
+    user_density: float
+    item_density: float
+    means_agree: bool
+    fits: int
+
+
+def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
+    """Rewrite `diagnostics.degrees` and `diagnostics.power_law_fits` from `curated.interactions`.
+
+    Args:
+        seed: of the bootstrap behind the p-values.
+
+    Raises:
+        ContractBroken: the tables broke their contract; the earlier ones stay.
+    """
+    with stage(home, run_id, "diagnose") as connection:
+        return rewrite(connection, seed)
+
+
+def rewrite(connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = REPLICATES) -> Diagnosed:
+    """The stage's work on an open connection; see `diagnose`."""
+    connection.execute("delete from diagnostics.degrees")
+    connection.execute("delete from diagnostics.power_law_fits")
+    connection.execute(sql.statement("diagnose/degrees"))
+    users, items, edges = connection.execute(sql.statement("diagnose/sizes")).fetchone()
+    mean, fits = {}, 0
+    for side, d_max in (("user", items), ("item", users)):
+        degrees, vertices = _histogram(connection, side)
+        mean[side] = float((degrees * vertices).sum() / max(1, vertices.sum()))
+        for family in FAMILIES if len(degrees) else ():
+            _keep(connection, side, fit(family, degrees, vertices, d_max, seed, replicates))
+            fits += 1
+    user_density, item_density = mean["user"] / max(1, items), mean["item"] / max(1, users)
+    agree = bool(np.isclose(user_density, item_density, rtol=1e-9, atol=0.0))
+    return Diagnosed(users, items, edges, mean["user"], mean["item"], user_density, item_density, agree, fits)
+
+
+def _histogram(connection: duckdb.DuckDBPyConnection, side: str) -> tuple[np.ndarray, np.ndarray]:
+    query = "select degree, vertices from diagnostics.degrees where side = ? order by degree"
+    columns = connection.execute(query, [side]).fetchnumpy()
+    return np.asarray(columns["degree"], dtype=np.int64), np.asarray(columns["vertices"], dtype=np.int64)
+
+
+def _keep(connection: duckdb.DuckDBPyConnection, side: str, fitted: Fit) -> None:
+    row = [
+        side, fitted.family, fitted.exponent, fitted.cutoff, fitted.d_min, fitted.d_max,
+        fitted.log_likelihood, fitted.aic, fitted.ks, fitted.p_value,
+    ]  # fmt: skip
+    connection.execute("insert into diagnostics.power_law_fits values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+diagnose_task = stage_task(diagnose)

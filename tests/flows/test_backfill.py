@@ -1,0 +1,166 @@
+"""The command as its user runs it: the whole sequence on a real Prefect server and a real warehouse."""
+
+import json
+
+import duckdb
+import pytest
+from prefect.client.orchestration import get_client
+
+from flows import backfill, nightly_retrain
+from tests.conftest import REAL_LOGS
+
+FAST = ["--models", "popularity,mrf_dense,bpr_uniform", "--set", "bpr_uniform.epochs=2", "--threads", "2"]
+ML = ["--dataset", "ml-latest-small"]
+
+
+@pytest.fixture(autouse=True)
+def server(prefect_server):
+    return prefect_server
+
+
+def run(home, *arguments):
+    return backfill.main([*ML, "--home", str(home), *FAST, *map(str, arguments)])
+
+
+def query(home, text, dataset="ml-latest-small"):
+    with duckdb.connect(str(home / dataset / "warehouse.duckdb"), read_only=True) as connection:
+        return connection.execute(text).fetchall()
+
+
+def contents(home, dataset="ml-latest-small"):
+    """Everything a reader sees, but for run ids and times."""
+    tables = {
+        "curated.interactions": "*",
+        "splits.strong_generalization": "*",
+        "splits.leave_one_out": "*",
+        "diagnostics.degrees": "*",
+        "diagnostics.power_law_fits": "*",
+        "published.recommendations": "*",
+        "evaluation.metrics": "* exclude run_id",
+        "evaluation.comparisons": "* exclude run_id",
+        "evaluation.ranks_by_degree": "* exclude run_id",
+    }
+    latest = "(select run_id from operations.runs order by started_at desc limit 1)"
+    found = {}
+    for table, columns in tables.items():
+        of_run = f" where run_id = {latest}" if "run_id" in columns else ""
+        found[table] = query(home, f"select {columns} from {table}{of_run} order by all", dataset)
+    published = home / dataset / "published"
+    found |= {file.name: file.read_bytes() for file in sorted(published.iterdir()) if file.suffix in (".csv", ".md")}
+    return found
+
+
+def test_a_log_becomes_published_tables(tmp_path, ratings, capsys):
+    assert run(tmp_path, "--source", ratings) == 0
+    printed = capsys.readouterr().out
+    assert "strong_generalization" in printed and "mrf_dense" in printed and "index.html" in printed
+    assert query(tmp_path, "select state, flow from operations.runs") == [("completed", "backfill")]
+    metrics = query(tmp_path, "select distinct protocol, model from evaluation.metrics order by all")
+    assert len(metrics) == 2 * 3
+    assert {file.name for file in (tmp_path / "ml-latest-small" / "published").iterdir()} == {
+        "evaluation.parquet", "evaluation.csv", "evaluation.md", "recommendations.parquet"}
+    stages = {stage for stage, in query(tmp_path, "select distinct stage from operations.contract_results where success")}
+    assert stages == {"ingest", "binarize", "split", "diagnose", "train", "evaluate", "publish"}
+    page = (tmp_path / "ml-latest-small" / "report" / "index.html").read_text()
+    assert "mrf_dense" in page and "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", "").replace("http://matplotlib.org", "")
+
+
+def test_a_second_run_ingests_nothing_and_gives_the_same_bits(tmp_path, ratings):
+    assert run(tmp_path, "--source", ratings) == 0
+    files, before = query(tmp_path, "select * from operations.log_files"), contents(tmp_path)
+    assert run(tmp_path, "--source", ratings) == 0
+    assert query(tmp_path, "select * from operations.log_files") == files
+    assert contents(tmp_path) == before
+
+
+def test_one_thread_and_two_give_the_same_bits(tmp_path, ratings):
+    found = []
+    for threads in (1, 2):
+        home = tmp_path / str(threads)
+        assert run(home, "--source", ratings, "--threads", threads) == 0
+        found.append(contents(home))
+    assert found[0] == found[1]
+
+
+def test_a_given_split_publishes_its_table_and_no_recommendations(tmp_path):
+    for name, shift in (("train.txt", 0), ("test.txt", 1)):
+        lines = [f"{user} " + " ".join(str((user % 2) + 2 * ((user // 2 + 3 * k + shift) % 20)) for k in range(5)) for user in range(60)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    arguments = ["--dataset", "gowalla", "--split-files", str(tmp_path / "train.txt"), str(tmp_path / "test.txt"),
+                 "--home", str(tmp_path / "home"), "--models", "popularity,mrf_dense"]
+    assert backfill.main(arguments) == 0
+    home = tmp_path / "home"
+    assert query(home, "select distinct protocol from evaluation.metrics", "gowalla") == [("given",)]
+    assert query(home, "select count(*) from published.recommendations", "gowalla") == [(0,)]
+    assert query(home, "select role, count(*) from splits.given group by role order by role", "gowalla") == [
+        ("test", 300), ("train", 300)]
+
+
+def test_the_demo_makes_its_own_log(tmp_path):
+    sizes = ["--set", "demo.users=150", "demo.items=60", "demo.likes=2000"]
+    assert backfill.main(["--dataset", "demo", "--home", str(tmp_path), *FAST, *sizes]) == 0
+    first = query(tmp_path, "select count(*) from raw.events", "demo")
+    better = dict(query(tmp_path, "select model, value from evaluation.metrics where metric = 'mean_rank' "
+                        "and protocol = 'leave_one_out'", "demo"))
+    assert better["mrf_dense"] > better["popularity"]
+    sizes[-1] = "demo.likes=1000"
+    assert backfill.main(["--dataset", "demo", "--home", str(tmp_path), *FAST, *sizes]) == 0
+    assert query(tmp_path, "select count(*) from raw.events", "demo") < first  # the new log took the old one's place
+
+
+def test_a_breach_stops_the_run_and_what_was_published_stays(tmp_path, ratings, capfd):
+    assert run(tmp_path, "--source", ratings) == 0
+    target, before = (tmp_path / "ml-latest-small" / "published").resolve(), contents(tmp_path)
+    bad = tmp_path / "more.csv"
+    bad.write_text("userId,movieId,rating,timestamp\n1,1,7,1000000000\n")
+    capfd.readouterr()
+    assert run(tmp_path, "--source", bad) == 1
+    told = capfd.readouterr().err
+    assert "the contract of raw.events is broken" in told and "value = 7" in told and "Traceback" not in told
+    assert (tmp_path / "ml-latest-small" / "published").resolve() == target
+    states = query(tmp_path, "select state from operations.runs order by started_at")
+    assert states == [("completed",), ("failed",)]
+    breach = query(tmp_path, "select rule, samples from operations.contract_results where not success and severity = 'error'")
+    assert len(breach) == 1 and json.loads(breach[0][1])
+    with duckdb.connect(str(tmp_path / "ml-latest-small" / "warehouse.duckdb")) as connection:
+        connection.execute("delete from operations.runs where state = 'failed'")
+    assert contents(tmp_path) == before
+
+
+def test_the_nightly_run_takes_what_has_landed(tmp_path, ratings):
+    landing = tmp_path / "ml-latest-small" / "landing"
+    landing.mkdir(parents=True)
+    text = ratings.read_text().splitlines(keepends=True)
+    (landing / "ratings-1.csv").write_text("".join(text[:800]))
+    arguments = ["--dataset", "ml-latest-small", "--home", str(tmp_path), "--models", "popularity"]
+    assert nightly_retrain.main(arguments) == 0
+    assert query(tmp_path, "select count(*) from raw.events") == [(799,)]
+    (landing / "ratings-2.csv").write_text(text[0] + "".join(text[800:]))
+    assert nightly_retrain.main(arguments) == 0
+    assert query(tmp_path, "select count(*) from raw.events") == [(len(text) - 1,)]
+    assert query(tmp_path, "select distinct flow from operations.runs") == [("nightly-retrain",)]
+
+
+def test_the_ui_has_something_to_show(tmp_path, ratings):
+    assert run(tmp_path, "--source", ratings) == 0
+    with get_client(sync_client=True) as client:
+        flow_run = client.read_flow_runs(limit=1)[0]
+        artifacts = {artifact.key: artifact.type for artifact in client.read_artifacts()}
+    assert flow_run.name.startswith("ml-latest-small 20")
+    assert artifacts["ml-latest-small-evaluation"] == "table"
+    assert artifacts["ml-latest-small-summary"] == "markdown"
+    assert artifacts["ml-latest-small-contracts-publish"] == "table"
+    assert "ml-latest-small-report" in artifacts
+
+
+@pytest.mark.parametrize(("dataset", "log", "edges"), [
+    ("ml-100k", "ml-100k/u.data", 55_375),
+    ("lastfm", "lastfm-hetrec2011/user_artists.dat", 92_834),
+])
+def test_real_logs_run_through(tmp_path, dataset, log, edges):
+    if not (REAL_LOGS / log).exists():
+        pytest.skip("the real logs are not here")
+    assert backfill.main(["--dataset", dataset, "--source", str(REAL_LOGS / log), "--home", str(tmp_path),
+                          "--models", "popularity"]) == 0
+    assert query(tmp_path, "select count(*) from curated.interactions", dataset) == [(edges,)]

@@ -1,0 +1,129 @@
+"""What goes wrong outside: each has one clear message, its exit status, and leaves the warehouse as it was."""
+
+import gzip
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows import backfill
+from tasks import runs
+from tasks.home import Home
+
+BASE = ["--dataset", "ml-latest-small", "--models", "popularity"]
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+BAD_SOURCES = {
+    "missing": (lambda folder: folder / "absent.csv", "absent.csv: no such file"),
+    "empty": (lambda folder: write(folder / "empty.csv", b""), "empty.csv: is empty"),
+    "binary": (lambda folder: write(folder / "log.csv", bytes(range(256)) * 64), "log.csv"),
+    "truncated gzip": (
+        lambda folder: write(folder / "log.csv.gz", gzip.compress(b"userId,movieId,rating,timestamp\n1,1,4,9\n" * 9999)[:-20]),
+        "log.csv.gz: its gzip is cut short",
+    ),
+    "no columns": (lambda folder: write(folder / "log.csv", b"who,what\n1,2\n"), "log.csv"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_SOURCES)
+def test_a_log_that_cannot_be_read_is_told_before_anything_is_written(tmp_path, capsys, kind):
+    make, message = BAD_SOURCES[kind]
+    home = tmp_path / "home"
+    assert backfill.main([*BASE, "--home", str(home), "--source", str(make(tmp_path))]) == 2
+    told = capsys.readouterr().err
+    assert message in told and "Traceback" not in told
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--dataset", "ml-1n"], "data set ml-1n: unknown. Did you mean ml-1m?"),
+    (["--models", "slimmer"], "model slimmer: unknown"),
+    (["--protocols", "leave_two_out"], "protocol leave_two_out: unknown"),
+    (["--set", "binarize.tresh=1"], "setting binarize.tresh: unknown"),
+    (["--set", "nonsense"], "--set nonsense"),
+    (["--threads", "0"], "--threads 0"),
+    ([], "holds no raw files of ml-latest-small"),
+])
+def test_a_wrong_argument_is_told(tmp_path, capsys, arguments, message):
+    assert backfill.main([*BASE, "--home", str(tmp_path / "home"), *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--since", "yesterday"], ["--seed", "x"], ["--wrong"], []])
+def test_a_flag_that_cannot_be_parsed_exits_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        backfill.main(arguments)
+    assert stopped.value.code == 2 and "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", sorted(
+    path.stem for path in Path(backfill.__file__).parent.glob("*.py") if "__main__" in path.read_text()))
+def test_every_command_answers_help(module):
+    answer = subprocess.run([sys.executable, "-m", f"flows.{module}", "--help"], capture_output=True, text=True, check=True)
+    assert f"python -m flows.{module}" in answer.stdout
+
+
+def test_a_data_set_held_by_another_run_is_told(tmp_path, ratings, capsys):
+    with runs.exclusive(Home(tmp_path, "ml-latest-small")):
+        assert backfill.main([*BASE, "--home", str(tmp_path), "--source", str(ratings)]) == 2
+    assert "another run holds this data set" in capsys.readouterr().err
+
+
+def in_a_namespace(script: str, *arguments: str, api: str) -> subprocess.CompletedProcess:
+    """Run a shell script that may mount file systems of its own; nothing of it is seen outside."""
+    environment = {**os.environ, "PREFECT_API_URL": api}
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", script, "sh", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+needs_namespaces = pytest.mark.skipif(
+    not shutil.which("unshare") or subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
+        capture_output=True, check=False).returncode != 0,
+    reason="mounting a small file system needs user namespaces")
+
+COMMAND = f'"$1" -m flows.backfill {" ".join(BASE)} --source "$2" --home "$3"'
+
+
+def digest(folder: Path) -> dict[str, str]:
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink()]
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@needs_namespaces
+def test_a_read_only_home_is_told(tmp_path, ratings):
+    home = tmp_path / "home"
+    home.mkdir()
+    script = f'mount --bind "$3" "$3"; mount -o remount,bind,ro "$3"; {COMMAND}'
+    done = in_a_namespace(script, sys.executable, str(ratings), str(home), api="http://127.0.0.1:9/api")
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written to" in done.stderr and "Traceback" not in done.stderr
+
+
+@needs_namespaces
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path, ratings, prefect_server):
+    """The first run fits; then the disk is filled, and a log that would not fit comes in."""
+    big = tmp_path / "ratings-2.csv"
+    rows = (f"{user},{film},4,1000000000\n" for user in range(1000, 4000) for film in range(100))
+    big.write_text("userId,movieId,rating,timestamp\n" + "".join(rows))
+    script = (f'mount -t tmpfs -o size=24m tmpfs "$3"; {COMMAND} 2>/dev/null >/dev/null; cp -r "$3" "$4/before"; '
+              f'set -- "$1" "$5" "$3" "$4"; head -c $(( $(df --output=avail -B1 "$3" | tail -1) - 400000 )) /dev/zero > "$3/filler"; '
+              f'{COMMAND} && status=0 || status=$?; rm "$3/filler"; cp -r "$3" "$4/after"; exit $status')
+    home, kept = tmp_path / "home", tmp_path / "kept"
+    home.mkdir()
+    kept.mkdir()
+    done = in_a_namespace(script, sys.executable, str(ratings), str(home), str(kept), str(big), api=prefect_server)
+    assert done.returncode == 1, done.stderr
+    assert "the disk is full" in done.stderr and "Traceback" not in done.stderr
+    published = [digest(kept / moment / "ml-latest-small" / "publications") for moment in ("before", "after")]
+    assert published[0] and published[0] == published[1]
