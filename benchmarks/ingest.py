@@ -2,10 +2,11 @@
 
     python -m benchmarks.ingest [--lines 5000000] [--threads 2]
 
-Prints, for MovieLens's CSV and for the Netflix Prize's format, the median of three repeats. `bare` lets DuckDB
-choose the columns' types, so that ids become integers, and has no line numbers; `bare, ids as text` keeps ids as
-text, as `raw.events` must. `ingest` is the whole of what the stage does but its contracts: look through the file
-(sha256, lines, encoding), read it, tell rejects, commit. Processor seconds are the steadier figure on a busy machine.
+Prints, for MovieLens's CSV and the Netflix Prize's format, the median of three repeats. `bare` lets DuckDB
+choose the columns' types, so that ids become integers where they can, and has no line numbers; `bare, ids
+as text` keeps ids as text, as `raw.events` must. `ingest` is the whole of what the stage does but its
+contracts: look through the file (sha256, lines, encoding), read it, commit. Processor seconds are the
+steadier figure on a busy machine.
 """
 
 import argparse
@@ -60,7 +61,9 @@ def bare(path: Path, folder: Path, limits: Limits, options: str) -> int:
     """Rows of the table that DuckDB makes of the file by itself."""
     database = folder / "bare.duckdb"
     database.unlink(missing_ok=True)
-    with duckdb.connect(str(database), config={"threads": limits.threads, "memory_limit": f"{limits.memory}B"}) as con:
+    with duckdb.connect(
+        str(database), config={"threads": limits.threads, "memory_limit": f"{limits.memory}B"}
+    ) as con:
         con.execute(f"create table bare as select * from read_csv('{path}'{options})")
         return con.execute("select count(*) from bare").fetchone()[0]
 
@@ -94,15 +97,23 @@ def compare(name: str, query: str, options: str, ids: str, lines: int, limits: L
         assert found["ingest"][2] + headers == found["bare"][2] == lines, found
         print(f"{name}: {lines} lines, {path.stat().st_size >> 20} MB, {limits.threads} threads")
         for way, (wall, processor, _) in found.items():
-            over = " ".join(
-                f"{wall / found[of][0]:.2f}x wall, {processor / found[of][1]:.2f}x processor of {of};" for of in ways if of != way
-            ) if way == "ingest" else ""
+            over = (
+                " ".join(
+                    f"{wall / found[of][0]:.2f}x wall, {processor / found[of][1]:.2f}x processor of {of};"
+                    for of in ways
+                    if of != way
+                )
+                if way == "ingest"
+                else ""
+            )
             print(f"  {way:18} {wall:6.2f} s wall {processor:6.2f} s processor  {over}")
 
 
 def main() -> None:
     """Compare on both formats."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--lines", type=int, default=5_000_000)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()

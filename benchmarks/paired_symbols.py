@@ -4,8 +4,8 @@
     python benchmarks/paired_symbols.py --ratings ../shared/data/ml-1m/ratings.csv
 
 Without --ratings the graph is the demo's own. Whole sweeps are timed on --threads threads in wall and CPU
-seconds, then their parts on one thread in CPU seconds, the median of --repeats. An edge visit is one edge seen
-from one side. The floors, measured in the same run on one thread:
+seconds, then their parts on one thread in CPU seconds, the median of --repeats. An edge visit is one edge
+seen from one side. The floors, measured in the same run on one thread:
 
     arithmetic   the floating-point operations that one visit cannot do without, at the better rate of a large
                  SGEMM and of a tile of multiply-adds that stays in registers
@@ -40,8 +40,8 @@ RANKED = ({}, {"sweeps": 10}, {"sweeps": 40}, {"r": 0.5}, {"r": 2}, {"r": 4},
 def operations(factors: int) -> int:
     """Floating-point operations of one edge visit of a factor update: additions and multiplications.
 
-    With n = K + 2, the length of y = (v, b, 1): upper triangle of w y y' (n (n + 1)), w y (n), w var (2 n), c y
-    (2 n), E a (2 n), var a (5 n); lambda(xi) and the system of one vertex are not counted.
+    With n = K + 2, the length of y = (v, b, 1): upper triangle of w y y' (n (n + 1)), w y (n), w var (2 n),
+    c y (2 n), E a (2 n), var a (5 n); lambda(xi) and the system of one vertex are not counted.
     """
     n = factors + 2
     return n * (n + 1) + 12 * n
@@ -62,14 +62,15 @@ def report_phases(matrix: csr_matrix, repeats: int) -> None:
     q = model._start(matrix)
     model._sweep(q)
     rate, where = arithmetic_rate(repeats)
-    arithmetic = operations(model.settings.factors) / rate
-    print(f"arithmetic floor {arithmetic:.1f} ns ({operations(model.settings.factors)} operations at {rate:.0f} "
-          f"a ns, {where})")
+    needed = operations(model.settings.factors)
+    arithmetic = needed / rate
+    print(f"arithmetic floor {arithmetic:.1f} ns ({needed} operations at {rate:.0f} a ns, {where})")
     for name, own, other in (("users", q.users, q.items), ("items", q.items, q.users)):
         memory, update, sums = (1e9 * median_seconds(partial(*work), repeats) / matrix.nnz for work in (
             (_fetch, other.rows, own.indices), (q.update_factors, own, other), (q.edge_sums, own, other)))
-        print(f"{name}: memory floor {memory:.1f}, update {update:.1f} ns a visit, "
-              f"{update / (arithmetic + memory):.1f} times arithmetic + memory; sums over edges {sums:.1f}", flush=True)
+        times = update / (arithmetic + memory)
+        print(f"{name}: memory floor {memory:.1f}, update {update:.1f} ns a visit, {times:.1f} times arithmetic "
+              f"+ memory; sums over edges {sums:.1f} ns a visit", flush=True)
 
 
 def report_sweeps(matrix: csr_matrix, threads: int, sweeps: int) -> None:
@@ -81,8 +82,9 @@ def report_sweeps(matrix: csr_matrix, threads: int, sweeps: int) -> None:
 
     PairedSymbols(PairedSymbolsSettings(sweeps=sweeps), threads=threads).fit(matrix, on_epoch=note)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"a sweep: {np.median(wall):.2f} wall s on {threads} threads, {np.median(np.diff(cpu)[1:]):.2f} CPU s, "
-          f"bound and xi* included; peak memory {peak:.2f} GB", flush=True)
+    wall_seconds, cpu_seconds = np.median(wall), np.median(np.diff(cpu)[1:])
+    print(f"a sweep: {wall_seconds:.2f} wall s on {threads} threads, {cpu_seconds:.2f} CPU s; "
+          f"peak memory {peak:.2f} GB", flush=True)
 
 
 def held_out(ratings: Path, seed: int) -> tuple[csr_matrix, csr_matrix]:
@@ -114,7 +116,8 @@ def report_ranks(train: csr_matrix, target: csr_matrix, seed: int, threads: int,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--ratings", type=Path)
     parser.add_argument("--users", type=int, default=60_000)
     parser.add_argument("--items", type=int, default=17_770)

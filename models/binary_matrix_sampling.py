@@ -2,8 +2,8 @@
 
     S-Uniform   p(i, j) = 1 / (L M)
     S-Balanced  p(i, j) = 1 / (2 n_x), n_x the number of entries equal to x_ij
-    S-Biased    p(i, j) = r_i c_j / (2 Z_x): for a one, r_i and c_j count the zeros of its row and column, for a
-                zero their ones; Z_x sums r_i c_j over the entries equal to x_ij
+    S-Biased    p(i, j) = r_i c_j / (2 Z_x): for a one, r_i and c_j count the zeros of its row and column, for
+                a zero their ones; Z_x sums r_i c_j over the entries equal to x_ij
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class EntrySampler:
         rows: int32 (ones,), the row of every one.
         zeros_before: int64 (L + 1,), zeros in the rows above.
         ones_scale: float64 (ones,), running sum of the ones' r_i c_j (S-Biased only).
-        share_of_ones: probability that an entry drawn is a one (balanced and biased).
+        share_of_ones: probability that an entry drawn is a one (S-Balanced and S-Biased).
         scales: what p(i, j) is of a zero and of a one, apart from r_i c_j under S-Biased.
         row_ones, column_ones: int64 (L,) and (M,).
         row_p, column_p: float64 (L,) and (M,), probability that an entry drawn lies in the row (column).
@@ -76,8 +76,8 @@ class EntrySampler:
         else:
             running, scales = _biased(rows, indices, row_ones, column_ones)
             row_p, column_p = _biased_margins(rows, indices, row_ones, column_ones, scales)
-        return cls(STRATEGIES.index(strategy), indptr, indices, rows, zeros_before, running, share, scales, row_ones,
-                   column_ones, row_p, column_p)
+        return cls(STRATEGIES.index(strategy), indptr, indices, rows, zeros_before, running, share, scales,
+                   row_ones, column_ones, row_p, column_p)
 
     def draw(self, seed: int, batch: int, size: int) -> tuple[np.ndarray, ...]:
         """Independent entries with their scaling constants.
@@ -85,14 +85,14 @@ class EntrySampler:
         Entry number s of a batch comes from the stream of unit s, iteration `batch`.
 
         Returns:
-            (rows, columns, ones, weights): int32, int32, bool (size,), and float32 (size, 3) with the constants
-            c_ij for the row, p(i)/p(i,j), for the column, p(j)/p(i,j), and for the bias z, 1/p(i,j).
+            (rows, columns, ones, weights): int32, int32 and bool (size,), and the constants c_ij, float32
+            (3, size): for the row, p(i)/p(i,j), for the column, p(j)/p(i,j), and for the bias z, 1/p(i,j).
         """
         rows, columns = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
-        ones, weights = np.empty(size, dtype=np.bool_), np.empty((size, 3), dtype=np.float32)
-        _draw(seed, batch, self.strategy, self.indptr, self.indices, self.rows, self.zeros_before, self.ones_scale,
-              self.share_of_ones, self.scales, self.row_ones, self.column_ones, self.row_p, self.column_p, rows,
-              columns, ones, weights)
+        ones, weights = np.empty(size, dtype=bool), np.empty((3, size), dtype=np.float32)
+        _draw(seed, batch, self.strategy, self.indptr, self.indices, self.rows, self.zeros_before,
+              self.ones_scale, self.share_of_ones, self.scales, self.row_ones, self.column_ones, self.row_p,
+              self.column_p, rows, columns, ones, weights)
         return rows, columns, ones, weights
 
 
@@ -103,8 +103,7 @@ def _biased(rows, columns, row_ones, column_ones) -> tuple[np.ndarray, np.ndarra
     proposals = float(ones) * ones  # sum of r_i c_j over all entries, the ones among them
     zeros = proposals - (row_ones[rows] * column_ones[columns].astype(np.float64)).sum()
     if running[-1] == 0 or zeros < LEAST_ACCEPTED * proposals:
-        raise ValueError("binary_matrix.sampling: S-Biased finds hardly an entry to draw in so full a matrix; use "
-                         "'balanced'")
+        raise ValueError("sampling: S-Biased can hardly draw a one or a zero of this matrix; use 'balanced'")
     return running, np.array([0.5 / zeros, 0.5 / running[-1]])
 
 
@@ -113,11 +112,12 @@ def _biased_margins(rows, columns, row_ones, column_ones, scales) -> tuple[np.nd
     L, M, ones = len(row_ones), len(column_ones), len(rows)
 
     def margin(own, other_of_ones, own_ones, own_size, other_size):
-        beside = np.bincount(own, weights=other_of_ones, minlength=len(own_ones))  # sum of c_j over the row's ones
+        beside = np.bincount(own, weights=other_of_ones, minlength=len(own_ones))  # c_j over the row's ones
         zeros_beside = own_ones * float(own_size) - beside
         return scales[1] * (other_size - own_ones) * zeros_beside + scales[0] * own_ones * (ones - beside)
 
-    return (margin(rows, column_ones[columns], row_ones, L, M), margin(columns, row_ones[rows], column_ones, M, L))
+    row_p = margin(rows, column_ones[columns], row_ones, L, M)
+    return row_p, margin(columns, row_ones[rows], column_ones, M, L)
 
 
 @njit(cache=True, nogil=True)
@@ -140,8 +140,8 @@ def _is_one(indices, start, end, column):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _draw(seed, batch, strategy, indptr, indices, edge_rows, zeros_before, ones_scale, share_of_ones, scales, row_ones,
-          column_ones, row_p, column_p, rows, columns, ones, weights):
+def _draw(seed, batch, strategy, indptr, indices, edge_rows, zeros_before, ones_scale, share_of_ones, scales,
+          row_ones, column_ones, row_p, column_p, rows, columns, ones, weights):
     L, M, edges = len(row_ones), len(column_ones), len(indices)
     for s in prange(len(rows)):
         key = stream(seed, PURPOSE, batch, s)
@@ -153,7 +153,8 @@ def _draw(seed, batch, strategy, indptr, indices, edge_rows, zeros_before, ones_
         elif one:
             edge = below(key, 1, edges)
             if strategy == BIASED:
-                edge = min(np.searchsorted(ones_scale, uniform(key, 1) * ones_scale[-1], side="right"), edges - 1)
+                place = uniform(key, 1) * ones_scale[-1]
+                edge = min(np.searchsorted(ones_scale, place, side="right"), edges - 1)
             row, column = edge_rows[edge], indices[edge]
         elif strategy == BALANCED:
             rank = np.int64(uniform(key, 1) * zeros_before[L])
@@ -170,4 +171,4 @@ def _draw(seed, batch, strategy, indptr, indices, edge_rows, zeros_before, ones_
             r, c = row_ones[row], column_ones[column]
             p *= np.float64(M - r) * (L - c) if one else np.float64(r) * c
         rows[s], columns[s], ones[s] = row, column, one
-        weights[s, 0], weights[s, 1], weights[s, 2] = row_p[row] / p, column_p[column] / p, 1 / p
+        weights[0, s], weights[1, s], weights[2, s] = row_p[row] / p, column_p[column] / p, 1 / p

@@ -18,11 +18,11 @@ LAW_USERS, LAW_ITEMS = purpose("hidden graph: user degrees"), purpose("hidden gr
 REDRAW, PAIR, REPAIR = (purpose(f"hidden graph: {step}") for step in ("redraw", "pair", "repair"))
 
 MOST_REDRAWS = 500_000_000
-MOST_BALANCES = 2_000
+MOST_BALANCES = 100  # equal totals met before degrees that no graph has are given up
 PATIENCE = 64  # repeats in a row before the users that an item lacks are looked up
 TRIES = 1_024  # random partners tried for a repeated edge in one round
 PROGRESS = 0.7  # a round leaves at most this share of the repeats, or exchanges are given up
-STIRS = 20
+STIRS = 10
 
 
 class NoSuchGraph(Exception):
@@ -84,9 +84,9 @@ def _paired(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: int) -> tu
     """CSR by user, items in no order, of a random graph without repeated edges."""
     item_starts = np.concatenate([[0], np.cumsum(item_degrees)])
     order = np.argsort(-item_degrees, kind="stable")
-    users = _dealt(user_degrees, item_starts, order, _key(seed, PAIR))
-    starts, items = transposed(item_starts, users, len(user_degrees))
     owners = np.repeat(np.arange(len(user_degrees), dtype=np.int32), user_degrees)
+    users = _dealt(owners.copy(), user_degrees.copy(), item_starts, order, _key(seed, PAIR))
+    starts, items = transposed(item_starts, users, len(user_degrees))
     key, draw, before = _key(seed, REPAIR), 0, 2 * len(items)
     while len(repeated := _repeated(starts, items, len(item_degrees))) < PROGRESS * before:
         draw, before = _repair(starts, items, owners, repeated, key, draw), len(repeated)
@@ -101,17 +101,23 @@ def _key(seed: int, what: np.uint64) -> np.uint64:
     return np.uint64(stream(seed, what, 0, 0))
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
+def _chance(key, draw):
+    """Uniform in (0, 1): one compiled copy for all that follows, as numba inlines `uniform` anew at every call."""
+    return uniform(key, draw)
+
+
+@njit(cache=True)
 def _pick(key, draw, n):
     """Uniform over 0 .. n - 1 without the bias that 32 bits would have for n of 10^8."""
-    return min(np.int64(uniform(key, draw) * n), n - 1)
+    return min(np.int64(_chance(key, draw) * n), n - 1)
 
 
 @njit(cache=True)
 def _drawn(cumulative, d_min, count, key):
     out = np.empty(count, dtype=np.int64)
     for vertex in range(count):
-        out[vertex] = d_min + np.searchsorted(cumulative, uniform(key, vertex), side="right")
+        out[vertex] = d_min + np.searchsorted(cumulative, _chance(key, vertex), side="right")
     return out
 
 
@@ -119,8 +125,8 @@ def _drawn(cumulative, d_min, count, key):
 def _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step):
     """Discard the degrees of one random user and one random item, and draw them anew."""
     user, item = _pick(key, 4 * step, len(user_degrees)), _pick(key, 4 * step + 1, len(item_degrees))
-    user_degrees[user] = user_min + np.searchsorted(user_law, uniform(key, 4 * step + 2), side="right")
-    item_degrees[item] = item_min + np.searchsorted(item_law, uniform(key, 4 * step + 3), side="right")
+    user_degrees[user] = user_min + np.searchsorted(user_law, _chance(key, 4 * step + 2), side="right")
+    item_degrees[item] = item_min + np.searchsorted(item_law, _chance(key, 4 * step + 3), side="right")
     return step + 1
 
 
@@ -138,15 +144,13 @@ def _balance(user_degrees, item_degrees, user_law, item_law, user_min, item_min,
 
 
 @njit(cache=True)
-def _dealt(degrees, starts, order, key):
+def _dealt(pool, free, starts, order, key):
     """Users of every item (CSR by item): each half-edge of an item takes a random free half-edge of a user.
 
-    After PATIENCE repeats in a row the rest of an item's partners come from a scan over all users.
+    `pool` holds the user of each half-edge, `free` how many a user has; both are used up. After PATIENCE repeats in a row the rest of an item's partners come from a scan over all users.
     """
     out = np.empty(starts[-1], dtype=np.int32)
-    pool = np.repeat(np.arange(len(degrees)).astype(np.int32), degrees)
-    free, owed = degrees.copy(), np.zeros(len(degrees), dtype=np.int64)
-    taken = np.full(len(degrees), -1, dtype=np.int32)
+    owed, taken = np.zeros(len(free), dtype=np.int64), np.full(len(free), -1, dtype=np.int64)
     left, draw = len(pool), 0
     for item in order:
         at, misses = starts[item], 0
@@ -155,7 +159,7 @@ def _dealt(degrees, starts, order, key):
                 draw = _scanned(item, out[at : starts[item + 1]], free, owed, taken, key, draw)
                 break
             place = _pick(key, draw, left)
-            user, settles = pool[place], uniform(key, draw + 1)
+            user, settles = pool[place], _chance(key, draw + 1)
             draw += 2
             # A scan took half-edges of this user that still lie in the pool: is this one of them?
             settled = owed[user] > 0 and settles * (owed[user] + free[user]) < owed[user]
@@ -181,23 +185,57 @@ def _scanned(item, out, free, owed, taken, key, draw):
     The smallest exponential times win (Efraimidis and Spirakis 2006). Where too few such users are left,
     users that the item has already fill the rest: repeats, to be exchanged later.
     """
-    times = np.full(len(free), np.inf)
+    times, lacking = np.full(len(free), np.inf), 0
     for user in range(len(free)):
         if free[user] > 0 and taken[user] != item:
-            times[user] = -np.log(uniform(key, draw + user)) / free[user]
-    first = 0
-    for user in np.argsort(times)[: len(out)]:
-        if times[user] < np.inf:
-            _take(user, item, out, first, free, owed, taken)
-            first += 1
-    user = 0
-    while first < len(out):
+            times[user] = -np.log(_chance(key, draw + user)) / free[user]
+            lacking += 1
+    chosen = _smallest(times, min(lacking, len(out)))
+    for at in range(len(chosen)):
+        _take(chosen[at], item, out, at, free, owed, taken)
+    at, user = len(chosen), 0
+    while at < len(out):
         if free[user] > 0:
-            _take(user, item, out, first, free, owed, taken)
-            first += 1
+            _take(user, item, out, at, free, owed, taken)
+            at += 1
         else:
             user += 1
     return draw + len(free)
+
+
+@njit(cache=True)
+def _smallest(keys, count):
+    """Positions of the `count` smallest keys, ascending; among equal keys the first. At most the finite ones.
+
+    Halving an interval of values, as numba takes seconds to compile a sort.
+    """
+    low, high = np.inf, -np.inf
+    for value in keys:
+        if value < np.inf:
+            low, high = min(low, value), max(high, value)
+    low -= 1.0  # from here on: fewer than `count` keys up to `low`, at least as many up to `high`
+    while low < (low + high) / 2 < high:
+        middle = (low + high) / 2
+        if _up_to(keys, middle) >= count:
+            high = middle
+        else:
+            low = middle
+    out, at, equal = np.empty(count, dtype=np.int64), 0, count - _up_to(keys, low)
+    for position in range(len(keys)):
+        last = low < keys[position] <= high
+        if at < count and (keys[position] <= low or (last and equal > 0)):
+            equal -= last
+            out[at] = position
+            at += 1
+    return out
+
+
+@njit(cache=True)
+def _up_to(keys, bound):
+    count = 0
+    for value in keys:
+        count += value <= bound
+    return count
 
 
 @njit(cache=True)
@@ -281,10 +319,15 @@ def _laid_out(starts, items, wanted, order):
 
     Each user takes the items with most degrees left, heavy users first (Gale 1957).
     """
+    keys = np.empty(len(wanted))
     for user in order:
-        taken = np.argsort(-wanted, kind="mergesort")[: starts[user + 1] - starts[user]]
-        items[starts[user] : starts[user + 1]] = taken
-        wanted[taken] -= 1
+        for item in range(len(wanted)):
+            keys[item] = -wanted[item]
+        at = starts[user]
+        for item in _smallest(keys, starts[user + 1] - starts[user]):
+            items[at] = item
+            wanted[item] -= 1
+            at += 1
 
 
 @njit(cache=True)

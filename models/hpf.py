@@ -95,8 +95,8 @@ class HPF(Model):
             ValueError: another number of factors.
         """
         if previous.settings.factors != self.settings.factors:
-            raise ValueError(f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit to "
-                             "begin from; make them equal or begin afresh")
+            raise ValueError(f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit "
+                             "to begin from; make them equal or begin afresh")
         self._previous = previous, users, items
         return self
 

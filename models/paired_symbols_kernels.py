@@ -105,24 +105,25 @@ def build(n, total, pseudo, curvature_star, background, precision, bias_precisio
     """Fill `system` (float64, rows W long) with the upper triangle of P and z, for the joint (u_i, b_i).
 
     With x_j = (v_j, 1): P = sum_G w E[x x'] + g E_t[x x'] + tau and z = sum_G (c/2 - w E b_j) E x_j
-    - (D' s_i / 2) E_t[x] - g E_t[b x], where g = D' s_i 2 lambda*. All but c and D' s_i / 2 is in
-    M = sum_G w E[y y'] + g E_t[y y'], y = (v, b, 1): M's column for b is what z loses, and P is M without b's row
-    and column. Column n - 1 of `system` becomes z; `diagonal` keeps P's.
+    - (D' s_i / 2) E_t[x] - g E_t[b x], where g = D' s_i 2 lambda*. Nearly all of it is in
+    M = sum_G w E[y y'] + g E_t[y y'], y = (v, b, 1): M's column for b is what z loses, and P is M without b's
+    row and column. Column n - 1 of `system` becomes z; `diagonal` keeps P's.
     """
     width = len(background) // n
     grip, bias, one = 2 * pseudo * curvature_star, n - 2, n - 1
     for place in range(len(background)):
         system[place] = total[place] + grip * background[place]
     for a in range(n - 1):
-        y = a if a < bias else one
-        pulled = system[a * width + bias] if a < bias else system[bias * width + one]
+        row = a * width
         if a < bias:
-            system[a * width + a] += total[n * width + a] + precision
-            system[a * width + bias] = system[a * width + one]
-            diagonal[a] = system[a * width + a] = max(system[a * width + a], precision)
+            y, least, pulled = a, precision, system[row + bias]
+            own = system[row + a] + total[n * width + a]
+            system[row + bias] = system[row + one]
         else:
-            diagonal[a] = system[a * width + a] = max(system[one * width + one] + bias_precision, bias_precision)
-        system[a * width + one] = total[(n + 1) * width + y] - pulled - 0.5 * pseudo * background[y * width + one]
+            y, least, pulled = one, bias_precision, system[row + one]
+            own = system[one * width + one]
+        diagonal[a] = system[row + a] = max(own + least, least)
+        system[row + one] = total[(n + 1) * width + y] - pulled - 0.5 * pseudo * background[y * width + one]
 
 
 @njit(**OPTIONS)

@@ -26,7 +26,7 @@ def padded(n: int) -> int:
 
 
 def column_blocks(n: int) -> list[tuple[int, int]]:
-    """(first column, columns) of the vectors that make up half a row; the triangle's short rows get the eight."""
+    """(first column, columns) of the vectors that make up half a row; a triangle's short rows get the eight."""
     odd = padded(n) % 16
     return [(0, 8)] * (odd == 8) + [(first, 16) for first in range(odd, padded(n), 16)]
 
@@ -197,7 +197,8 @@ def eliminate(typing, lanes, matrix, k, inverse):
         following = builder.add(k, INT64(1))
         for block in columns:  # of rows, whose columns in front of the block are left alone
             first = builder.select(builder.icmp_signed(">", following, INT64(block)), following, INT64(block))
-            with cgutils.for_range_slice(builder, first, INT64(min(block + 8, n - 1)), INT64(1), INT64) as (i, _):
+            end = INT64(min(block + 8, n - 1))
+            with cgutils.for_range_slice(builder, first, end, INT64(1), INT64) as (i, _):
                 factor = builder.fneg(builder.fmul(inverse, builder.load(builder.gep(pivot, [i]))))
                 row = arrays.at(matrix, builder.mul(i, INT64(padded(n))))
                 for column in columns[block // 8 :]:

@@ -33,6 +33,8 @@ from tasks.home import Home
 GENERATOR = 1  # raise it with every change of what a seed gives
 FIRST_DAY, DAYS = np.datetime64("2001-01-01"), 5 * 365
 LINES_PER_FILE, MOST_FILES = 25_000_000, 4
+FULLEST = 0.8  # the largest share of all pairs that may be considered
+EXPONENT_STEPS = 80
 BLOCK = 1 << 20
 
 
@@ -49,10 +51,10 @@ class DemoSettings(BaseModel):
     logit_sd: float = Field(3.0, ge=0, le=10, description="Standard deviation of u'v, the taste in a coin's logit.")
     bias_sd: float = Field(0.5, ge=0, le=10, description="Standard deviation of the items' biases in the logit.")
     user_exponent: float = Field(
-        0.5, ge=-5, le=5, description="Power of the users' degrees; lowered where no cut-off meets their mean."
+        0.5, ge=-5, le=5, description="Power of the users' degrees in H; lowered where the graph is too dense for it."
     )
     item_exponent: float = Field(
-        0.77, ge=-5, le=5, description="Power of the items' degrees; lowered where no cut-off meets their mean."
+        0.77, ge=-5, le=5, description="Power of the items' degrees in H; lowered where the graph is too dense for it."
     )
 
 
@@ -88,7 +90,7 @@ def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
     Raises:
         InputError: sizes that no graph has, or a home that cannot be written to.
     """
-    laws = degree_laws(settings)
+    check_sizes(settings)
     asked = {"generator": GENERATOR, "seed": seed, "settings": settings.model_dump()}
     if (kept := _kept(home, asked)) is not None:
         return kept
@@ -98,7 +100,7 @@ def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
     except OSError as error:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
     try:
-        story = tell(settings, laws, seed)
+        story = tell(settings, seed)
         return _move(home, making, _write(making, story, asked))
     except OSError as error:
         raise OneclassError(
@@ -109,11 +111,11 @@ def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
         shutil.rmtree(making, ignore_errors=True)
 
 
-def degree_laws(settings: DemoSettings) -> tuple[Law, Law]:
-    """The laws of the users' and the items' degrees in H, their cut-offs solved so that eq. 1 holds.
+def check_sizes(settings: DemoSettings) -> None:
+    """Refuse sizes that no graph has.
 
     Raises:
-        InputError: no law on the bounded support has the mean degree asked for.
+        InputError: there are too few or too many likes for the users and items.
     """
     users, items = settings.users, settings.items
     considered = settings.likes / settings.like_share
@@ -123,24 +125,30 @@ def degree_laws(settings: DemoSettings) -> tuple[Law, Law]:
             f"{wanted} considered edges, but demo.users = {users:,} and demo.items = {items:,} need more than "
             f"{max(users, items):,}, so that each has one. Raise demo.likes."
         )
-    if considered > 0.8 * users * items:
+    if considered > FULLEST * users * items:
         raise InputError(
-            f"{wanted} considered edges, more than four fifths of the {users * items:,} pairs of demo.users x "
+            f"{wanted} considered edges, more than {FULLEST:.0%} of the {users * items:,} pairs of demo.users and "
             "demo.items. Lower demo.likes, or raise demo.users or demo.items."
         )
+
+
+def degree_laws(settings: DemoSettings, lowered: float = 0.0) -> tuple[Law, Law]:
+    """The laws of the users' and the items' degrees in H, their cut-offs solved so that eq. 1 holds.
+
+    Args:
+        lowered: taken from both exponents.
+    """
+    users, items, considered = settings.users, settings.items, settings.likes / settings.like_share
     return (
-        with_mean(considered / users, settings.user_exponent, items),
-        with_mean(considered / items, settings.item_exponent, users),
+        with_mean(considered / users, settings.user_exponent - lowered, items),
+        with_mean(considered / items, settings.item_exponent - lowered, users),
     )
 
 
-def tell(settings: DemoSettings, laws: tuple[Law, Law], seed: int) -> Story:
+def tell(settings: DemoSettings, seed: int) -> Story:
     """Draw everything: H, the traits, the coins."""
     counts = settings.users, settings.items
-    try:
-        starts, users = draw_graph(*laws, counts, seed)
-    except NoSuchGraph as error:
-        raise InputError(f"demo.likes = {settings.likes:,}: {error}. Lower demo.likes.") from error
+    laws, starts, users = _considered(settings, seed)
     if settings.likes >= len(users):
         raise InputError(
             f"demo.likes = {settings.likes:,}: only {len(users):,} edges came up to be considered. "
@@ -149,6 +157,25 @@ def tell(settings: DemoSettings, laws: tuple[Law, Law], seed: int) -> Story:
     traits = draw_traits(counts, settings.traits, settings.logit_sd, settings.bias_sd, seed)
     traits, probability = with_likes(traits, starts, users, settings.likes)
     return Story(laws, traits, starts, users, probability, flip(starts, users, probability, seed))
+
+
+def _considered(settings: DemoSettings, seed: int) -> tuple[tuple[Law, Law], np.ndarray, np.ndarray]:
+    """The laws of the degrees in H, and H by item.
+
+    A dense graph has no room for degrees as uneven as those of a small exponent's law: a user with one edge
+    cannot go without the items that every user considers. Where none of the degrees drawn fit together, both
+    exponents are lowered by steps, which makes the degrees more even.
+    """
+    for step in range(EXPONENT_STEPS):
+        laws = degree_laws(settings, lowered=0.25 * step)
+        try:
+            return laws, *draw_graph(*laws, (settings.users, settings.items), seed)
+        except NoSuchGraph:
+            continue
+    raise InputError(
+        f"demo.likes = {settings.likes:,}: no graph of demo.users = {settings.users:,} and demo.items = "
+        f"{settings.items:,} was found that is as dense. Lower demo.likes."
+    )
 
 
 def _kept(home: Home, asked: dict[str, Any]) -> list[Path] | None:
@@ -236,8 +263,8 @@ def _write_log(folder: Path, story: Story, seed: int) -> list[str]:
     names = [f"combined_data_{number}.txt" for number in range(1, files + 1)]
     for name, low, high in zip(names, shares[:-1], shares[1:], strict=True):
         with open(folder / name, "wb") as file:
-            for first, end in _blocks(story.starts, int(low), int(high)):
-                file.write(_lines(story, first, end, seed))
+            blocks = _blocks(story.starts, int(low), int(high))
+            file.writelines(_lines(story, first, end, seed) for first, end in blocks)
     return names
 
 

@@ -1,4 +1,5 @@
--- One row per item of a line `count item item ...`, whose user is the line's number, and one per line that cannot be read.
+-- One row per item of a line `count item item ...`, whose user is the line's number, and one per line that
+-- cannot be read.
 with split as (
     select file_id, line_number, line, string_split_regex(trim(line, ' ' || chr(9)), '[ \t]+') as field
     from ingest_lines

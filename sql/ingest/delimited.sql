@@ -1,4 +1,5 @@
--- One row per line of a log of delimited fields, its header left out: the event that it tells of, or why there is none.
+-- One row per line of a log of delimited fields, its header left out: the event that it tells of, or why
+-- there is none.
 with split as (
     select file_id, line_number, line, {split} as field
     from ingest_lines

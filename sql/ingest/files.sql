@@ -1,4 +1,4 @@
--- ingest_files: one row per log of a batch: its place in the batch, and the positions [first, stop) of its lines.
+-- ingest_files: one row per log of a batch: its place in the batch, and its lines' positions [first, stop).
 create or replace temp table ingest_files as
 with logs as (
     select unnest($file_ids) as file_id, unnest($lines) as lines, unnest(range(len($lines))) as file_index

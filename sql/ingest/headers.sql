@@ -1,6 +1,6 @@
--- ingest_headers: one row per MOVIE: header of a batch, and one for the lines before the first header of each file:
--- the positions [first, stop) that it speaks for. movie is null where there is no header, or none that can be read;
--- a header that cannot be read is the first of the lines it spoils.
+-- ingest_headers: one row per MOVIE: header of a batch, and one for the lines before the first header of each
+-- file: the positions [first, stop) that it speaks for. movie is null where there is no header, or none
+-- that can be read; a header that cannot be read is the first of the lines it spoils.
 create or replace temp table ingest_headers as
 with found as (
     select file_id, position as header, nullif(regexp_extract(line, '^\s*(\d+)\s*:\s*$', 1), '') as movie

@@ -1,6 +1,7 @@
--- One row per line of a Netflix Prize log that is no header: `user,stars,date`, under the movie of the header above.
--- A header speaks for a range of lines. Ranges are cut into blocks of {block} lines, so that a line meets the one
--- that holds it through a hash join, in parallel; carrying the header down with a window would be serial.
+-- One row per line of a Netflix Prize log that is no header: `user,stars,date`, under the header's movie.
+-- A header speaks for a range of lines. Ranges are cut into blocks of as many lines as a header has on
+-- average, so that a line meets its header through a hash join, in parallel; carrying headers down with
+-- a window is serial.
 with blocks as (
     select first, stop, movie, unnest(range(first // {block}, (stop - 1) // {block} + 1)) as block
     from ingest_headers
@@ -28,7 +29,8 @@ select
     file_id, line_number, line, user_id, movie as item_id, value, occurred_at,
     case
         when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
-        when fields = 3 and movie is not null and ascii(user_id) > 32 and isfinite(value) and isfinite(occurred_at)
+        when fields = 3 and movie is not null and ascii(user_id) > 32 and isfinite(value)
+            and isfinite(occurred_at)
             then null  -- the common case, cheaply
         when trim(line) = '' then 'blank'
         when fields = 1 and contains(line, ':') then 'is no MOVIE: header, and spoils the lines below it'

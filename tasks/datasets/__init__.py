@@ -1,4 +1,4 @@
-"""The data sets: one TOML file each, the built-in ones here and a person's own in `<root>/datasets/NAME.toml`."""
+"""The data sets: one TOML file each, built-in ones here and a person's own in `<root>/datasets/NAME.toml`."""
 
 import difflib
 import tomllib
@@ -43,7 +43,7 @@ class Dataset(BaseModel):
     files: tuple[str, ...] = Field(("*",), min_length=1)
     """Patterns of the raw files' names: what is taken from a folder; `.gz` may follow each."""
     layout: Literal["recognised", "adjacency", "counted_adjacency"] = "recognised"
-    """`adjacency`: `user item item ...` a line; `counted_adjacency`: `count item item ...`, line n is user n."""
+    """`adjacency`: lines `user item item ...`; `counted_adjacency`: `count item item ...`, line n is user n."""
     columns: Columns = Columns()
     delimiter: str | None = Field(None, min_length=1)
     """What separates fields; where it is not given, it is found in the header."""
@@ -110,7 +110,9 @@ def _read(path: Path, name: str) -> Dataset:
     except ValidationError as error:
         raise InputError(f"{path}: {_first(error)}") from error
     if dataset.name != name:
-        raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or mend the name.")
+        raise InputError(
+            f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or mend the name."
+        )
     return dataset
 
 
@@ -118,7 +120,9 @@ def _first(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(key.rpartition(".")[2], [*Dataset.model_fields, *Columns.model_fields], n=1)
+        close = difflib.get_close_matches(
+            key.rpartition(".")[2], [*Dataset.model_fields, *Columns.model_fields], n=1
+        )
         return f"unknown key {key}." + (f" Did you mean {close[0]}?" if close else "")
     if first["type"] == "missing":
         return f"key {key} is missing."

@@ -1,4 +1,4 @@
-"""Stage `ingest`: raw logs, in the formats in which they are published, into `raw.events` and `raw.rejects`."""
+"""Stage `ingest`: raw logs, in the formats they are published in, into `raw.events` and `raw.rejects`."""
 
 from tasks.ingest.sources import LogFile, expected_sources, inspect
 from tasks.ingest.stage import Ingested, ingest

@@ -31,7 +31,7 @@ class Layout:
         quoted: fields may stand in double quotes, as RFC 4180 has them.
         header_lines: lines before the first event.
         fields: how many fields a line has.
-        places: role ("user", "item", "value", "time") -> place of its field, from 1; a column's name in Parquet.
+        places: role ("user", "item", "value", "time") -> place of its field, from 1; in Parquet its name.
     """
 
     statement: str
@@ -66,7 +66,7 @@ def recognise(path: str, lines: Sequence[str], dataset: Dataset) -> Layout:
 
 
 def name_columns(found: Sequence[str], columns: Columns) -> tuple[dict[str, int], list[str]]:
-    """Role -> place, from 1, of the first of its accepted names among `found`; and the roles that lack one."""
+    """Role -> place, from 1, of its first accepted name in `found`; and the needed roles that have none."""
     lowered = [name.strip().lower() for name in found]
     places = {}
     for role in ("user", "item", "value", "time"):
@@ -79,7 +79,11 @@ def name_columns(found: Sequence[str], columns: Columns) -> tuple[dict[str, int]
 
 def wanted(columns: Columns) -> str:
     """The accepted names of the columns that a log must have, for a message."""
-    roles: Mapping[str, tuple[str, ...]] = {"user": columns.user, "item": columns.item, "value": columns.value}
+    roles: Mapping[str, tuple[str, ...]] = {
+        "user": columns.user,
+        "item": columns.item,
+        "value": columns.value,
+    }
     return "; ".join(f"{role}: {' or '.join(accepted)}" for role, accepted in roles.items() if accepted)
 
 
@@ -106,11 +110,11 @@ def _unrecognised(path: str, line: str, dataset: Dataset) -> str:
     if "\ufffd" in line:
         return f"{path}, line 1: is no text in UTF-8, and no Parquet: a binary file? Name a log."
     delimiter = max(DELIMITERS, key=line.count)
-    if delimiter in line and line.isprintable() or "\t" in line:
+    if (delimiter in line and line.isprintable()) or "\t" in line:
         found = ", ".join(name.strip() for name in line.split(delimiter))[:200]
         return (
-            f"{path}, line 1: has the columns {found}; a log of {dataset.name} needs {wanted(dataset.columns)}. "
-            "Name the columns in a data set's file of your own, under [columns]."
+            f"{path}, line 1: has the columns {found}; a log of {dataset.name} needs "
+            f"{wanted(dataset.columns)}. Name the columns in a data set's file of your own, under [columns]."
         )
     return (
         f"{path}, line 1: is no log in a known format: {line[:80]!r}. Known are Netflix Prize, MovieLens, "

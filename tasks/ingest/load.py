@@ -81,7 +81,7 @@ def _prepare(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[Ready]
         return _unpack(batch, scratch)
     ready = []
     for file_id, log in batch:
-        if log.text is None or log.text.utf8 and log.text.even_ends:
+        if log.text is None or (log.text.utf8 and log.text.even_ends):
             ready.append(Ready(file_id, log, log.location, log.gzipped))
             continue
         copy = scratch / f"{file_id}.txt"
@@ -154,10 +154,12 @@ def _read_lines(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready]) -
     ).fetchone()
     if not sum(lines) == rows == last - first + 1:
         raise OneclassError(
-            f"{ready[0].log.path} and {len(ready) - 1} more: DuckDB reads {rows} lines where there are {sum(lines)}. "
-            "Were they written to meanwhile? Run again when they are complete."
+            f"{ready[0].log.path} and {len(ready) - 1} more: DuckDB reads {rows} lines where there are "
+            f"{sum(lines)}. Were they written to meanwhile? Run again when they are complete."
         )
-    connection.execute(sql.statement("ingest/files"), {"file_ids": [file.file_id for file in ready], "lines": lines})
+    connection.execute(
+        sql.statement("ingest/files"), {"file_ids": [file.file_id for file in ready], "lines": lines}
+    )
     connection.execute(sql.statement("ingest/lines", first_row=str(first)))
     return filled
 

@@ -77,7 +77,9 @@ def ingest(
     return _told(home, file_ids, first, tuple(log.path for log in new.values()), skipped)
 
 
-def _sources(home: Home, dataset: Dataset, sources: Iterable[str | Path], may_be_none: bool) -> Sequence[str | Path]:
+def _sources(
+    home: Home, dataset: Dataset, sources: Iterable[str | Path], may_be_none: bool
+) -> Sequence[str | Path]:
     given = list(sources)
     if given:
         return given
@@ -99,7 +101,9 @@ def _write(
     }
     with warehouse.stage(home, run_id, "ingest", parameters) as connection:
         spill = home.folder / "spill"
-        for left in spill.glob("ingest-*"):  # of a run that was killed: the warehouse has one writer at a time
+        for left in spill.glob(
+            "ingest-*"
+        ):  # of a run that was killed: the warehouse has one writer at a time
             shutil.rmtree(left, ignore_errors=True)
         if replace:
             for table in ("raw.events", "raw.rejects", "operations.log_files"):
@@ -110,8 +114,8 @@ def _write(
                 load(connection, files, Path(scratch))
         except OSError as error:
             raise OneclassError(
-                f"{spill}: no copy of a log can be unpacked here ({error.strerror}). Free some space or choose another "
-                "--home, then run again."
+                f"{spill}: no log can be unpacked here ({error.strerror}). Free some space or choose "
+                "another --home, then run again."
             ) from error
         connection.execute(
             sql.statement("ingest/log_files"),
@@ -136,7 +140,9 @@ def _told(
     home: Home, file_ids: tuple[int, ...], first: int, new: tuple[str, ...], skipped: tuple[str, ...]
 ) -> Ingested:
     with warehouse.connect(home, read_only=True) as connection:
-        logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()
+        logs = connection.execute(
+            "select file_id, sha256, events, rejects from operations.log_files"
+        ).fetchall()
     digest = hashlib.sha256("\n".join(sorted(of_file for _, of_file, _, _ in logs)).encode()).hexdigest()
     read = [(events, rejects) for file_id, _, events, rejects in logs if file_id >= first]
     told = Ingested(
@@ -149,6 +155,10 @@ def _told(
         digest=digest,
     )
     logger.info(
-        "%d new logs with %d events and %d rejects; %d skipped", len(new), told.events, told.rejects, len(skipped)
+        "%d new logs with %d events and %d rejects; %d skipped",
+        len(new),
+        told.events,
+        told.rejects,
+        len(skipped),
     )
     return told

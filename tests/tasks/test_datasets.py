@@ -9,8 +9,8 @@ from tasks.datasets import Dataset
 from tasks.errors import InputError
 
 BUILT_IN = {
-    "demo", "netflix", "ml-100k", "ml-1m", "ml-20m", "ml-25m", "msd", "lastfm", "ml-latest-small", "citeulike-a",
-    "gowalla", "yelp2018",
+    "demo", "netflix", "ml-100k", "ml-1m", "ml-20m", "ml-25m", "msd", "lastfm", "ml-latest-small",
+    "citeulike-a", "gowalla", "yelp2018",
 }  # fmt: skip
 
 

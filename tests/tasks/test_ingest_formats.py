@@ -30,17 +30,22 @@ FORMATS = {
                 [(2, "10", "1", 4, NEW_YEAR), (3, "11", "1", 3, NEW_YEAR), (5, "10", "2", 5, NEW_YEAR)]),
     "u.data": ("ml-100k", "196\t242\t3\t1000000000\n", [(1, "196", "242", 3, EPOCH)]),
     "ratings.dat": ("ml-1m", "1::1193::5::1000000000\n", [(1, "1", "1193", 5, EPOCH)]),
-    "ratings.csv": ("ml-20m", "userId,movieId,rating,timestamp\n1,2,3.5,1000000000\n", [(2, "1", "2", 3.5, EPOCH)]),
+    "ratings.csv": ("ml-20m", "userId,movieId,rating,timestamp\n1,2,3.5,1000000000\n",
+                    [(2, "1", "2", 3.5, EPOCH)]),
     "ml-1m csv": ("ml-1m", "user_id,item_id,rating\n1,1193,5\n", [(2, "1", "1193", 5, None)]),
     "other order": ("ml-1m", "rating,x,movieId,userId\n5,-,1193,1\n", [(2, "1", "1193", 5, None)]),
     "quoted": ("ml-1m", 'user_id,item_id,rating\n"a, b","c ""d""",5\n', [(2, "a, b", 'c "d"', 5, None)]),
-    "triplets": ("msd", 'b"8\tSOAKI\t1\nb9\tSOBBM\t7\n', [(1, 'b"8', "SOAKI", 1, None), (2, "b9", "SOBBM", 7, None)]),
+    "triplets": ("msd", 'b"8\tSOAKI\t1\nb9\tSOBBM\t7\n',
+                 [(1, 'b"8', "SOAKI", 1, None), (2, "b9", "SOBBM", 7, None)]),
     "user_artists.dat": ("lastfm", "userID\tartistID\tweight\n2\t51\t13883\n", [(2, "2", "51", 13883, None)]),
-    "adjacency": ("gowalla", "0 7 8 \n1\n2  9\n", [(1, "0", "7", 1, None), (1, "0", "8", 1, None), (3, "2", "9", 1, None)]),
-    "counted": ("citeulike-a", "2 7 8\n0\n1 9\n", [(1, "1", "7", 1, None), (1, "1", "8", 1, None), (3, "3", "9", 1, None)]),
+    "adjacency": ("gowalla", "0 7 8 \n1\n2  9\n",
+                  [(1, "0", "7", 1, None), (1, "0", "8", 1, None), (3, "2", "9", 1, None)]),
+    "counted": ("citeulike-a", "2 7 8\n0\n1 9\n",
+                [(1, "1", "7", 1, None), (1, "1", "8", 1, None), (3, "3", "9", 1, None)]),
     "own csv": (Dataset(name="own", title="own", columns=SEMICOLON), "day;who;what;stars\n2004-01-01;é;b;2\n",
                 [(2, "é", "b", 2, NEW_YEAR)]),
-    "no values": (Dataset(name="own", title="own", columns={"value": ()}), "item\tuser\nb\ta\n", [(2, "a", "b", 1, None)]),
+    "no values": (Dataset(name="own", title="own", columns={"value": ()}), "item\tuser\nb\ta\n",
+                  [(2, "a", "b", 1, None)]),
     "no header": (Dataset(name="own", title="own", delimiter="|", fields=("item", "-", "user")), "b|5|a\n",
                   [(1, "a", "b", 1, None)]),
 }  # fmt: skip
@@ -106,7 +111,17 @@ def test_each_format(read, tmp_path, name):
         lambda text: gzip.compress(text.encode()),
         lambda text: gzip.compress(text[:9].encode()) + gzip.compress(text[9:].encode()),
     ],
-    ids=["no end", "crlf", "crlf no end", "mixed ends", "cr", "bom", "blank lines", "gzip", "gzip in two members"],
+    ids=[
+        "no end",
+        "crlf",
+        "crlf no end",
+        "mixed ends",
+        "cr",
+        "bom",
+        "blank lines",
+        "gzip",
+        "gzip in two members",
+    ],
 )
 @pytest.mark.parametrize("name", ["netflix", "ratings.csv", "counted"])
 def test_line_ends_byte_order_mark_and_gzip_change_nothing(read, tmp_path, name, change):
@@ -126,7 +141,8 @@ def test_a_line_longer_than_duckdbs_own_limit(read, tmp_path):
 def test_parquet(read, tmp_path):
     path = tmp_path / "log.parquet"
     duckdb.execute(
-        "copy (from (values (1, 'x', 5, timestamp '2004-01-01'), (null, 'y', 4, null), (3, 'z', 2, '2004-01-01'))"
+        "copy (from (values"
+        " (1, 'x', 5, timestamp '2004-01-01'), (null, 'y', 4, null), (3, 'z', 2, timestamp '2004-01-01'))"
         f" t(user_id, item_id, rating, timestamp)) to '{path}'"
     )
     events, rejects = read("ml-1m", [path])
@@ -134,7 +150,9 @@ def test_parquet(read, tmp_path):
     assert [(line, reason) for _, line, _, reason in rejects] == [(2, "names no user")]
 
 
-FILMS = {f"training_set/mv_000000{film}.txt": f"{film}:\n10,{film},2004-01-01\n".encode() for film in (1, 2, 3)}
+FILMS = {
+    f"training_set/mv_000000{film}.txt": f"{film}:\n10,{film},2004-01-01\n".encode() for film in (1, 2, 3)
+}
 FILM_EVENTS = [(film, 2, "10", str(film), film, NEW_YEAR) for film in (1, 2, 3)]
 
 
@@ -176,11 +194,29 @@ def test_files_of_several_formats_at_once(read, tmp_path):
         written(tmp_path / "d.dat", FORMATS["ratings.dat"][1]),
     ]
     events, _ = read("ml-1m", paths)
-    assert [(file_id, line, user) for file_id, line, user, *_ in events] == [(1, 1, "1"), (2, 2, "1"), (3, 2, "1"), (4, 1, "1")]
+    assert [(file_id, line, user) for file_id, line, user, *_ in events] == [
+        (1, 1, "1"),
+        (2, 2, "1"),
+        (3, 2, "1"),
+        (4, 1, "1"),
+    ]
 
 
 RATING = st.tuples(st.integers(1, 99), st.integers(1, 5), st.dates(date(1999, 1, 1), date(2005, 12, 31)))
-DAMAGED = st.sampled_from(["", "  ", "17", "17,4", "17,x,2004-01-01", ",4,2004-01-01", "17,nan,2004-01-01", "17,4,2004-13-01", "x:", "1,2,3,4"])
+DAMAGED = st.sampled_from(
+    [
+        "",
+        "  ",
+        "17",
+        "17,4",
+        "17,x,2004-01-01",
+        ",4,2004-01-01",
+        "17,nan,2004-01-01",
+        "17,4,2004-13-01",
+        "x:",
+        "1,2,3,4",
+    ]
+)
 LINE = st.one_of(
     st.integers(1, 17770).map("{}:".format),
     RATING.map(lambda rating: ",".join(map(str, rating))),
@@ -203,7 +239,9 @@ def told_naively(files: Sequence[Sequence[str]]) -> tuple[list, list]:
                 continue
             try:
                 user, stars, day = line.split(",")
-                events.append((file_id, number, *_checked(user, movie), _finite(stars), datetime.fromisoformat(day)))
+                events.append(
+                    (file_id, number, *_checked(user, movie), _finite(stars), datetime.fromisoformat(day))
+                )
             except ValueError:
                 rejects.append((file_id, number))
     return sorted(events), rejects
@@ -227,11 +265,17 @@ def test_netflix_files_as_read_line_by_line(tmp_path_factory, bodies):
     folder = tmp_path_factory.mktemp("netflix")
     files = [["1:", "5,3,2004-01-01", *body, *["5,3,2004-01-01"] * len(body)] for body in bodies]
     paths = [written(folder / f"combined_data_{i}.txt", "\n".join(lines)) for i, lines in enumerate(files)]
-    events, rejects = loaded(Home(folder, "netflix"), inspect(datasets.load("netflix", folder), paths), folder)
+    events, rejects = loaded(
+        Home(folder, "netflix"), inspect(datasets.load("netflix", folder), paths), folder
+    )
     assert (events, [reject[:2] for reject in rejects]) == told_naively(files)
 
 
-@given(st.lists(st.sampled_from([b"a", b"bcd", b"\n", b"\r", b"\r\n", b"\0", "é".encode(), b"\xff"])).map(b"".join))
+@given(
+    st.lists(st.sampled_from([b"a", b"bcd", b"\n", b"\r", b"\r\n", b"\0", "é".encode(), b"\xff"])).map(
+        b"".join
+    )
+)
 def test_survey_counts_as_python_does(content):
     found = survey(io.BytesIO(content))
     text = content.decode(errors="replace")
@@ -240,5 +284,10 @@ def test_survey_counts_as_python_does(content):
     assert found.longest >= max((len(line) for line in content.split(b"\n")), default=0)
     assert found.nul_at == (content.index(b"\0") if b"\0" in content else None)
     assert found.utf8 == ("\ufffd" not in text)
-    ends = {line[-2:] if line.endswith("\r\n") else line[-1:] for line in io.StringIO(text, newline="").readlines()}
-    assert found.even_ends == (ends & {"\n", "\r", "\r\n"} <= {"\n"} or ends & {"\n", "\r", "\r\n"} == {"\r\n"})
+    ends = {
+        line[-2:] if line.endswith("\r\n") else line[-1:]
+        for line in io.StringIO(text, newline="").readlines()
+    }
+    assert found.even_ends == (
+        ends & {"\n", "\r", "\r\n"} <= {"\n"} or ends & {"\n", "\r", "\r\n"} == {"\r\n"}
+    )

@@ -32,7 +32,10 @@ UNREADABLE = {
     "binary": (CSV + b"\0", f"byte {len(CSV)} is NUL"),
     "no text": (bytes(range(128, 256)), "no text in UTF-8"),
     "gzip cut short": (gzip.compress(CSV)[:-9], "cut short or damaged"),
-    "gzip with a flipped byte": (gzip.compress(CSV)[:-6] + b"\1" + gzip.compress(CSV)[-5:], "cut short or damaged"),
+    "gzip with a flipped byte": (
+        gzip.compress(CSV)[:-6] + b"\1" + gzip.compress(CSV)[-5:],
+        "cut short or damaged",
+    ),
     "tar cut in a header": (_tar()[:1500], "cut short or damaged"),
     "tar cut in a log": (_tar()[:1540], "cut short or damaged"),
     "tar.gz cut short": (gzip.compress(_tar())[:-9], "cut short or damaged"),
@@ -58,7 +61,12 @@ def test_an_unreadable_file(home, tmp_path, name):
 
 @pytest.mark.parametrize(
     "source, said",
-    [("nowhere.csv", "no such file"), ("*.csv", "no file matches"), ("folder", "ratings*.dat"), ("pipe", "neither a file")],
+    [
+        ("nowhere.csv", "no such file"),
+        ("*.csv", "no file matches"),
+        ("folder", "ratings*.dat"),
+        ("pipe", "neither a file"),
+    ],
 )
 def test_a_source_that_is_not_there(home, tmp_path, source, said):
     (tmp_path / "folder").mkdir()
@@ -83,7 +91,14 @@ def test_absent_raw_files_are_described(tmp_path):
     with pytest.raises(InputError) as told:
         ingest(home, dataset, [], "run")
     assert str(told.value) == expected_sources(home, dataset)
-    for part in (str(home.landing), "u.data", dataset.urls[0], dataset.licence, dataset.sha256["u.data"], "--source"):
+    for part in (
+        str(home.landing),
+        "u.data",
+        dataset.urls[0],
+        dataset.licence,
+        dataset.sha256["u.data"],
+        "--source",
+    ):
         assert part in str(told.value)
     assert not home.root.exists()
 

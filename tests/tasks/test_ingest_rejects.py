@@ -1,4 +1,4 @@
-"""Lines that cannot be read: each is kept, with its file, its line and the reason; its neighbours are read."""
+"""Lines that cannot be read: each is kept, with file, line and reason; its neighbours are read."""
 
 from pathlib import Path
 
@@ -46,7 +46,9 @@ def read(home: Home, path: Path, name: str) -> tuple[list, list]:
         load(connection, list(enumerate(logs, 1)), path.parent)
         return (
             connection.execute("select line_number from raw.events order by all").fetchall(),
-            connection.execute("select file_id, line_number, line, reason from raw.rejects order by all").fetchall(),
+            connection.execute(
+                "select file_id, line_number, line, reason from raw.rejects order by all"
+            ).fetchall(),
         )
 
 
@@ -75,10 +77,17 @@ def test_bytes_that_are_not_utf8(home, tmp_path, name):
 
 def test_ratings_without_a_header_belong_to_no_film(home, tmp_path):
     path = tmp_path / "combined_data_2.txt"
-    path.write_text("1,4,2004-01-01\n2,4,2004-01-01\n9:\n3,4,2004-01-01\nnine:\n4,4,2004-01-01\n8:\n5,4,2004-01-01")
+    path.write_text(
+        "1,4,2004-01-01\n2,4,2004-01-01\n9:\n3,4,2004-01-01\nnine:\n4,4,2004-01-01\n8:\n5,4,2004-01-01"
+    )
     events, rejects = read(home, path, "netflix")
     assert events == [(4,), (8,)]
-    assert [(number, reason.split()[0]) for _, number, _, reason in rejects] == [(1, "no"), (2, "no"), (5, "is"), (6, "no")]
+    assert [(number, reason.split()[0]) for _, number, _, reason in rejects] == [
+        (1, "no"),
+        (2, "no"),
+        (5, "is"),
+        (6, "no"),
+    ]
 
 
 def test_a_value_out_of_range_is_an_event_for_the_contract_to_judge(home, tmp_path):

@@ -1,4 +1,4 @@
-"""The stage as a whole: what is skipped, replaced, refused by its contract, and left by a run that was killed."""
+"""The stage as a whole: what is skipped, replaced, refused by its contract, and left by a killed run."""
 
 import gzip
 import logging
@@ -51,7 +51,8 @@ def test_new_logs_are_read_and_known_ones_skipped_by_their_bytes(home, dataset, 
     third = ingest(home, dataset, [two, one, two], "run-3")
     assert (third.new, third.skipped, third.file_ids) == ((str(two),), (str(one), str(two)), (2, 1, 2))
     assert (third.events, third.total_events) == (1, 3) and third.digest != first.digest
-    assert rows(home, "select user_id, item_id, value, file_id, line_number from raw.events order by all") == [
+    told = "select user_id, item_id, value, file_id, line_number from raw.events order by all"
+    assert rows(home, told) == [
         ("a", "x", 5, 1, 2), ("a", "y", 4, 1, 3), ("b", "x", 1, 2, 2)
     ]  # fmt: skip
 
@@ -61,7 +62,10 @@ def test_log_files_are_listed(home, dataset, tmp_path):
     packed = tmp_path / "two.csv.gz"
     packed.write_bytes(gzip.compress(b"user_id,item_id,rating\nb,x,1\n"))
     ingest(home, dataset, [plain, packed], "run")
-    listed = rows(home, "select file_id, path, bytes, events, rejects, length(sha256) from operations.log_files order by 1")
+    listed = rows(
+        home,
+        "select file_id, path, bytes, events, rejects, length(sha256) from operations.log_files order by 1",
+    )
     assert listed == [
         (1, str(plain), plain.stat().st_size, 201, 1, 64),
         (2, str(packed), packed.stat().st_size, 1, 0, 64),
@@ -71,7 +75,10 @@ def test_log_files_are_listed(home, dataset, tmp_path):
 def test_the_order_of_the_logs_does_not_change_the_digest(dataset, tmp_path):
     paths = [csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "abc"]
     homes = [Home(tmp_path / "one", "ml-1m"), Home(tmp_path / "two", "ml-1m")]
-    found: list[Ingested] = [ingest(homes[0], dataset, paths, "run"), ingest(homes[1], dataset, paths[::-1], "run")]
+    found: list[Ingested] = [
+        ingest(homes[0], dataset, paths, "run"),
+        ingest(homes[1], dataset, paths[::-1], "run"),
+    ]
     assert found[0].digest == found[1].digest
 
 
@@ -90,7 +97,10 @@ def test_with_an_empty_landing_folder_what_is_there_stays(home, dataset, tmp_pat
 
 
 def test_replace_takes_away_what_other_logs_left(home, dataset, tmp_path):
-    one, two = csv(tmp_path / "one.csv", "a,x,5", *["a,y,5"] * 200, "broken"), csv(tmp_path / "two.csv", "b,x,1")
+    one, two = (
+        csv(tmp_path / "one.csv", "a,x,5", *["a,y,5"] * 200, "broken"),
+        csv(tmp_path / "two.csv", "b,x,1"),
+    )
     ingest(home, dataset, [one], "run-1")
     replaced = ingest(home, dataset, [two], "run-2", replace=True)
     assert (replaced.events, replaced.total_events, replaced.file_ids) == (1, 1, (1,))
@@ -110,9 +120,9 @@ def test_a_breach_of_the_contract_leaves_the_warehouse_as_it_was(home, dataset, 
     assert rows(home, "select count(*) from raw.events") == [(1,)]
     assert rows(home, "select * from raw.rejects") == []
     assert rows(home, "select file_id from operations.log_files") == [(1,)]
-    assert rows(home, f"select success from operations.contract_results where run_id = 'run-2' and rule = '{rule}'") == [
-        (False,)
-    ]
+    assert rows(
+        home, f"select success from operations.contract_results where run_id = 'run-2' and rule = '{rule}'"
+    ) == [(False,)]
 
 
 def test_an_error_half_way_leaves_nothing(home, dataset, tmp_path, monkeypatch):
@@ -126,7 +136,9 @@ def test_an_error_half_way_leaves_nothing(home, dataset, tmp_path, monkeypatch):
     paths = [csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "ab"]
     with pytest.raises(RuntimeError, match="half way"):
         ingest(home, dataset, paths, "run")
-    assert rows(home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)") == [(0, 0)]
+    assert rows(
+        home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)"
+    ) == [(0, 0)]
     assert not list((home.folder / "spill").iterdir())
 
 
@@ -157,7 +169,9 @@ def test_a_killed_run_leaves_nothing_and_the_next_one_clears_up(home, dataset, t
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (killed.returncode, killed.stdout.strip()) == (-signal.SIGKILL, "200000"), killed.stderr
-    assert rows(home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)") == [(0, 0)]
+    assert rows(
+        home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)"
+    ) == [(0, 0)]
     assert list((home.folder / "spill").glob("ingest-*"))
     assert ingest(home, dataset, [path], "run-2").total_events == 200_000
     assert not list((home.folder / "spill").glob("ingest-*"))
