@@ -115,22 +115,22 @@ def draw_negatives(
 @njit(cache=True, parallel=True)
 def _draw(likes, starts, items, weights, table, bounds, key, units, heavy):
     for shard in prange(len(bounds) - 1):
-        taken = np.full(len(weights), -1, dtype=np.int64)
+        taken = np.zeros(len(weights), dtype=np.int64)  # by the user before the one numbered so
         keys, order = np.empty(len(weights)), np.empty(len(weights), dtype=np.int32)
         for user in range(bounds[shard], bounds[shard + 1]):
             for at in range(likes[0][user], likes[0][user + 1]):
-                taken[likes[1][at]] = user
+                taken[likes[1][at]] = user + 1
             first, last = starts[user], starts[user + 1]
             if (likes[0][user + 1] - likes[0][user]) * heavy <= len(weights):
                 name = stream(key[0], ALIAS, key[1], units[user])
-                first = _by_rejection(items, first, last, taken, user, table, name)
+                first = _by_rejection(items, first, last, taken, user + 1, table, name)
             if first < last:
                 name = stream(key[0], KEYS, key[1], units[user])
-                _by_keys(items, first, last, taken, user, weights, keys, order, name)
+                _by_keys(items, first, last, taken, user + 1, weights, keys, order, name)
 
 
 @njit(cache=True, inline="always")
-def _by_rejection(items, first, last, taken, user, table, name):
+def _by_rejection(items, first, last, taken, mark, table, name):
     """Fill items[first:last]; where it got to, when patience ran out."""
     limits, aliases = table
     count, tries = np.uint64(len(limits)), PATIENCE * (last - first)
@@ -140,23 +140,24 @@ def _by_rejection(items, first, last, taken, user, table, name):
         draw += 1
         column = np.int64(((word >> np.uint64(32)) * count) >> np.uint64(32))
         item = column if (word & np.uint64(0xFFFFFFFF)) < limits[column] else aliases[column]
-        if taken[item] != user:
-            taken[item] = user
+        if taken[item] != mark:
+            taken[item] = mark
             items[first] = item
             first += 1
     return first
 
 
 @njit(cache=True)
-def _by_keys(items, first, last, taken, user, weights, keys, order, name):
+def _by_keys(items, first, last, taken, mark, weights, keys, order, name):
     """Fill items[first:last] with the smallest of the keys of the items that are left."""
     left = 0
     for item in range(len(weights)):
-        if taken[item] != user and weights[item] > 0.0:
+        if taken[item] != mark and weights[item] > 0.0:
             keys[left], order[left] = -np.log(uniform(name, item)) / weights[item], item
             left += 1
     _smallest_first(keys, order, left, last - first)
-    items[first:last] = order[: last - first]
+    for at in range(first, last):
+        items[at] = order[at - first]
 
 
 @njit(cache=True)

@@ -57,7 +57,7 @@ def workspace(factors):
     own = zeros(3 * padded(factors + 2))
     rows = (factors + 2 + ROWS) // ROWS * ROWS
     sums = zeros((rows + 1) * padded(factors + 3))
-    return edges, own, sums, zeros(3 * BATCH).reshape(3, BATCH)
+    return edges, own, sums, np.zeros((3, BATCH), dtype=np.float32)
 
 
 @njit(cache=True, inline="always")

@@ -36,7 +36,8 @@ def _add_batch(edges, sums, columns, count, sign, factors):
             scale_lanes(edges, at + width + lane, weight, edges, at + lane)
         edges[at + width + factors + 2] = sign
     whole = -(-count // UNROLLED) * UNROLLED
-    columns[2, count:whole] = 0
+    for edge in range(count, whole):
+        columns[2, edge] = 0
     for lane in range(0, stride, LANES):
         add_weighted_lanes(
             sums, rows * stride + lane, columns, 2 * BATCH, edges, factors + 2 + lane, step, whole

@@ -43,7 +43,7 @@ class Dataset(BaseModel):
     files: tuple[str, ...] = Field(("*",), min_length=1)
     """Patterns of the raw files' names: what is taken from a folder; `.gz` may follow each."""
     layout: Literal["recognised", "adjacency", "counted_adjacency"] = "recognised"
-    """`adjacency`: lines `user item item ...`; `counted_adjacency`: `count item item ...`, line n is user n."""
+    """`adjacency`: lines `user item ...`; `counted_adjacency`: lines `count item ...`, line n is user n."""
     columns: Columns = Columns()
     delimiter: str | None = Field(None, min_length=1)
     """What separates fields; where it is not given, it is found in the header."""

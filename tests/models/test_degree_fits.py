@@ -8,7 +8,6 @@ from scipy.optimize import approx_fprime
 from models.degree_fits import Likelihood, fit, ks_distance
 from models.degree_laws import FAMILIES, Law, power_law, support
 
-
 LONG = 100_000  # so long a support that its end does not show
 
 

@@ -1,13 +1,14 @@
 """The hidden graph: degrees as drawn, no repeats, equal totals, and random pairs."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
-from models import hidden_graph
+from models import hidden_graph, pairing
 from models.degree_laws import power_law, with_mean
-from models.hidden_graph import NoSuchGraph, draw_degrees, draw_graph, graphical, transposed
+from models.hidden_graph import NoSuchGraph, draw_degrees, draw_graph, graphical
+from models.pairing import transposed
 
 
 def laws(users, items, edges, exponents=(0.5, 0.77)):
@@ -18,16 +19,17 @@ def check(starts, users, user_degrees, item_degrees):
     """Simple, sorted, and of the degrees asked for."""
     assert (np.diff(starts) == item_degrees).all()
     assert (np.bincount(users, minlength=len(user_degrees)) == user_degrees).all()
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in pairwise(starts):
         assert (np.diff(users[first:last]) > 0).all()
 
 
-@pytest.mark.parametrize(("users", "items", "edges"), [
-    (400, 300, 4_000), (300, 400, 30_000), (30, 20, 200), (30, 20, 450), (12, 9, 80), (2, 2, 3), (2, 500, 700),
+@pytest.mark.parametrize(("users", "items", "edges", "exponent"), [
+    (400, 300, 4_000, 0.7), (300, 400, 30_000, 0.0), (30, 20, 200, 0.3), (30, 20, 450, -2.0), (12, 9, 80, -2.0),
+    (2, 2, 3, 0.0), (2, 500, 700, 0.0),
 ])  # fmt: skip
-def test_graphs_are_simple_and_have_the_degrees_drawn(users, items, edges):
+def test_graphs_are_simple_and_have_the_degrees_drawn(users, items, edges, exponent):
     for seed in range(5):
-        both = laws(users, items, edges)
+        both = laws(users, items, edges, (exponent, exponent))
         user_degrees, item_degrees = draw_degrees(*both, (users, items), seed)
         assert user_degrees.sum() == item_degrees.sum()
         assert min(user_degrees.min(), item_degrees.min()) >= 1
@@ -47,7 +49,7 @@ def test_pairs_are_random():
     user_degrees, item_degrees = np.repeat([1, 4, 10], [600, 150, 60]), np.repeat([2, 12, 30], [300, 50, 20])
     counts = np.zeros((3, 3))
     for seed in range(20):
-        starts, items = hidden_graph._paired(user_degrees, item_degrees, seed)
+        starts, items = pairing.paired(user_degrees, item_degrees, seed)
         owners = np.repeat(np.arange(810), np.diff(starts))
         rows, columns = np.digitize(owners, [600, 750]), np.digitize(items, [300, 350])
         counts += np.bincount(3 * rows + columns, minlength=9).reshape(3, 3)
@@ -58,17 +60,17 @@ def test_pairs_are_random():
 def test_a_graph_that_leaves_no_choice_is_found():
     """Staircase degrees have one realisation, full of crowded corners."""
     steps = np.arange(1, 41)
-    starts, items = hidden_graph._paired(steps, steps, 0)
+    starts, items = pairing.paired(steps, steps, 0)
     found = np.zeros((40, 40), dtype=int)
     np.add.at(found, (np.repeat(np.arange(40), np.diff(starts)), items), 1)
     assert (found == (steps[:, None] + steps[None, :] > 40)).all()
 
 
 def test_graphs_are_laid_out_and_stirred_where_exchanges_fail(monkeypatch):
-    monkeypatch.setattr(hidden_graph, "PROGRESS", 0.0)
-    user_degrees, item_degrees = draw_degrees(*laws(60, 50, 1_800), (60, 50), 1)
+    monkeypatch.setattr(pairing, "PROGRESS", 0.0)
+    user_degrees, item_degrees = draw_degrees(*laws(60, 50, 1_800, (-1.0, -1.0)), (60, 50), 1)
     assert graphical(user_degrees, item_degrees)
-    starts, items = hidden_graph._paired(user_degrees, item_degrees, 1)
+    starts, items = pairing.paired(user_degrees, item_degrees, 1)
     check(*transposed(starts, items, 50), user_degrees, item_degrees)
 
 

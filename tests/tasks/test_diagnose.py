@@ -1,0 +1,89 @@
+"""The diagnose stage on small curated tables."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from models.degree_laws import FAMILIES, with_mean
+from models.hidden_graph import draw_graph
+from tasks import warehouse
+from tasks.diagnose import diagnose, rewrite
+
+
+def curate(home, edges):
+    """Fill `curated.interactions` with (user_index, item_index) pairs."""
+    users, items = (pa.array(column, pa.int32()) for column in zip(*edges, strict=True)) if edges else ([], [])
+    incoming = pa.table({"u": pa.array(users, pa.int32()), "i": pa.array(items, pa.int32())})
+    with warehouse.connect(home) as connection:
+        connection.register("incoming", incoming)
+        connection.execute("delete from curated.interactions")
+        connection.execute("insert into curated.interactions "
+                           "select u::varchar, i::varchar, u, i, 1, null, null, 1, row_number() over () from incoming")
+        connection.unregister("incoming")
+
+
+def rows(home, query):
+    with warehouse.connect(home, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+FITS = "select * from diagnostics.power_law_fits order by side, family"
+
+
+@pytest.fixture
+def graph(home):
+    users, items = with_mean(12, 0.5, 150), with_mean(32, 0.77, 400)
+    starts, owners = draw_graph(users, items, (400, 150), 2)
+    edges = list(zip(owners.tolist(), np.repeat(np.arange(150), np.diff(starts)).tolist(), strict=True))
+    curate(home, edges)
+    return edges
+
+
+def test_degrees_are_counted_on_both_sides(home, graph):
+    diagnose(home, "run", 0)
+    for side, of in (("user", 0), ("item", 1)):
+        degrees, vertices = np.unique(np.bincount([edge[of] for edge in graph]), return_counts=True)
+        found = rows(home, f"select degree, vertices from diagnostics.degrees where side = '{side}' order by degree")
+        assert found == list(zip(degrees.tolist(), vertices.tolist(), strict=True))
+
+
+def test_means_and_eq_1(home, graph):
+    found = diagnose(home, "run", 0)
+    assert (found.users, found.items, found.edges) == (400, 150, len(graph))
+    assert found.mean_user_degree == len(graph) / 400
+    assert found.mean_item_degree == len(graph) / 150
+    assert found.user_density == pytest.approx(len(graph) / (400 * 150))
+    assert found.means_agree
+
+
+def test_every_family_is_fitted_on_the_bounded_support(home, graph):
+    assert diagnose(home, "run", 0).fits == 8
+    found = rows(home, "select side, family, d_min, d_max, p_value from diagnostics.power_law_fits")
+    assert {(side, family) for side, family, *_ in found} == {(s, f) for s in ("user", "item") for f in FAMILIES}
+    assert {(side, low, high) for side, _, low, high, _ in found} == {("user", 1, 150), ("item", 1, 400)}
+    p_values = {(side, family): p for side, family, _, _, p in found}
+    assert p_values["user", "power_law_cutoff"] > 0.05
+    assert p_values["item", "power_law_cutoff"] > 0.05
+    assert p_values["user", "power_law"] == 0.01
+
+
+def test_running_again_gives_the_same_rows_and_no_more(home, graph):
+    diagnose(home, "one", 3)
+    before = rows(home, FITS), rows(home, "select * from diagnostics.degrees order by all")
+    diagnose(home, "two", 3)
+    assert (rows(home, FITS), rows(home, "select * from diagnostics.degrees order by all")) == before
+
+
+@pytest.mark.parametrize("edges", [
+    [], [(0, 0)], [(0, 0), (0, 1), (0, 2)], [(0, 0), (1, 1)], [(0, 0), (0, 1), (1, 0)],
+    [(u, i) for u in range(5) for i in range(4)],
+], ids=["no edge", "one edge", "one user", "all equal", "two users", "complete"])  # fmt: skip
+def test_degenerate_graphs(home, edges):
+    curate(home, edges)
+    with warehouse.connect(home) as connection:
+        found = rewrite(connection, 0, replicates=9)
+    assert found.edges == len(edges)
+    assert found.means_agree
+    assert found.fits == (8 if edges else 0)
+    numbers = [value for row in rows(home, FITS) for value in row if isinstance(value, float)]
+    assert np.isfinite(numbers).all()
