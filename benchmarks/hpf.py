@@ -3,10 +3,10 @@
     python benchmarks/hpf.py --ratings ../shared/data/ml-1m/ratings.csv --hpfrec PYTHON
 
 PYTHON is the interpreter of an environment of its own where `pip install hpfrec` has run. Both get the same
-edges, priors, K and number of iterations; each starts at random, once a seed. hpfrec's time an iteration is the
-difference between a long fit and a short one, so that its set-up is not counted; ours is the mean over the same
-iterations. Both posteriors are then put into the one bound of `models.hpf`. A last line is our fit with its
-default settings, run until its bound settles.
+edges, priors, K and number of iterations; each starts at random, once a seed. hpfrec's time an iteration is
+the difference between a long fit and a short one, so that its set-up is not counted; ours is the mean over
+the same iterations. Both posteriors are then put into the one bound of `models.hpf`. The last line is our fit
+with its default settings, run until its bound settles.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from models.hpf import HPF, HPFSettings
-from models.hpf_ascent import Ascent, Side
+from models.hpf_ascent import Ascent, Prior, Side
 from models.threads import kernel_threads
 
 SHORT = 10  # iterations that are not timed
@@ -87,12 +87,14 @@ def theirs(python: str, matrix: csr_matrix, settings: HPFSettings, iterations: i
         return float(fit["seconds"]), ascent.allocate()
 
 
-def _side(prior, shape, rate, activity_rate) -> Side:
+def _side(prior: Prior, shape: np.ndarray, rate: np.ndarray, activity_rate: np.ndarray) -> Side:
     rate = np.broadcast_to(rate, shape.shape)
-    return Side(prior, (shape.astype(np.float32), rate.astype(np.float32), np.ravel(activity_rate).astype(float)))
+    posterior = shape.astype(np.float32), rate.astype(np.float32), np.ravel(activity_rate).astype(float)
+    return Side(prior, posterior)
 
 
 def compare(matrix: csr_matrix, arguments: argparse.Namespace) -> None:
+    """Both fits, seed by seed."""
     settings, iterations = HPFSettings(), arguments.iterations
     bounds = []
     for seed in range(1, arguments.seeds + 1):
@@ -108,10 +110,10 @@ def compare(matrix: csr_matrix, arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ratings", type=Path, required=True, help="CSV file: user_id,item_id,rating")
     parser.add_argument("--threshold", type=float, default=4.0, help="lowest rating that makes an edge")
-    parser.add_argument("--hpfrec", metavar="PYTHON", required=True, help="interpreter that can import hpfrec")
+    parser.add_argument("--hpfrec", metavar="PYTHON", required=True, help="one that can import hpfrec")
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)

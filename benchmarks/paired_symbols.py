@@ -69,7 +69,7 @@ def report_phases(matrix: csr_matrix, repeats: int) -> None:
         memory, update, sums = (1e9 * median_seconds(partial(*work), repeats) / matrix.nnz for work in (
             (_fetch, other.rows, own.indices), (q.update_factors, own, other), (q.edge_sums, own, other)))
         times = update / (arithmetic + memory)
-        print(f"{name}: memory floor {memory:.1f}, update {update:.1f} ns a visit, {times:.1f} times arithmetic "
+        print(f"{name}: memory floor {memory:.1f}, update {update:.1f} ns, {times:.1f} times arithmetic "
               f"+ memory; sums over edges {sums:.1f} ns a visit", flush=True)
 
 

@@ -3,9 +3,9 @@
     python benchmarks/random_graph.py --likes 56000000 --users 480000 --items 17770
 
 The graph is the demo's own, drawn in a process of its own so that peak memory is the model's alone. First
-come whole iterations on --threads threads, in wall seconds with the CPU seconds beside them, since the machine
-may be busy. Then phases are timed on one thread in CPU seconds, the median of --repeats. An edge visit is one
-edge of the hidden graph H seen from one side. The floors, measured in the same run on one thread:
+come whole iterations on --threads threads, in wall seconds with the CPU seconds beside them, since the
+machine may be busy. Then phases are timed on one thread in CPU seconds, the median of --repeats. An edge
+visit is one edge of the hidden graph H seen from one side. The floors, measured in the same run:
 
     arithmetic   the floating-point operations that one visit cannot do without, at the better rate of a large
                  SGEMM and of a tile of multiply-adds that stays in registers
@@ -35,11 +35,11 @@ DRAW = """
 import sys
 import numpy as np
 from models.negatives import transposed
-from tasks.demo import DemoSettings, degree_laws, tell
+from tasks.demo import DemoSettings, tell
 
 users, items, likes, seed = map(int, sys.argv[2:])
 settings = DemoSettings(users=users, items=items, likes=likes)
-story = tell(settings, degree_laws(settings), seed)
+story = tell(settings, seed)
 starts = np.concatenate([[0], np.cumsum(story.liked)])[story.starts]
 starts, columns = transposed(starts, story.users[story.liked], users)
 np.save(sys.argv[1] + "/starts.npy", starts)

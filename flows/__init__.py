@@ -4,8 +4,10 @@ Prefect is set up here, before anything imports it: quiet, offline, and patient 
 that the user has set is left alone.
 """
 
+import atexit
 import logging
 import os
+import sys
 
 PREFECT_DEFAULTS = {
     "DO_NOT_TRACK": "1",
@@ -18,6 +20,19 @@ PREFECT_DEFAULTS = {
 
 for _name, _value in PREFECT_DEFAULTS.items():
     os.environ.setdefault(_name, _value)
+
+
+def _hush() -> None:
+    """Nothing more on stderr, now that all is said.
+
+    DuckDB's binding prints a page of "leaked" lines when the interpreter ends while some library still refers to
+    its module; they are of no consequence, and no reader could act on them.
+    """
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+atexit.register(_hush)  # before Prefect registers anything: what is registered first runs last
 
 
 def show_progress() -> None:

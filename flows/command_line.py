@@ -1,10 +1,8 @@
 """What the commands share: flags, exit statuses, and errors said in one message without a traceback."""
 
 import argparse
-import atexit
 import errno
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -50,7 +48,6 @@ def run(command: Callable[[], Published], *, debug: bool) -> int:
     """Run `command` and print its table; 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input."""
     if not debug:
         _silence_tracebacks()
-        atexit.register(_hush)  # before Prefect registers anything: what is registered first runs last
     try:
         published = command()
     except KeyboardInterrupt:
@@ -74,16 +71,6 @@ def _silence_tracebacks() -> None:
 
     for handler in logging.getLogger().handlers:
         handler.addFilter(WithoutTraceback())
-
-
-def _hush() -> None:
-    """Nothing more on stderr, now that all is said.
-
-    DuckDB's binding prints a page of "leaked" lines when the interpreter ends while a library still refers to it;
-    they are of no consequence, and no reader could act on them.
-    """
-    sys.stderr.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _message(error: Exception) -> str:

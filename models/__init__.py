@@ -5,7 +5,6 @@ declared.
 """
 
 import hashlib
-import importlib.util
 import os
 import tempfile
 from pathlib import Path

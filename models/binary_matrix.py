@@ -81,7 +81,7 @@ class BinaryMatrix(Model):
                 self.q.take(previous.q, users, items)
                 self._previous = None
             sampler = EntrySampler.of(interactions, settings.sampling)
-            inference = Inference(self.q, sampler, settings, self.seed, most=entries)
+            inference = Inference(self.q, sampler, settings, self.seed)
             bounds = []
             for number in range(1, settings.passes + 1):
                 started = perf_counter()

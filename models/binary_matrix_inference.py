@@ -28,6 +28,7 @@ class BinaryMatrixSettings(ModelSettings):
     power: float = Field(0.7, gt=0.5, le=1, description="power of the step size")
     theta_delta: float = Field(1.0, gt=0, description="theta delta of box 8, the noise a minibatch may have")
     least_batch: int = Field(1000, ge=1, description="entries of a minibatch at least")
+    most_batch: int = Field(10_000_000, ge=1, description="entries of a minibatch at most, 40 bytes each")
     start_scale: float = Field(0.1, gt=0, description="standard deviation of the means before the first pass")
     fold_in_iterations: int = Field(30, ge=1, description="updates of an unseen user at most")
     fold_in_tolerance: float = Field(1e-3, ge=0, description="stop when no mean of an unseen user changes by "
@@ -62,7 +63,7 @@ class Posterior:
             z=np.array([np.log((ones + 1) / (L * M - ones + 1)), 0.01]),
             user_updates=np.zeros(L, dtype=np.int64),
             item_updates=np.zeros(M, dtype=np.int64),
-            progress=np.array([0, 2 * ones]),
+            progress=np.array([0, min(2 * ones, settings.most_batch)]),
         )
 
     def take(self, previous: "Posterior", users: np.ndarray, items: np.ndarray) -> None:
@@ -96,7 +97,6 @@ class Inference:
 
     Attributes:
         q: what they move.
-        most: entries of a minibatch at most, those of a pass.
         noise: running mean of the noise-to-signal ratio of box 8; NaN before the first minibatch.
     """
 
@@ -104,7 +104,6 @@ class Inference:
     sampler: EntrySampler
     settings: BinaryMatrixSettings
     seed: int
-    most: int
     noise: float = field(default=np.nan, init=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +152,7 @@ class Inference:
         """Box 8, with a running mean of the noise-to-signal ratio."""
         self.noise = noise if np.isnan(self.noise) else (1 - SMOOTHING) * self.noise + SMOOTHING * noise
         size = self.noise / self.settings.theta_delta
-        self.q.progress[1] = min(max(size, self.settings.least_batch), self.most)
+        self.q.progress[1] = min(max(size, self.settings.least_batch), self.settings.most_batch)
 
     def _rho(self, updates: int) -> float:
         return float((self.settings.t0 + updates) ** -self.settings.power)

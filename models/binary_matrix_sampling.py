@@ -59,7 +59,7 @@ class EntrySampler:
             ValueError: S-Biased on a matrix where it can hardly ever, or never, draw a one or a zero.
         """
         L, M = matrix.shape
-        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
         row_ones, column_ones = np.diff(indptr), np.bincount(indices, minlength=M)
         rows = np.repeat(np.arange(L, dtype=np.int32), row_ones)
         zeros_before = np.concatenate([[0], np.cumsum(M - row_ones)])

@@ -5,9 +5,12 @@ from pathlib import Path
 from models.base import Model
 from models.bpr import BprPopularity, BprUniform
 from models.mrf_dense import MrfDense
+from models.paired_symbols import PairedSymbols
 from models.popularity import Popularity
 
-MODELS: dict[str, type[Model]] = {model.name: model for model in (Popularity, BprUniform, BprPopularity, MrfDense)}
+MODELS: dict[str, type[Model]] = {
+    model.name: model for model in (Popularity, BprUniform, BprPopularity, MrfDense, PairedSymbols)
+}
 
 
 def load(name: str, folder: Path, *, threads: int = 1) -> Model:

@@ -43,7 +43,9 @@ class Fit:
     p_value: float | None
 
 
-def fit(family: str, degrees: np.ndarray, counts: np.ndarray, d_max: int, seed: int = 0, replicates: int = 0) -> Fit:
+def fit(
+    family: str, degrees: np.ndarray, counts: np.ndarray, d_max: int, seed: int = 0, replicates: int = 0
+) -> Fit:
     """Fit one family on the support from the smallest degree seen to `d_max`.
 
     Args:
@@ -60,7 +62,9 @@ def fit(family: str, degrees: np.ndarray, counts: np.ndarray, d_max: int, seed: 
     law = likelihood.maximise(histogram)
     value = log_likelihood(law, degrees, counts)
     distance = ks_distance(law, histogram)
-    p_value = bootstrap(likelihood, law, distance, int(counts.sum()), seed, replicates) if replicates else None
+    p_value = (
+        bootstrap(likelihood, law, distance, int(counts.sum()), seed, replicates) if replicates else None
+    )
     return Fit(
         family, law.exponent, law.cutoff, d_min, d_max, value, 2 * parameters - 2 * value, distance, p_value
     )
@@ -72,12 +76,14 @@ def log_likelihood(law: Law, degrees: np.ndarray, counts: np.ndarray) -> float:
 
 
 def ks_distance(law: Law, histogram: np.ndarray) -> float:
-    """The largest |F_empirical(d) - F_law(d)| over the support; `histogram` has a count for each degree of it."""
+    """The largest |F_empirical(d) - F_law(d)| over the support; `histogram` counts each degree of it."""
     empirical = np.cumsum(histogram)
     return float(np.abs(empirical / empirical[-1] - law.cumulative).max())
 
 
-def bootstrap(likelihood: "Likelihood", law: Law, distance: float, vertices: int, seed: int, replicates: int) -> float:
+def bootstrap(
+    likelihood: "Likelihood", law: Law, distance: float, vertices: int, seed: int, replicates: int
+) -> float:
     """The p-value of a KS distance under `law`, its parameters fitted anew to every sample."""
     as_large = 0
     for replicate in range(replicates):
@@ -136,7 +142,7 @@ class Likelihood:
         return eta
 
     def _moments(self, rows: np.ndarray, eta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """log Z, and the mean and the covariance of T, with T taken from the target: the mean is minus the slope."""
+        """log Z, and the mean and covariance of T less its target: the mean is minus the slope."""
         exponent = self.base.copy()
         for value, row in zip(eta, rows, strict=True):
             exponent += value * row

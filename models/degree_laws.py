@@ -54,7 +54,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Law:
-    """One law of degrees: a family, its natural parameters, and the support d_min .. d_max (both included)."""
+    """A law of degrees: a family, its natural parameters, and its support d_min .. d_max, both included."""
 
     family: str
     eta: tuple[float, ...]
@@ -134,7 +134,9 @@ def with_mean(mean: float, exponent: float, d_max: int) -> Law:
         exponent: the power asked for; kept wherever a cut-off can meet the mean.
     """
     if power_law(exponent, 1, d_max).mean >= mean:
-        rate = brentq(lambda rate: _tilted(exponent, rate, d_max).mean - mean, 0.0, 800.0, xtol=1e-15, rtol=1e-12)
+        rate = brentq(
+            lambda rate: _tilted(exponent, rate, d_max).mean - mean, 0.0, 800.0, xtol=1e-15, rtol=1e-12
+        )
         return _tilted(exponent, rate, d_max)
     lowest = exponent - 1.0
     while power_law(lowest, 1, d_max).mean < mean:

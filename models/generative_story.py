@@ -34,7 +34,7 @@ class Traits:
 
 
 def draw_traits(counts: tuple[int, int], traits: int, logit_sd: float, bias_sd: float, seed: int) -> Traits:
-    """Gaussian traits of equal precision on both sides, with standard deviation `logit_sd` of u'v; no offset yet."""
+    """Gaussian traits, of equal precision on both sides, with sd(u'v) = `logit_sd`; no offset b_0 yet."""
     scale = np.float32(np.sqrt(logit_sd / np.sqrt(traits)))  # var(u'v) = K scale^4
     return Traits(
         users=normals(seed, USER_TRAITS, counts[0], traits) * scale,
@@ -43,7 +43,9 @@ def draw_traits(counts: tuple[int, int], traits: int, logit_sd: float, bias_sd: 
     )
 
 
-def with_likes(traits: Traits, starts: np.ndarray, users: np.ndarray, likes: float) -> tuple[Traits, np.ndarray]:
+def with_likes(
+    traits: Traits, starts: np.ndarray, users: np.ndarray, likes: float
+) -> tuple[Traits, np.ndarray]:
     """Solve the offset b_0 so that the probabilities of all edges of H add up to `likes`.
 
     Args:

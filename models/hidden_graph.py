@@ -43,9 +43,7 @@ def draw_graph(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tu
     return transposed(starts, row_items, counts[1])
 
 
-def draw_degrees(
-    users: Law, items: Law, counts: tuple[int, int], seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def draw_degrees(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Degrees of users (M,) and of items (N,), int64, with equal totals that some simple graph has."""
     laws = users.cumulative, items.cumulative
     user_degrees = _drawn(laws[0], users.d_min, counts[0], _key(seed, LAW_USERS))

@@ -53,7 +53,8 @@ class Ascent:
         self.shards[0], self.shards[-1] = 0, users
         self.user_sums = np.empty_like(self.users.factors)
         self.item_sums = np.empty((parts, *self.items.factors.shape), dtype=np.float32)
-        self.log_factorials = gammaln(self.counts.astype(np.float64) + 1).sum()
+        values, numbers = np.unique(self.counts, return_counts=True)
+        self.log_factorials = gammaln(values.astype(np.float64) + 1) @ numbers
 
     def allocate(self) -> float:
         """One pass over the edges: phi's block maximum, kept as both sides' sums; returns the bound there."""
@@ -129,9 +130,9 @@ def start(prior: Prior, rows: int, seed: int, side: str) -> Posterior:
 
 def edges(interactions: csr_matrix, ones: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """CSR arrays in the kernels' types, int64, int32 and float32; every count as one if `ones`."""
-    counts = np.ones(interactions.nnz) if ones else interactions.data
-    indptr, indices = interactions.indptr.astype(np.int64), interactions.indices.astype(np.int32)
-    return indptr, indices, counts.astype(np.float32)
+    counts = np.ones(interactions.nnz, dtype=np.float32) if ones else interactions.data
+    indices = interactions.indices.astype(np.int32, copy=False)
+    return interactions.indptr.astype(np.int64), indices, counts.astype(np.float32, copy=False)
 
 
 def even_shards(rows: int) -> np.ndarray:

@@ -26,7 +26,7 @@ def padded(n: int) -> int:
 
 
 def column_blocks(n: int) -> list[tuple[int, int]]:
-    """(first column, columns) of the vectors that make up half a row; a triangle's short rows get the eight."""
+    """(first column, columns) of the vectors that make up half a row; eight columns come first."""
     odd = padded(n) % 16
     return [(0, 8)] * (odd == 8) + [(first, 16) for first in range(odd, padded(n), 16)]
 

@@ -1,10 +1,10 @@
 """Random pairing of half-edges into a bipartite graph without repeated edges, as large as 200 million edges.
 
 Half-edges are paired at random. A pair that repeats an earlier one is paired again at once while free
-half-edges of other users are left, and in the end by exchanging partners with random other edges. The heaviest
-items go first, while every user still has half-edges: in the other order the crowded corner of heavy users and
-heavy items would be left for the exchanges. Where those make too little headway, as in a dense graph with
-hardly any choice, some graph of these degrees is laid out and stirred by random exchanges.
+half-edges of other users are left, and in the end by exchanging partners with random other edges. The
+heaviest items go first, while every user still has half-edges: in the other order the crowded corner of heavy
+users and heavy items would be left for the exchanges. Where those make too little headway, as in a dense
+graph with hardly any choice, some graph of these degrees is laid out and stirred by random exchanges.
 """
 
 import numpy as np
@@ -32,7 +32,9 @@ def paired(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: int) -> tup
     item_starts = np.concatenate([[0], np.cumsum(item_degrees)])
     order = np.argsort(-item_degrees, kind="stable")
     owners = np.repeat(np.arange(len(user_degrees), dtype=np.int32), user_degrees)
-    users = _dealt(owners.copy(), user_degrees.copy(), item_starts, order, np.uint64(stream(seed, PAIR, 0, 0)))
+    users = _dealt(
+        owners.copy(), user_degrees.copy(), item_starts, order, np.uint64(stream(seed, PAIR, 0, 0))
+    )
     starts, items = transposed(item_starts, users, len(user_degrees))
     key, draw, before = np.uint64(stream(seed, REPAIR, 0, 0)), 0, 2 * len(items)
     while len(repeated := _repeated(starts, items, len(item_degrees))) < PROGRESS * before:
@@ -52,7 +54,7 @@ def transposed(starts: np.ndarray, columns: np.ndarray, width: int) -> tuple[np.
 
 @njit(cache=True)
 def chance(key, draw):
-    """Uniform in (0, 1): one compiled copy for all that follows, as numba inlines `uniform` anew at every call."""
+    """Uniform in (0, 1): compiled once for all that follows, as numba inlines `uniform` at every call."""
     return uniform(key, draw)
 
 
@@ -192,7 +194,12 @@ def _times(items, first, last, item):
 def _change(starts, items, owners, at, other):
     """By how much the number of repeats would change if two edges of different ends exchanged their items."""
     user, partner = owners[at], owners[other]
-    first, last, partner_first, partner_last = starts[user], starts[user + 1], starts[partner], starts[partner + 1]
+    first, last, partner_first, partner_last = (
+        starts[user],
+        starts[user + 1],
+        starts[partner],
+        starts[partner + 1],
+    )
     made = (_times(items, first, last, items[other]) > 0) + (
         _times(items, partner_first, partner_last, items[at]) > 0
     )

@@ -1,9 +1,9 @@
 """Kernels of the random-graph model: the block updates (17) to (19) of one side, and the edges' bound.
 
 Every batch of a vertex's edges adds its outer products to a tile of sums, whose rows are, for weights
-w = 2 lambda(xi) and x = [v_n, 1, b_n]: rows 0 .. K + 1 the sums of w x x', row K + 2 the sum of (g - 1/2) x; one
-more row, behind the tile, holds the sum of w var x. Sums over a vertex's edges are taken in the order of the
-graph, so a result does not depend on the shards.
+w = 2 lambda(xi) and x = [v_n, 1, b_n]: rows 0 .. K + 1 the sums of w x x', row K + 2 the sum of (g - 1/2) x;
+one more row, behind the tile, holds the sum of w var x. Sums over a vertex's edges are taken in the order of
+the graph, so a result does not depend on the shards.
 """
 
 import numpy as np

@@ -44,7 +44,7 @@ def bits(key, draw):
 @njit(cache=True, inline="always")
 def uniform(key, draw):
     """Uniform in the open interval (0, 1), float64."""
-    return (np.float64(bits(key, draw) >> np.uint64(11)) + 0.5) * (1.0 / 9007199254740992.0)
+    return (np.float64(bits(key, draw) >> np.uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
 
 
 @njit(cache=True, inline="always")

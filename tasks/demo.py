@@ -1,4 +1,4 @@
-"""The embedded data set: a log in the Netflix Prize format by the paper's own generative story, and its truth.
+"""The embedded data set: a log in the Netflix Prize format by the paper's generative story, and its truth.
 
 Degrees come from power laws with exponential cut-off, half-edges are paired into the hidden graph H, and one
 biased coin a considered edge decides whether it is liked (Paquet and Koenigstein 2014, sections 2 and 3). A
@@ -8,13 +8,16 @@ like becomes 4 or 5 stars, a considered item that is not liked 1 to 3. What a re
     settings.json    settings, seed, generator version, the laws of the degrees, and what came out
     edges.parquet    one row per edge of H: user, item (ids as in the log), probability, liked
     users.npy, items.npy, item_bias.npy    u (M, K), v (N, K), b (N,), float32; row i belongs to id i + 1
+
+What there is to learn, at the default size and seed 1, one like held out of every user with two or more:
+the ranking by (degree in H) x sigma(u'v + b), which knows the truth, has mean rank .961 and nDCG@100 .372;
+popularity has .935 and .246. (Mean rank: the share of the items not liked that stand below the one held out.)
 """
 
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,13 +32,12 @@ from models.generative_story import Traits, draw_traits, flip, rated, with_likes
 from models.hidden_graph import NoSuchGraph, draw_graph
 from tasks.errors import InputError, OneclassError
 from tasks.home import Home
+from tasks.netflix_log import blocks, items_of, write_log
 
 GENERATOR = 1  # raise it with every change of what a seed gives
 FIRST_DAY, DAYS = np.datetime64("2001-01-01"), 5 * 365
-LINES_PER_FILE, MOST_FILES = 25_000_000, 4
 FULLEST = 0.8  # the largest share of all pairs that may be considered
 EXPONENT_STEPS = 80
-BLOCK = 1 << 20
 
 
 class DemoSettings(BaseModel):
@@ -44,17 +46,29 @@ class DemoSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     users: int = Field(2_500, ge=2, le=9_999_999, description="Users M; each considers at least one item.")
-    items: int = Field(1_500, ge=2, le=999_999, description="Items N; each is considered by at least one user.")
+    items: int = Field(
+        1_500, ge=2, le=999_999, description="Items N; each is considered by at least one user."
+    )
     likes: int = Field(100_000, ge=1, description="Edges of the observed graph G, met in expectation.")
     like_share: float = Field(0.35, gt=0, lt=1, description="Likes among the considered edges, on average.")
     traits: int = Field(4, ge=1, le=200, description="K, the latent traits of a user and of an item.")
-    logit_sd: float = Field(3.0, ge=0, le=10, description="Standard deviation of u'v, the taste in a coin's logit.")
-    bias_sd: float = Field(0.5, ge=0, le=10, description="Standard deviation of the items' biases in the logit.")
+    logit_sd: float = Field(
+        3.0, ge=0, le=10, description="Standard deviation of u'v, the taste in a coin's logit."
+    )
+    bias_sd: float = Field(
+        0.5, ge=0, le=10, description="Standard deviation of the items' biases in the logit."
+    )
     user_exponent: float = Field(
-        0.5, ge=-5, le=5, description="Power of the users' degrees in H; lowered where the graph is too dense for it."
+        0.5,
+        ge=-5,
+        le=5,
+        description="Power of the users' degrees in H; lowered where the graph is too dense for it.",
     )
     item_exponent: float = Field(
-        0.77, ge=-5, le=5, description="Power of the items' degrees in H; lowered where the graph is too dense for it."
+        0.77,
+        ge=-5,
+        le=5,
+        description="Power of the items' degrees in H; lowered where the graph is too dense for it.",
     )
 
 
@@ -98,7 +112,9 @@ def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
         home.folder.mkdir(parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=".demo-", dir=home.folder))
     except OSError as error:
-        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
+        raise InputError(
+            f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home."
+        ) from error
     try:
         story = tell(settings, seed)
         return _move(home, making, _write(making, story, asked))
@@ -119,16 +135,16 @@ def check_sizes(settings: DemoSettings) -> None:
     """
     users, items = settings.users, settings.items
     considered = settings.likes / settings.like_share
-    wanted = f"demo.likes = {settings.likes:,} likes at demo.like_share = {settings.like_share} are {considered:,.0f}"
+    wanted = f"demo.likes = {settings.likes:,} at demo.like_share = {settings.like_share} is {considered:.0f}"
     if considered <= max(users, items):
         raise InputError(
-            f"{wanted} considered edges, but demo.users = {users:,} and demo.items = {items:,} need more than "
-            f"{max(users, items):,}, so that each has one. Raise demo.likes."
+            f"{wanted} considered edges, but demo.users = {users:,} and demo.items = {items:,} need more "
+            f"than {max(users, items):,}, so that each has one. Raise demo.likes."
         )
     if considered > FULLEST * users * items:
         raise InputError(
-            f"{wanted} considered edges, more than {FULLEST:.0%} of the {users * items:,} pairs of demo.users and "
-            "demo.items. Lower demo.likes, or raise demo.users or demo.items."
+            f"{wanted} considered edges, more than {FULLEST:.0%} of the {users * items:,} pairs of "
+            "demo.users and demo.items. Lower demo.likes, or raise demo.users or demo.items."
         )
 
 
@@ -197,7 +213,7 @@ def _made(home: Home) -> dict[str, Any]:
 
 
 def _move(home: Home, making: Path, made: dict[str, Any]) -> list[Path]:
-    """Put complete files in place. The settings file goes first and comes last: while it is absent, nothing counts."""
+    """Put complete files in place. The settings file goes first and comes last: without it nothing counts."""
     earlier = set(_made(home).get("logs", ()))
     for folder in (home.landing, home.truth):
         folder.mkdir(parents=True, exist_ok=True)
@@ -220,9 +236,20 @@ def _write(folder: Path, story: Story, asked: dict[str, Any]) -> dict[str, Any]:
     np.save(folder / "item_bias.npy", story.traits.item_bias)
     _write_edges(folder / "edges.parquet", story)
     truth = ["edges.parquet", "users.npy", "items.npy", "item_bias.npy"]
-    logs = _write_log(folder, story, asked["seed"])
+
+    def rating(users: np.ndarray, items: np.ndarray, edges: slice) -> tuple[np.ndarray, np.ndarray]:
+        stars, days = rated(users, items, story.liked[edges], asked["seed"], DAYS)
+        return stars, FIRST_DAY + days
+
+    logs = write_log(folder, story.starts, story.users, rating)
     laws = {
-        side: {"exponent": law.exponent, "cutoff": law.cutoff, "d_min": law.d_min, "d_max": law.d_max, "mean": law.mean}
+        side: {
+            "exponent": law.exponent,
+            "cutoff": law.cutoff,
+            "d_min": law.d_min,
+            "d_max": law.d_max,
+            "mean": law.mean,
+        }
         for side, law in zip(("user", "item"), story.laws, strict=True)
     }
     return asked | {
@@ -234,65 +261,12 @@ def _write(folder: Path, story: Story, asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _blocks(starts: np.ndarray, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Runs [i, j) of items from `first` to before `last` with about BLOCK edges, at least one item each."""
-    while first < last:
-        end = int(np.searchsorted(starts, starts[first] + BLOCK, side="right")) - 1
-        end = min(max(end, first + 1), last)
-        yield first, end
-        first = end
-
-
-def _items(starts: np.ndarray, first: int, end: int) -> np.ndarray:
-    """The item of each edge of the items [first, end), int32."""
-    return np.repeat(np.arange(first, end, dtype=np.int32), np.diff(starts[first : end + 1]))
-
-
 def _write_edges(path: Path, story: Story) -> None:
     columns = {"user": pa.int32(), "item": pa.int32(), "probability": pa.float32(), "liked": pa.bool_()}
     with pq.ParquetWriter(path, pa.schema(columns)) as writer:
-        for first, end in _blocks(story.starts, 0, len(story.starts) - 1):
+        for first, end in blocks(story.starts, 0, len(story.starts) - 1):
             part = slice(story.starts[first], story.starts[end])
-            arrays = story.users[part] + 1, _items(story.starts, first, end) + 1, story.probability[part]
-            writer.write_table(pa.table([*map(pa.array, arrays), pa.array(story.liked[part])], pa.schema(columns)))
-
-
-def _write_log(folder: Path, story: Story, seed: int) -> list[str]:
-    files = min(MOST_FILES, -(-len(story.users) // LINES_PER_FILE))
-    shares = np.searchsorted(story.starts, np.linspace(0, len(story.users), files + 1))
-    names = [f"combined_data_{number}.txt" for number in range(1, files + 1)]
-    for name, low, high in zip(names, shares[:-1], shares[1:], strict=True):
-        with open(folder / name, "wb") as file:
-            blocks = _blocks(story.starts, int(low), int(high))
-            file.writelines(_lines(story, first, end, seed) for first, end in blocks)
-    return names
-
-
-def _lines(story: Story, first: int, end: int, seed: int) -> bytes:
-    """The lines of the items [first, end): `ITEM:`, then `USER,STARS,YYYY-MM-DD` a considered edge.
-
-    A line is a row of a byte matrix, zero where it has no character; the zeros are left out at the end.
-    """
-    part = slice(story.starts[first], story.starts[end])
-    users, items = story.users[part], _items(story.starts, first, end)
-    stars, days = rated(users, items, story.liked[part], seed, DAYS)
-    dates = np.datetime_as_string(FIRST_DAY + np.arange(DAYS)).astype("S10").view(np.uint8).reshape(DAYS, 10)
-    rows = np.zeros((len(users) + end - first, 20), dtype=np.uint8)
-    edge = np.arange(len(users)) + items - first + 1
-    rows[edge, :7] = _digits(users + 1)
-    rows[edge, 7] = rows[edge, 9] = ord(",")
-    rows[edge, 8] = ord("0") + stars
-    rows[edge[:, None], np.arange(10, 20)] = dates[days]
-    heads = story.starts[first:end] - story.starts[first] + np.arange(end - first)
-    rows[heads, :7] = _digits(np.arange(first, end) + 1)
-    rows[heads, 7] = ord(":")
-    rows = np.concatenate([rows, np.full((len(rows), 1), ord("\n"), dtype=np.uint8)], axis=1)
-    return rows[rows != 0].tobytes()
-
-
-def _digits(numbers: np.ndarray) -> np.ndarray:
-    """Seven decimal digits as ASCII, uint8 (n, 7), with zero bytes for leading zeros."""
-    powers = 10 ** np.arange(6, -1, -1)
-    digits = (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
-    digits[numbers[:, None] < powers] = 0
-    return digits
+            arrays = story.users[part] + 1, items_of(story.starts, first, end) + 1, story.probability[part]
+            writer.write_table(
+                pa.table([*map(pa.array, arrays), pa.array(story.liked[part])], pa.schema(columns))
+            )

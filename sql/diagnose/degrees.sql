@@ -1,4 +1,4 @@
--- diagnostics.degrees: one row per side and degree that occurs in the observed graph, with its number of vertices.
+-- diagnostics.degrees: one row per side and degree that occurs in the observed graph.
 insert into diagnostics.degrees
 with users as (
     select 'user' as side, count(*) as degree from curated.interactions group by user_index

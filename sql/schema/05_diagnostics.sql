@@ -5,7 +5,8 @@ create table if not exists diagnostics.degrees (
     degree bigint not null,
     vertices bigint not null
 );
--- diagnostics.power_law_fits: one row per side and family of laws fitted to its degrees.
+-- diagnostics.power_law_fits: one row per side and family of laws fitted to its degrees. A null
+-- cutoff is infinite; log_normal keeps (mu, sigma) in (exponent, cutoff), exponential (null, 1 / rate).
 create table if not exists diagnostics.power_law_fits (
     side varchar not null,
     family varchar not null,

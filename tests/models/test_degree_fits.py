@@ -21,7 +21,9 @@ def sampled(law, vertices, seed=0):
 def standard_errors(law, vertices):
     """Of (exponent, cut-off), from the Fisher information of the natural parameters."""
     rows = FAMILIES[law.family].statistics(support(law.d_min, law.d_max))
-    error = np.sqrt(np.diag(np.atleast_2d(np.linalg.inv(np.atleast_2d(np.cov(rows, aweights=law.mass)))) / vertices))
+    error = np.sqrt(
+        np.diag(np.atleast_2d(np.linalg.inv(np.atleast_2d(np.cov(rows, aweights=law.mass)))) / vertices)
+    )
     return error[0], error[-1] * (law.cutoff or 0) ** 2
 
 
@@ -70,7 +72,9 @@ def test_the_likelihood_is_flat_at_the_fit(family):
     rows, base = FAMILIES[family].statistics(degrees), FAMILIES[family].base(degrees)
 
     def naive(eta):
-        weights = [sum(e * row[k] for e, row in zip(eta, rows, strict=True)) + base[k] for k in range(len(degrees))]
+        weights = [
+            sum(e * row[k] for e, row in zip(eta, rows, strict=True)) + base[k] for k in range(len(degrees))
+        ]
         return (histogram * weights).sum() - histogram.sum() * np.log(np.exp(weights).sum())
 
     eta, errors = np.array(law.eta), 1 / np.sqrt(3_000 * rows.var(axis=1))
@@ -110,9 +114,13 @@ def test_ks_distance_against_brute_force():
 
 def test_p_values_are_uniform_under_the_truth():
     law = power_law(1.2, 1, 80, 30)
-    values = [fit("power_law_cutoff", *sampled(law, 150, seed)[:2], 80, seed, 19).p_value for seed in range(150)]
+    values = [
+        fit("power_law_cutoff", *sampled(law, 150, seed)[:2], 80, seed, 19).p_value for seed in range(150)
+    ]
     shares = [np.mean(np.array(values) <= level) for level in (0.1, 0.25, 0.5, 0.75, 0.9)]
-    np.testing.assert_allclose(shares, [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.125)  # three standard errors of a half
+    np.testing.assert_allclose(
+        shares, [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.125
+    )  # three standard errors of a half
 
 
 def test_a_wrong_law_has_a_small_p_value():

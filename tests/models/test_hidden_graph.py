@@ -24,8 +24,8 @@ def check(starts, users, user_degrees, item_degrees):
 
 
 @pytest.mark.parametrize(("users", "items", "edges", "exponent"), [
-    (400, 300, 4_000, 0.7), (300, 400, 30_000, 0.0), (30, 20, 200, 0.3), (30, 20, 450, -2.0), (12, 9, 80, -2.0),
-    (2, 2, 3, 0.0), (2, 500, 700, 0.0),
+    (400, 300, 4_000, 0.7), (300, 400, 30_000, 0.0), (30, 20, 200, 0.3), (30, 20, 450, -2.0),
+    (12, 9, 80, -2.0), (2, 2, 3, 0.0), (2, 500, 700, 0.0),
 ])  # fmt: skip
 def test_graphs_are_simple_and_have_the_degrees_drawn(users, items, edges, exponent):
     for seed in range(5):

@@ -102,7 +102,7 @@ def test_cutoffs_are_solved_so_that_eq_1_holds():
     assert items.cutoff > 0
 
 
-def test_dates_spread_and_never_precede_an_items_or_users_first_day(default):
+def test_dates_spread_and_users_join_over_the_years(default):
     dates = defaultdict(list)
     for (user, _), (_, date) in parsed(default[1]).items():
         dates[user].append(date)
@@ -110,7 +110,7 @@ def test_dates_spread_and_never_precede_an_items_or_users_first_day(default):
     assert everything.min() < np.datetime64("2001-06-01")
     assert everything.max() > np.datetime64("2005-11-30")
     first = np.array([min(days) for days in dates.values() if len(days) > 50], dtype="datetime64[Y]")
-    assert len(np.unique(first)) >= 4  # users join over the years
+    assert len(np.unique(first)) >= 4
 
 
 def test_the_seed_decides_every_byte(tmp_path):
@@ -118,7 +118,11 @@ def test_the_seed_decides_every_byte(tmp_path):
     for home, seed in zip(homes, (1, 1, 2), strict=True):
         make_demo(home, SMALL, seed)
     files = [
-        {file.name: file.read_bytes() for folder in (home.landing, home.truth) for file in sorted(folder.iterdir())}
+        {
+            file.name: file.read_bytes()
+            for folder in (home.landing, home.truth)
+            for file in sorted(folder.iterdir())
+        }
         for home in homes
     ]
     assert files[0] == files[1]
@@ -136,7 +140,7 @@ def test_the_same_request_makes_nothing_anew(home):
 
 
 def test_other_settings_take_the_place_of_the_old_log(home, monkeypatch):
-    monkeypatch.setattr("tasks.demo.LINES_PER_FILE", 3_000)
+    monkeypatch.setattr("tasks.netflix_log.LINES_PER_FILE", 3_000)
     several = make_demo(home, SMALL, 1)
     assert [log.name for log in several] == [f"combined_data_{number}.txt" for number in range(1, 5)]
     assert len(parsed(several)) == made(home)["considered"]
@@ -156,7 +160,7 @@ def test_a_failure_leaves_the_old_log_as_it_was(home, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tasks.demo._write_log", full)
+    monkeypatch.setattr("tasks.demo.write_log", full)
     with pytest.raises(Exception, match="No space left"):
         make_demo(home, SMALL, 2)
     assert (log.read_bytes(), made(home)) == before
@@ -164,8 +168,9 @@ def test_a_failure_leaves_the_old_log_as_it_was(home, monkeypatch):
 
 
 @pytest.mark.parametrize("settings", [
-    {"users": 30, "items": 20, "likes": 100}, {"users": 30, "items": 20, "likes": 160}, {"users": 2, "items": 2, "likes": 1},
-    {"users": 300, "items": 20, "likes": 900}, {"users": 8, "items": 400, "likes": 500, "like_share": 0.9},
+    {"users": 30, "items": 20, "likes": 100}, {"users": 30, "items": 20, "likes": 160},
+    {"users": 2, "items": 2, "likes": 1}, {"users": 300, "items": 20, "likes": 900},
+    {"users": 8, "items": 400, "likes": 500, "like_share": 0.9},
 ])  # fmt: skip
 def test_small_and_dense_sizes(home, settings):
     logs = make_demo(home, DemoSettings(**settings), 0)
