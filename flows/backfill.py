@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; its exit status."""
     given = parser().parse_args(arguments)
 
-    def command() -> Published:
+    def command() -> str:
         parameters = {
             "dataset": given.dataset,
             "source": given.source,
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
             **command_line.common_parameters(given),
         }
         check(resolve(**parameters))
-        return backfill(**parameters)
+        return command_line.closing_words(backfill(**parameters))
 
     return command_line.run(command, debug=given.debug)
 

@@ -44,12 +44,12 @@ def common_parameters(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def run(command: Callable[[], Published], *, debug: bool) -> int:
-    """Run `command` and print its table; 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input."""
+def run(command: Callable[[], str], *, debug: bool) -> int:
+    """Run `command` and print what it returns; 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input."""
     if not debug:
         _silence_tracebacks()
     try:
-        published = command()
+        words = command()
     except KeyboardInterrupt:
         print("Interrupted; what was published before stays as it was.", file=sys.stderr)
         return 130
@@ -58,8 +58,13 @@ def run(command: Callable[[], Published], *, debug: bool) -> int:
             traceback.print_exc()
         print(f"\n{_message(error)}", file=sys.stderr)
         return getattr(error, "exit_status", 1)
-    print(f"\n{main_table.plain(published.table)}\n\nTables: {published.folder}\nReport: {published.report}")
+    print(f"\n{words}")
     return 0
+
+
+def closing_words(published: Published) -> str:
+    """The main table, and where the rest is."""
+    return f"{main_table.plain(published.table)}\n\nTables: {published.folder}\nReport: {published.report}"
 
 
 def _silence_tracebacks() -> None:

@@ -51,10 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; its exit status."""
     given = parser().parse_args(arguments)
 
-    def command() -> Published:
+    def command() -> str:
         parameters = {"dataset": given.dataset, **command_line.common_parameters(given)}
         check(resolve(**parameters))
-        return nightly_retrain(**parameters)
+        return command_line.closing_words(nightly_retrain(**parameters))
 
     return command_line.run(command, debug=given.debug)
 

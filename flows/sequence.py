@@ -10,7 +10,7 @@ from prefect.runtime import flow_run
 
 from flows import show_progress
 from flows.settings import RunSettings
-from tasks import artifacts, main_table, runs, warehouse
+from tasks import artifacts, main_table, retention, runs, warehouse
 from tasks.binarize import binarize_task
 from tasks.demo import make_demo
 from tasks.diagnose import diagnose_task
@@ -60,6 +60,7 @@ def run_sequence(run: RunSettings, flow: str) -> Published:
         artifacts.evaluation(run.home, main_table.records(published.table),
                              main_table.markdown(published.table, f"Evaluation on {run.dataset.name}"))
         artifacts.report_link(run.home)
+        retention.sweep(run.home)
     logger.info("%s: done in %.0f s", run.dataset.name, time.perf_counter() - began)
     return published
 

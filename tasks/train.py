@@ -21,12 +21,11 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_info
 
 import models
 import sql
-from models.base import Epoch, ModelSettings
+from models.base import Epoch, Model, ModelSettings
 from models.catalogue import MODELS
 from tasks import matrices, warehouse
 from tasks.errors import OneclassError
@@ -69,9 +68,10 @@ def train(
                     model, protocol)
     else:
         _warn_of_pinned_blas()
-        interactions = matrices.read(home, matrices_digest).train
-        _fit_into(folder, interactions, model, settings, seed, home.limits.threads)
-    fit = Fit(model, protocol, digest, saved_bytes=_size(folder), **json.loads((folder / "fit.json").read_text()))
+        estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
+        _fit_into(folder, estimator, home, matrices_digest)
+    effort = json.loads((folder / "fit.json").read_text())
+    fit = Fit(model, protocol, digest, effort["seconds"], effort["peak_bytes"], _size(folder))
     with warehouse.stage(home, run_id, "train") as connection:
         connection.execute("delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
                            [run_id, protocol, model])
@@ -88,18 +88,16 @@ def fit_digest(matrices_digest: str, model: str, settings: ModelSettings, seed: 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _fit_into(
-    folder: Path, interactions: csr_matrix, model: str, settings: ModelSettings, seed: int, threads: int
-) -> None:
+def _fit_into(folder: Path, estimator: Model, home: Home, matrices_digest: str) -> None:
     """Fit and save, whole or not at all."""
-    estimator = MODELS[model](settings, seed=seed, threads=threads)
+    interactions = matrices.read(home, matrices_digest).train
     _reset_peak()
     began = time.perf_counter()
     try:
-        estimator.fit(interactions, on_epoch=_EpochLog(model))
+        estimator.fit(interactions, on_epoch=_EpochLog(estimator.name))
     except ValueError as error:
-        raise OneclassError(f"train: {model} cannot be fitted: {error}") from error
-    effort = {"seconds": time.perf_counter() - began, "peak_bytes": _peak()}
+        raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
+    effort = {"matrices": matrices_digest, "seconds": time.perf_counter() - began, "peak_bytes": _peak()}
     partial = folder.parent / f"partial-{uuid.uuid4().hex}"
     partial.mkdir(parents=True)
     try:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from models.catalogue import MODELS
-from tasks import matrices, warehouse
+from tasks import matrices, retention, runs, warehouse
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import OneclassError
 from tasks.evaluate import evaluate
@@ -162,3 +162,14 @@ def test_the_link_swings_and_the_last_two_publications_stay(home, digests):
         published(home, digests, run_id=run_id)
     assert home.published.resolve().name == "third"
     assert sorted(folder.name for folder in (home.folder / "publications").iterdir()) == ["second", "third"]
+
+
+def test_the_store_keeps_what_the_latest_runs_used(home, digests):
+    for number in range(3):
+        with runs.recorded(home, f"run-{number}", "backfill", {}):
+            fit = fitted(home, digests, seed=number, run_id=f"run-{number}")
+    (home.models / "mrf_dense" / "partial-left-by-a-kill").mkdir()
+    assert retention.sweep(home, runs=2) == 1 + 1 + 2  # a fit, the half one, and two splits that no fit uses
+    assert len(list((home.models / "mrf_dense").iterdir())) == 2
+    assert (home.models / "mrf_dense" / fit.digest).exists()
+    assert [folder.name for folder in home.matrices.iterdir()] == [digests[PROTOCOL]]

@@ -1,0 +1,18 @@
+"""Great Expectations' pages on request."""
+
+from flows import data_docs
+from tasks import warehouse
+from tasks.home import Home
+
+
+def test_pages_are_written_for_a_warehouse(tmp_path, capsys):
+    with warehouse.connect(Home(tmp_path, "ml-1m")):
+        pass
+    assert data_docs.main(["--dataset", "ml-1m", "--home", str(tmp_path)]) == 0
+    assert "index.html" in capsys.readouterr().out
+    assert "curated.interactions" in (tmp_path / "ml-1m" / "data_docs" / "index.html").read_text()
+
+
+def test_an_absent_warehouse_is_told(tmp_path, capsys):
+    assert data_docs.main(["--dataset", "ml-1m", "--home", str(tmp_path)]) == 2
+    assert "Run the backfill of ml-1m first" in capsys.readouterr().err
