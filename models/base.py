@@ -127,11 +127,15 @@ class Model(ABC):
             return top_items(scores, histories.indptr, histories.indices, n)
 
     def like(
-        self, histories: csr_matrix, *, users: np.ndarray | None = None
+        self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Mean and standard deviation of the like probability, float32 (block, items) each.
+        """Mean and standard deviation of the like probability; None where the model has no such probability.
 
-        None where the model has no such probability, which is most of them.
+        Args:
+            items: columns, or (block, n) columns of each user's own, -1 where there is none; all by default.
+
+        Returns:
+            float32 (block, items) each; NaN for an item of -1.
         """
         return None
 

@@ -3,13 +3,17 @@
 from pathlib import Path
 
 from models.base import Model
+from models.binary_matrix import BinaryMatrix
 from models.bpr import BprPopularity, BprUniform
+from models.hpf import HPF
 from models.mrf_dense import MrfDense
 from models.paired_symbols import PairedSymbols
 from models.popularity import Popularity
+from models.random_graph import RandomGraph
 
 MODELS: dict[str, type[Model]] = {
-    model.name: model for model in (Popularity, BprUniform, BprPopularity, MrfDense, PairedSymbols)
+    model.name: model
+    for model in (Popularity, BprUniform, BprPopularity, MrfDense, RandomGraph, PairedSymbols, BinaryMatrix, HPF)
 }
 
 

@@ -94,6 +94,11 @@ class RandomGraph(Model):
         with kernel_threads(self.threads):
             sampler = self.sampler(interactions)
             q = self.posterior = self._start or self._beginning(interactions.shape)
+            if (len(q.users.mean), len(q.items.mean)) != interactions.shape:
+                raise ValueError(
+                    f"begin_from was given rows for {len(q.users.mean)} users and {len(q.items.mean)} items; "
+                    f"the matrix is {interactions.shape[0]} x {interactions.shape[1]}"
+                )
             for t, step in enumerate(step_sizes(self.settings.iterations, self.settings.t_epsilon), start=1):
                 began = time.perf_counter()
                 values = {"step_size": step, **self._iterate(q, sampler, t, step)}

@@ -126,16 +126,16 @@ def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_
         histories = split.train[rows]
         ids, values = model.recommend(histories, top_n, users=rows, score=score)
         user, place = np.nonzero(ids >= 0)
-        item = ids[user, place]
-        like = model.like(histories, users=rows)
-        mean, deviation = (None, None) if like is None else (part[user, item].astype(np.float64) for part in like)
+        like = model.like(histories, users=rows, items=ids)
+        mean, deviation = [pa.nulls(len(user), pa.float64())] * 2 if like is None else (
+            part[user, place].astype(np.float64) for part in like)
         yield pa.table({
             "user_index": rows[user],
-            "item_index": split.items[item],
+            "item_index": split.items[ids[user, place]],
             "rank": (place + 1).astype(np.int32),
             "score": values[user, place].astype(np.float64),
-            "like_mean": pa.nulls(len(user), pa.float64()) if mean is None else mean,
-            "like_sd": pa.nulls(len(user), pa.float64()) if deviation is None else deviation,
+            "like_mean": mean,
+            "like_sd": deviation,
         })
 
 

@@ -152,6 +152,8 @@ def test_a_fit_can_begin_at_yesterdays_posterior(checkerboard):
             new.begin_from(start, np.where(rows < 190, rows, -1), np.arange(60))
         new.fit(fewer, on_epoch=lambda epoch: bounds.append(epoch.values["bound"]))
     assert bounds[1] > bounds[0] + 500
+    with pytest.raises(ValueError, match="190 users"):
+        RandomGraph(RandomGraphSettings(factors=4)).begin_from(model, rows[:190], np.arange(60)).fit(fewer)
     with pytest.raises(ValueError, match="factors"):
         RandomGraph(RandomGraphSettings(factors=5)).begin_from(model, rows, np.arange(60))
 

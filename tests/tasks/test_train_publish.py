@@ -173,3 +173,12 @@ def test_the_store_keeps_what_the_latest_runs_used(home, digests):
     assert len(list((home.models / "mrf_dense").iterdir())) == 2
     assert (home.models / "mrf_dense" / fit.digest).exists()
     assert [folder.name for folder in home.matrices.iterdir()] == [digests[PROTOCOL]]
+
+
+def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
+    fit = fitted(home, digests, ALL_EDGES, "paired_symbols")
+    publish(home, "run", PublishSettings(top_n=5), choice=Choice("paired_symbols", "like"), model_digest=fit.digest,
+            matrices_digest=digests[ALL_EDGES])
+    found = rows(home, "select score, like_mean, like_sd from published.recommendations")
+    assert len(found) == 60 * 5
+    assert all(mean == pytest.approx(score, abs=1e-6) and 0 < deviation < 0.5 for score, mean, deviation in found)
