@@ -52,7 +52,8 @@ def run_sequence(run: RunSettings, flow: str) -> Published:
     began = time.perf_counter()
     with runs.recorded(run.home, run_id, flow, run.describe()):
         splits = _prepare(run, run_id)
-        fits = {protocol: _train(run, run_id, protocol, splits) for protocol in run.protocols}
+        fits = {protocol: _train(run, run_id, protocol, splits) for protocol in run.protocols
+                if protocol in splits.digests}
         for protocol, of_protocol in fits.items():
             evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol)
         published = _publish(run, run_id, splits)
@@ -118,7 +119,7 @@ def _publish(run: RunSettings, run_id: str, splits: Splits) -> Published:
 
 
 def _train_and_test(file_ids: tuple[int, ...]) -> tuple[tuple[int], tuple[int]]:
-    if len(file_ids) != 2:
+    if len(file_ids) != 2 or len(set(file_ids)) != 2:
         raise InputError("--split-files: TRAIN and TEST must be two different logs, one file each.")
     train, test = file_ids
     return (train,), (test,)
@@ -127,5 +128,5 @@ def _train_and_test(file_ids: tuple[int, ...]) -> tuple[tuple[int], tuple[int]]:
 def _has_events(run: RunSettings) -> bool:
     if not run.home.warehouse.exists():
         return False
-    with warehouse.connect(run.home, read_only=True) as connection:
+    with warehouse.connect(run.home) as connection:  # makes the tables that a run killed at its start had not made
         return connection.execute("select count(*) > 0 from operations.log_files").fetchone()[0]

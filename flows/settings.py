@@ -107,10 +107,12 @@ def resolve(
     published = sections.get("publish", {}).get("model")
     if published is not None and published not in chosen:
         raise InputError(f"setting publish.model = {published}: is not among this run's models, {', '.join(chosen)}.")
-    if seed < 0:
-        raise InputError(f"--seed {seed}: must not be negative.")
+    if not 0 <= seed < 2**63:
+        raise InputError(f"--seed {seed}: must lie between 0 and 2^63 - 1.")
     if threads is not None and threads < 1:
         raise InputError(f"--threads {threads}: must be at least 1.")
+    if since and until and since > until:
+        raise InputError(f"--since {since}: is after --until {until}.")
     return RunSettings(
         home=Home(root, declared.name, Limits(threads=threads) if threads else Limits()),
         dataset=declared,
@@ -157,7 +159,7 @@ def _nested(dotted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    for name, section in upper.items():
+    for name, section in [*lower.items(), *upper.items()]:
         if not isinstance(section, Mapping):
             raise InputError(f"setting {name}: belongs under a stage or a model, such as [binarize] or [mrf_dense].")
     return {name: {**lower.get(name, {}), **upper.get(name, {})} for name in [*lower, *upper]}

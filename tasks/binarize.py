@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date
 
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
@@ -51,8 +51,8 @@ def binarize(
     with warehouse.stage(home, run_id, "binarize") as connection:
         if since or until:
             _require_times(connection)
-        window = {"since": _midnight(since), "until": _midnight(until and until + timedelta(days=1))}
-        connection.execute(sql.statement("binarize/liked_events"), {"threshold": settings.threshold, **window})
+        values = {"threshold": settings.threshold, "since": since, "until": until}
+        connection.execute(sql.statement("binarize/liked_events"), values)
         for side in ("user", "item"):
             connection.execute(sql.statement("binarize/codes", side=side))
         connection.execute(sql.statement("binarize/edges"))
@@ -66,10 +66,6 @@ def binarize(
             raise InputError(_nothing_left(connection, settings, since, until))
     logger.info("%s edges, %s users x %s items", f"{result.edges:,}", f"{result.users:,}", f"{result.items:,}")
     return result
-
-
-def _midnight(day: date | None) -> datetime | None:
-    return day and datetime(day.year, day.month, day.day)
 
 
 def _require_times(connection: duckdb.DuckDBPyConnection) -> None:
@@ -105,6 +101,8 @@ def _nothing_left(
     connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
 ) -> str:
     events, highest = connection.execute("select count(*), max(value) from raw.events").fetchone()
+    if events == 0:
+        return "binarize: the logs hold no event. Give a log with at least one."
     likes = connection.execute("select count(*) from liked_events").fetchone()[0]
     if likes:
         return (f"binarize: none of {likes:,} likes is left by the activity filters (min_item_edges "

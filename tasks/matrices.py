@@ -9,6 +9,7 @@ import json
 import shutil
 import uuid
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -54,8 +55,9 @@ def write(home: Home, split: SplitMatrices) -> str:
     arrays = _arrays(split)
     digest = _digest(split.protocol, arrays)
     target = home.matrices / digest
-    if target.exists():
+    if _holds(target, arrays):
         return digest
+    shutil.rmtree(target, ignore_errors=True)
     partial = home.matrices / f"partial-{uuid.uuid4().hex}"
     partial.mkdir(parents=True)
     try:
@@ -67,6 +69,16 @@ def write(home: Home, split: SplitMatrices) -> str:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return digest
+
+
+def _holds(folder: Path, arrays: dict[str, np.ndarray]) -> bool:
+    """The folder has every array, each in its full length."""
+    try:
+        stored = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in folder.glob("*.npy")}
+        json.loads((folder / "split.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return {name: array.shape for name, array in stored.items()} == {name: array.shape for name, array in arrays.items()}
 
 
 def read(home: Home, digest: str) -> SplitMatrices:

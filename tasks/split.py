@@ -42,7 +42,7 @@ class SplitSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Splits:
-    """Digests in the matrix store, by protocol, `all_edges` among them."""
+    """Digests in the matrix store, by protocol, `all_edges` among them; a protocol with nothing to train on has none."""
 
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -72,17 +72,25 @@ def split(
     with warehouse.stage(home, run_id, "split", {"strong_generalization_filtered": filtered}) as connection:
         for protocol in PROTOCOLS:
             connection.execute(f"delete from splits.{protocol}")
-        digests = {}
+        digests: dict[str, str] = {}
         if "strong_generalization" in protocols:
-            made = _strong_generalization(connection, settings, seed, ids_are_numbers)
-            digests["strong_generalization"] = matrices.write(home, made)
+            _store(home, _strong_generalization(connection, settings, seed, ids_are_numbers), digests)
         if "leave_one_out" in protocols:
-            digests["leave_one_out"] = matrices.write(home, _leave_one_out(connection, seed))
+            _store(home, _leave_one_out(connection, seed), digests)
         if "given" in protocols:
-            digests["given"] = matrices.write(home, _given(connection, given_files))
+            _store(home, _given(connection, given_files), digests)
         if set(protocols) != {"given"}:
-            digests[ALL_EDGES] = matrices.write(home, _all_edges(connection))
+            _store(home, _all_edges(connection), digests)
     return Splits(digests)
+
+
+def _store(home: Home, made: SplitMatrices, digests: dict[str, str]) -> None:
+    """Keep the matrices, unless there is nothing to train on: a small log may lack a training user by chance."""
+    if made.train.nnz == 0:
+        logger.warning("%s: no edge is left to train on, so this protocol is left out; the log is too small for it, "
+                       "or its filter too strict", made.protocol)
+    else:
+        digests[made.protocol] = matrices.write(home, made)
 
 
 def _strong_generalization(

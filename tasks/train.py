@@ -63,7 +63,7 @@ def train(
     """
     digest = fit_digest(matrices_digest, model, settings, seed)
     folder = home.models / model / digest
-    if (folder / "fit.json").exists():
+    if _is_whole(folder):
         logger.info("%s (%s) was fitted before on these edges with these settings, taken from the store",
                     model, protocol)
     else:
@@ -71,7 +71,7 @@ def train(
         estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
         _fit_into(folder, estimator, home, matrices_digest)
     effort = json.loads((folder / "fit.json").read_text())
-    fit = Fit(model, protocol, digest, effort["seconds"], effort["peak_bytes"], _size(folder))
+    fit = Fit(model, protocol, digest, effort["seconds"], effort["peak_bytes"], effort["saved_bytes"])
     with warehouse.stage(home, run_id, "train") as connection:
         connection.execute("delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
                            [run_id, protocol, model])
@@ -102,11 +102,25 @@ def _fit_into(folder: Path, estimator: Model, home: Home, matrices_digest: str) 
     partial.mkdir(parents=True)
     try:
         estimator.save(partial)
+        effort["saved_bytes"] = _size(partial)
         (partial / "fit.json").write_text(json.dumps(effort) + "\n")
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _is_whole(folder: Path) -> bool:
+    """The store holds the fit, in its full size; one that was damaged is made anew."""
+    if not folder.exists():
+        return False
+    try:
+        whole = json.loads((folder / "fit.json").read_text())["saved_bytes"] == _size(folder)
+    except (OSError, ValueError, KeyError):
+        whole = False
+    if not whole:
+        logger.warning("%s: is damaged, and fitted anew", folder)
+    return whole
 
 
 class _EpochLog:

@@ -97,7 +97,7 @@ def _limits(home: Home) -> dict[str, Any]:
 
 def _why_closed(home: Home, error: duckdb.Error) -> str:
     text = str(error)
-    if "lock" in text.lower():
+    if "could not set lock" in text.lower():
         return f"{home.warehouse}: another process holds the warehouse. Wait for it to end, then run again.\n{text}"
     if "permission" in text.lower() or "read-only" in text.lower():
         return f"{home.warehouse}: cannot be written to. Choose another --home.\n{text}"

@@ -8,4 +8,4 @@ select
 from raw.events
 where value >= $threshold
   and ($since is null or occurred_at >= $since)
-  and ($until is null or occurred_at < $until)
+  and ($until is null or occurred_at::date <= $until)

@@ -97,6 +97,23 @@ def test_a_given_split_publishes_its_table_and_no_recommendations(tmp_path):
         ("test", 300), ("train", 300)]
 
 
+def test_a_given_split_needs_two_different_logs(tmp_path, capsys):
+    log = tmp_path / "train.txt"
+    log.write_text("0 1 2\n1 2 3\n")
+    arguments = ["--dataset", "gowalla", "--split-files", str(log), str(log), "--home", str(tmp_path / "home")]
+    assert backfill.main([*arguments, "--models", "popularity"]) == 2
+    assert "two different logs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("events", [1, 3])
+def test_a_log_that_is_too_small_to_evaluate_still_gets_recommendations(tmp_path, events):
+    log = tmp_path / "ratings.csv"
+    log.write_text("userId,movieId,rating\n" + "".join(f"{user},{user},5\n" for user in range(events)))
+    assert run(tmp_path / "home", "--source", log) == 0
+    assert query(tmp_path / "home", "select count(*) from evaluation.metrics") == [(0,)]
+    assert query(tmp_path / "home", "select count(*) from published.recommendations") == [(events * (events - 1),)]
+
+
 def test_the_demo_makes_its_own_log(tmp_path):
     sizes = ["--set", "demo.users=150", "demo.items=60", "demo.likes=2000"]
     assert backfill.main(["--dataset", "demo", "--home", str(tmp_path), *FAST, *sizes]) == 0

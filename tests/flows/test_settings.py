@@ -1,5 +1,7 @@
 """How the layers of settings add up, and what a wrong one is told."""
 
+from datetime import date
+
 import pytest
 
 from flows.settings import parse_assignment, resolve
@@ -60,6 +62,8 @@ def test_a_broken_assignment_is_told(text):
     ({"config": "absent.toml"}, "--config absent.toml: cannot be read"),
     ({"threads": 0}, "--threads 0"),
     ({"seed": -1}, "--seed -1"),
+    ({"seed": 2**63}, "--seed 9223372036854775808"),
+    ({"since": date(2026, 1, 2), "until": date(2026, 1, 1)}, "--since 2026-01-02: is after --until 2026-01-01"),
 ])
 def test_a_wrong_setting_is_named(tmp_path, wrong, message):
     with pytest.raises(InputError, match=message):
@@ -73,6 +77,9 @@ def test_settings_of_models_left_out_are_still_checked(tmp_path):
 
 def test_a_config_that_is_not_toml_is_told(tmp_path):
     path = tmp_path / "broken.toml"
+    path.write_text("threshold = 4\n")
+    with pytest.raises(InputError, match="setting threshold: belongs under a stage or a model"):
+        resolve("ml-1m", home=tmp_path, config=path)
     path.write_text("[mrf_dense\n")
     with pytest.raises(InputError, match="broken.toml: is not TOML"):
         resolve("ml-1m", home=tmp_path, config=path)

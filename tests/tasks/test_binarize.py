@@ -87,6 +87,16 @@ def test_since_and_until_take_whole_days(home, log_events):
     assert [item for item, in interactions(home, "item_id")] == ["2", "3", "4"]
 
 
+def test_until_the_last_day_of_the_calendar(home, log_events):
+    log_events([("a", "x", 1, datetime(2026, 1, 1))])
+    assert binarize(home, BinarizeSettings(), "run", until=date.max).edges == 1
+
+
+def test_logs_without_an_event_are_told(home, log_events):
+    with warehouse.connect(home), pytest.raises(InputError, match="the logs hold no event"):
+        binarize(home, BinarizeSettings(), "run")
+
+
 def test_since_on_a_log_without_times_is_told(home, log_events):
     log_events([("a", "x", 1)])
     with pytest.raises(InputError, match="--since and --until need the times"):

@@ -179,6 +179,14 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
     assert ids(home, stored.parts["test"].targets, stored.parts["test"].users, stored.items) == {("a", "z"), ("b", "y")}
 
 
+def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, log_events, caplog):
+    log_events([("a", "x", 1), ("a", "y", 1), ("b", "x", 1)])
+    binarize(home, BinarizeSettings(), "run")
+    made = split(home, SplitSettings(min_user_edges=5), "run", protocols=["strong_generalization", "leave_one_out"], seed=1)
+    assert set(made.digests) == {"leave_one_out", ALL_EDGES}
+    assert "strong_generalization: no edge is left to train on" in caplog.text
+
+
 def test_a_protocol_that_is_not_asked_for_leaves_no_stale_rows(home, log):
     split(home, SplitSettings(), "run", protocols=["strong_generalization", "leave_one_out"], seed=1)
     split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)

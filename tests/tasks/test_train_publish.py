@@ -65,6 +65,23 @@ def test_a_half_written_fit_is_made_again(home, digests):
     assert (home.models / "mrf_dense" / first.digest / "fit.json").exists()
 
 
+@pytest.mark.parametrize("damage", [
+    lambda file: file.unlink(),
+    lambda file: file.write_bytes(file.read_bytes()[:-1]),
+], ids=["lost", "cut short"])
+def test_a_damaged_store_is_made_again(home, log_events, digests, damage):
+    first = fitted(home, digests)
+    weights = home.models / "mrf_dense" / first.digest / "weights.npy"
+    targets = home.matrices / digests[PROTOCOL] / "test_targets_indices.npy"
+    before = weights.read_bytes(), targets.read_bytes()
+    for file in (weights, targets):
+        damage(file)
+    again = split(home, SplitSettings(), "next", protocols=[PROTOCOL], seed=1).digests
+    assert again[PROTOCOL] == digests[PROTOCOL]
+    assert fitted(home, again, run_id="next").digest == first.digest
+    assert (weights.read_bytes(), targets.read_bytes()) == before
+
+
 def test_the_digest_moves_with_everything_a_fit_depends_on(digests):
     settings = MODELS["mrf_dense"].Settings()
     base = fit_digest("m", "mrf_dense", settings, 0)

@@ -1,0 +1,253 @@
+"""How well models rank held-out edges, in one Markdown table, on the splits that the pipeline itself makes.
+
+    python -m benchmarks.bayesian_models --dataset ml-1m --source ratings.csv popularity random_graph:r=0.5
+    python -m benchmarks.bayesian_models --dataset gowalla --split-files train.txt test.txt hpf:factors=40
+    python -m benchmarks.bayesian_models --dataset ml-1m --source ratings.csv --choose hpf
+
+A model is MODEL or MODEL:setting=value,...; `MODEL:tuned` begins with the data set's own settings. The log goes
+through ingest, binarize and split in a temporary home. Every score of every model is one row:
+
+    S            mean rank over users (eq. 23 of the random-graph paper), and its standard error
+    median       of the users' mean ranks
+    over items   S of the held-out edges of each item, averaged over items
+    tail items   S of the held-out edges to items outside the head that carries 80 % of the training edges
+    unseen       nDCG@100 of users held out of training altogether (strong_generalization), fitted once more
+    CPU s        of the fit on the first protocol, all threads together; with a cold cache it holds compilation
+
+With --choose, each model's settings are chosen from `GRIDS` on a validation part: by S of a second edge a user, cut
+from the training edges, or with --by ndcg@100 by unseen users of the validation part. Only the one chosen setting
+and score is fitted on all training edges and judged on the test part.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from flows.settings import RunSettings, parse_assignment, resolve
+from models import metrics
+from models.base import Model, ModelSettings
+from models.catalogue import MODELS
+from tasks import evaluate, matrices
+from tasks.binarize import binarize
+from tasks.demo import make_demo
+from tasks.ingest import ingest
+from tasks.matrices import Part, SplitMatrices
+from tasks.split import split
+
+HEAD = 0.8  # share of the training edges that the head's items carry
+GRIDS: dict[str, dict[str, tuple]] = {
+    "random_graph": {"learn_tau": (False,), "iterations": (60,), "gamma": (0.35, 0.5, 0.65),
+                     "factors": (20, 40, 64)},
+    "paired_symbols": {"factors": (20, 40), "r": (0.5, 1.0, 2.0, 4.0)},
+    "binary_matrix": {"factors": (20, 40), "user_variance": (0.1, 0.2), "item_variance": (0.1, 0.2)},
+    "hpf": {"factors": (20, 30, 50), "a": (0.1, 0.3, 1.0), "c": (0.1, 0.3, 1.0)},
+    "mrf_dense": {"alpha": (0.0, 0.25, 0.5, 0.75), "l2": (6.0, 12.0, 25.0, 50.0, 100.0, 200.0, 500.0, 1000.0),
+                  "centred": (True, False)},
+    "bpr_uniform": {"factors": (20, 40, 64), "regularization": (0.003, 0.01, 0.03)},
+    "bpr_popularity": {"factors": (20, 40, 64), "regularization": (0.003, 0.01, 0.03)},
+}
+POPULARITY_WEIGHTS = (0.25, 0.5, 0.75)  # of `popularity_x_odds`, which needs no other fit
+
+
+def prepared(run: RunSettings) -> dict[str, SplitMatrices]:
+    """The splits of the run's protocols, made by the pipeline's own stages."""
+    sources = list(run.split_files or run.sources)
+    if run.is_demo:
+        sources = make_demo(run.home, run.demo, run.seed)
+    files = ingest(run.home, run.dataset, sources, "benchmark").file_ids
+    binarize(run.home, run.binarize, "benchmark")
+    given = ((files[0],), (files[1],)) if run.split_files else None
+    digests = split(run.home, run.split, "benchmark", protocols=run.protocols, seed=run.seed,
+                    ids_are_numbers=run.dataset.id_order == "number", given_files=given).digests
+    return {protocol: matrices.read(run.home, digests[protocol]) for protocol in run.protocols}
+
+
+def second_left_out(split_: SplitMatrices, seed: int) -> SplitMatrices:
+    """A validation split: of each user with two training edges or more, one random edge is the target."""
+    train = split_.train
+    degrees = np.diff(train.indptr)
+    users = np.flatnonzero(degrees >= 2).astype(np.int32)
+    chosen = train.indptr[users] + (np.random.default_rng(seed).random(len(users)) * degrees[users]).astype(int)
+    kept = np.ones(train.nnz, dtype=bool)
+    kept[chosen] = False
+    indptr = np.concatenate([[0], np.cumsum(kept)])[train.indptr]
+    rest = csr_matrix((train.data[kept], train.indices[kept], indptr), shape=train.shape)
+    targets = csr_matrix((train.data[chosen], train.indices[chosen], np.arange(len(users) + 1)),
+                         shape=(len(users), train.shape[1]))
+    part = Part(histories=rest[users], targets=targets, users=users, rows=users)
+    return SplitMatrices(split_.protocol, rest, split_.items, {"validation": part})
+
+
+def outside_head(train: csr_matrix) -> np.ndarray:
+    """bool (items,), True for the items that are not among the most popular ones carrying 80 % of the edges."""
+    degrees = np.bincount(train.indices, minlength=train.shape[1])
+    order = np.argsort(-degrees, kind="stable")
+    carried = np.cumsum(degrees[order]) - degrees[order]
+    tail = np.empty(len(degrees), dtype=bool)
+    tail[order] = carried >= HEAD * degrees.sum()
+    return tail
+
+
+def figures(model: Model, score: str, split_: SplitMatrices) -> tuple[dict[str, str], np.ndarray]:
+    """Cells of the table for one score on the test part, and S of every held-out edge."""
+    part = split_.parts["test"]
+    of_users, of_edges = evaluate._rank(model, score, part)
+    means = metrics.over_users(of_users)
+
+    def cell(metric: str) -> str:
+        error = means[metric].standard_error
+        return f"{means[metric].value:.4f}" + ("" if error is None else f" ({error:.4f})")
+
+    if split_.protocol == "strong_generalization":
+        return {"nDCG@100, unseen (s.e.)": cell("ndcg@100")}, of_edges
+    items = part.targets.indices
+    edges = np.bincount(items)
+    over_items = np.bincount(items, of_edges)[edges > 0] / edges[edges > 0]
+    tail = of_edges[outside_head(split_.train)[items]]
+    cells = {"S (s.e.)": cell("mean_rank"), "median": cell("median_rank"), "over items": f"{over_items.mean():.4f}",
+             "tail items": f"{tail.mean():.4f}"}
+    if split_.protocol == "given":
+        cells |= {"recall of all@20": cell("recall_of_all@20"), "nDCG@20": cell("ndcg@20")}
+    return cells, of_edges
+
+
+def fitted(name: str, settings: ModelSettings, train: csr_matrix, run: RunSettings) -> tuple[Model, float]:
+    """The fit and its CPU seconds."""
+    began = time.process_time()
+    model = MODELS[name](settings, seed=run.seed, threads=run.home.limits.threads).fit(train)
+    return model, time.process_time() - began
+
+
+def judged(name: str, settings: ModelSettings, splits: dict[str, SplitMatrices], run: RunSettings, *,
+           only: str | None = None, by_degree: bool = False) -> Iterator[dict[str, str]]:
+    """Rows of the table, one a score, over all protocols; `only` one score where it is given."""
+    changed = settings.model_dump(exclude_defaults=True)
+    label = f"{name} {', '.join(f'{key}={value}' for key, value in changed.items())}".strip()
+    scores = [only] if only else MODELS[name].score_names
+    rows: dict[str, dict[str, str]] = {score: {"model": label, "score": score} for score in scores}
+    spent = []
+    for split_ in splits.values():
+        model, seconds = fitted(name, settings, split_.train, run)
+        spent.append(seconds)
+        for score in scores:
+            cells, of_edges = figures(model, score, split_)
+            rows[score] |= cells
+            if by_degree and split_.protocol == "leave_one_out":
+                print_by_degree(model, label, score, split_, of_edges)
+    for row in rows.values():
+        yield row | {"CPU s": f"{spent[0]:.1f}"}
+
+
+def print_by_degree(model: Model, label: str, score: str, split_: SplitMatrices, of_edges: np.ndarray) -> None:
+    """S by the degree of the held-out edge's user and item; for `like`, the share of those edges below one half."""
+    part = split_.parts["test"]
+    item_degrees = np.bincount(split_.train.indices, minlength=split_.train.shape[1])[part.targets.indices]
+    sides = {"user": np.diff(part.histories.indptr), "item": item_degrees}
+    like = None
+    if score == "like":
+        like = model.like(part.histories, users=part.rows, items=part.targets.indices[:, None])[0][:, 0]
+        print(f"\n{label}: held-out likes below 1/2: {np.mean(like < 0.5):.3f}")
+    for side, degrees in sides.items():
+        print(f"\n{label}, {score}\n| {side} degree | edges | S | p05 | median | p95 | error | mean like |\n" + "|---" * 8 + "|")
+        for cell in metrics.by_degree(of_edges, degrees):
+            inside = (degrees >= cell.low) & (degrees <= cell.high)
+            told = " | " if like is None else f"{np.mean(like[inside] < 0.5):.3f} | {like[inside].mean():.3f}"
+            low, _, middle, _, high = cell.percentiles
+            print(f"| {cell.low}-{cell.high} | {cell.edges} | {cell.mean:.4f} | {low:.3f} | {middle:.3f} | "
+                  f"{high:.3f} | {told} |")
+    print()
+
+
+def chosen(name: str, by: str, splits: dict[str, SplitMatrices], run: RunSettings) -> tuple[ModelSettings, str]:
+    """The settings and the score that do best on validation, every candidate printed."""
+    if by == "ndcg@100":
+        validation = splits["strong_generalization"]
+    else:
+        validation = second_left_out(next(iter(splits.values())), run.seed)
+    best: tuple[float, ModelSettings, str] | None = None
+    grid = GRIDS[name]
+    for values in product(*grid.values()):
+        settings = MODELS[name].Settings(**dict(zip(grid, values)))
+        model, _ = fitted(name, settings, validation.train, run)
+        print(", ".join(f"{key}={value}" for key, value in zip(grid, values)), end=":", flush=True)
+        for score, weight in candidates(model):
+            if weight is not None:
+                model.settings = settings.model_copy(update={"popularity_weight": weight})
+            of_users, _ = evaluate._rank(model, score, validation.parts["validation"])
+            value = metrics.over_users(of_users)[by].value
+            print(f" {score}{'' if weight is None else f' {weight}'} {value:.4f}", end=",")
+            if best is None or value > best[0]:
+                best = value, model.settings, score
+        print(flush=True)
+    told = best[1].model_dump(include=set(grid) | {"popularity_weight"})
+    print(f"chosen on validation: {name} {told}, score {best[2]}, {by} {best[0]:.4f}\n", flush=True)
+    return best[1:]
+
+
+def candidates(model: Model) -> Iterator[tuple[str, float | None]]:
+    """Everything that one fit can rank by: a score, and the weight of popularity in it where it has one."""
+    for score in model.score_names:
+        for weight in POPULARITY_WEIGHTS if score == "popularity_x_odds" else (None,):
+            yield score, weight
+
+
+def named(text: str, run: RunSettings) -> tuple[str, ModelSettings]:
+    """MODEL:setting=value,... read."""
+    name, _, assignments = text.partition(":")
+    values: dict[str, Any] = {}
+    for assignment in filter(None, assignments.split(",")):
+        if assignment == "tuned":
+            values |= run.dataset.models.get(name, {})
+        else:
+            key, value = parse_assignment(f"{name}.{assignment}")
+            values[key.partition(".")[2]] = value
+    return name, MODELS[name].Settings(**values)
+
+
+def print_table(rows: list[dict[str, str]]) -> None:
+    columns = list(dict.fromkeys(key for row in rows for key in row if key != "CPU s")) + ["CPU s"]
+    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
+    for row in rows:
+        print(f"| {' | '.join(row.get(column, '') for column in columns)} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="MODEL[:setting=value,...]")
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--source", action="append", default=[], help="a log; may be repeated")
+    parser.add_argument("--split-files", nargs=2, default=())
+    parser.add_argument("--protocols", default="", help="comma-separated; as in the flows by default")
+    parser.add_argument("--choose", action="store_true")
+    parser.add_argument("--by", choices=("mean_rank", "ndcg@100"), default="mean_rank", help="what --choose maximises")
+    parser.add_argument("--by-degree", action="store_true", help="print S by degrees of users and items too")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        asked = [name for name in arguments.protocols.split(",") if name] or (
+            [] if arguments.split_files else ["leave_one_out", "strong_generalization"])
+        run = resolve(arguments.dataset, home=folder, source=arguments.source, split_files=arguments.split_files,
+                      protocols=asked, seed=arguments.seed, threads=arguments.threads)
+        splits = prepared(run)
+        first = next(iter(splits.values()))
+        print(f"{run.dataset.name}: {first.train.shape[0]} x {first.train.shape[1]}, {first.train.nnz} training edges, "
+              f"{first.parts['test'].targets.nnz} held out, seed {run.seed}\n", flush=True)
+        rows = []
+        for text in arguments.models:
+            name, settings = named(text, run)
+            only = None
+            if arguments.choose:
+                settings, only = chosen(name, arguments.by, splits, run)
+            rows += judged(name, settings, splits, run, only=only, by_degree=arguments.by_degree)
+        print_table(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What the documents tell people to type is taken by the commands, and the file they show is a data set."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from flows import backfill, nightly_retrain
+from models.catalogue import MODELS
+from tasks import datasets
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = {"flows.backfill": backfill.parser, "flows.nightly_retrain": nightly_retrain.parser}
+
+
+def typed() -> list[str]:
+    texts = [page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]]
+    return [found for text in texts for found in re.findall(r"^    .*?-m (flows\.\S+ .*)$", text, flags=re.MULTILINE)]
+
+
+@pytest.mark.parametrize("line", typed())
+def test_a_documented_command_is_taken(line):
+    module, *arguments = shlex.split(line)
+    if module not in COMMANDS or "--help" in arguments:
+        return
+    given = COMMANDS[module]().parse_args(arguments)
+    assert set(given.models) <= set(MODELS)
+
+
+def test_there_are_commands_to_check():
+    assert len(typed()) >= 8
+
+
+def test_the_documented_data_set_is_taken(tmp_path):
+    page = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
+    shown = page.split("## A file of your own")[1].split("Columns are found")[0]
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "shop.toml").write_text("\n".join(line[4:] for line in shown.splitlines()))
+    assert datasets.load("shop", tmp_path).columns.item == ("sku",)
+
+
+def test_the_two_commands_of_the_readme_stand_on_one_line_each():
+    lines = [line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("    python3 -m venv")]
+    assert [line.rpartition("&& ")[2] for line in lines] == [
+        ".venv/bin/python -m flows.backfill --dataset demo", ".venv/bin/python -m pytest"]
+    assert all("-c constraints.txt" in line for line in lines)
