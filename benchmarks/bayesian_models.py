@@ -33,6 +33,8 @@ from flows.settings import RunSettings, parse_assignment, resolve
 from models import metrics
 from models.base import Model, ModelSettings
 from models.catalogue import MODELS
+from models.random_graph import RandomGraph
+from models.random_graph_posterior import ITEM_BIAS, ITEM_FACTORS, USER_FACTORS
 from tasks import evaluate, matrices
 from tasks.binarize import binarize
 from tasks.demo import make_demo
@@ -40,17 +42,18 @@ from tasks.ingest import ingest
 from tasks.matrices import Part, SplitMatrices
 from tasks.split import split
 
+TAUS = {"tau_u": USER_FACTORS, "tau_v": ITEM_FACTORS, "tau_bv": ITEM_BIAS}
 HEAD = 0.8  # share of the training edges that the head's items carry
 GRIDS: dict[str, dict[str, tuple]] = {
     "random_graph": {"learn_tau": (False,), "iterations": (60,), "gamma": (0.35, 0.5, 0.65),
                      "factors": (20, 40, 64)},
     "paired_symbols": {"factors": (20, 40), "r": (0.5, 1.0, 2.0, 4.0)},
-    "binary_matrix": {"factors": (20, 40), "user_variance": (0.1, 0.2), "item_variance": (0.1, 0.2)},
+    "binary_matrix": {"passes": (40,), "factors": (20, 40), "user_variance": (0.1, 0.2, 0.4)},
     "hpf": {"factors": (20, 30, 50), "a": (0.1, 0.3, 1.0), "c": (0.1, 0.3, 1.0)},
     "mrf_dense": {"alpha": (0.0, 0.25, 0.5, 0.75), "l2": (6.0, 12.0, 25.0, 50.0, 100.0, 200.0, 500.0, 1000.0),
                   "centred": (True, False)},
-    "bpr_uniform": {"factors": (20, 40, 64), "regularization": (0.003, 0.01, 0.03)},
-    "bpr_popularity": {"factors": (20, 40, 64), "regularization": (0.003, 0.01, 0.03)},
+    "bpr_uniform": {"factors": (20, 40), "regularization": (0.003, 0.01, 0.03)},
+    "bpr_popularity": {"factors": (20, 40), "regularization": (0.003, 0.01, 0.03)},
 }
 POPULARITY_WEIGHTS = (0.25, 0.5, 0.75)  # of `popularity_x_odds`, which needs no other fit
 
@@ -138,30 +141,35 @@ def judged(name: str, settings: ModelSettings, splits: dict[str, SplitMatrices],
         for score in scores:
             cells, of_edges = figures(model, score, split_)
             rows[score] |= cells
-            if by_degree and split_.protocol == "leave_one_out":
+            if by_degree and split_.protocol != "strong_generalization":
                 print_by_degree(model, label, score, split_, of_edges)
     for row in rows.values():
         yield row | {"CPU s": f"{spent[0]:.1f}"}
 
 
 def print_by_degree(model: Model, label: str, score: str, split_: SplitMatrices, of_edges: np.ndarray) -> None:
-    """S by the degree of the held-out edge's user and item; for `like`, the share of those edges below one half."""
-    part = split_.parts["test"]
-    item_degrees = np.bincount(split_.train.indices, minlength=split_.train.shape[1])[part.targets.indices]
-    sides = {"user": np.diff(part.histories.indptr), "item": item_degrees}
+    """S by the training degree of each held-out edge's user and item; for `like`, how often and how far it errs."""
+    part, targets = split_.parts["test"], split_.parts["test"].targets
+    row = np.repeat(np.arange(len(part.users)), np.diff(targets.indptr))
+    item_degrees = np.bincount(split_.train.indices, minlength=split_.train.shape[1])
+    sides = {"user": np.diff(part.histories.indptr)[row], "item": item_degrees[targets.indices]}
     like = None
     if score == "like":
-        like = model.like(part.histories, users=part.rows, items=part.targets.indices[:, None])[0][:, 0]
-        print(f"\n{label}: held-out likes below 1/2: {np.mean(like < 0.5):.3f}")
+        like = model.like(part.histories[row], users=part.rows[row], items=targets.indices[:, None])[0][:, 0]
+        print(f"{label}: {np.mean(like < 0.5):.3f} of the held-out likes are below 1/2")
+    if isinstance(model, RandomGraph):
+        taus = {name: f"{model.posterior.taus.mean(place):.2f}" for name, place in TAUS.items()}
+        print(f"{label}: precisions {taus}, gamma {model.gamma:.3f}")
     for side, degrees in sides.items():
-        print(f"\n{label}, {score}\n| {side} degree | edges | S | p05 | median | p95 | error | mean like |\n" + "|---" * 8 + "|")
+        print(f"\n{label}, {score}\n\n| {side} degree | edges | S | p05 | median | p95 | error | mean like |")
+        print("|---" * 8 + "|")
         for cell in metrics.by_degree(of_edges, degrees):
             inside = (degrees >= cell.low) & (degrees <= cell.high)
             told = " | " if like is None else f"{np.mean(like[inside] < 0.5):.3f} | {like[inside].mean():.3f}"
             low, _, middle, _, high = cell.percentiles
             print(f"| {cell.low}-{cell.high} | {cell.edges} | {cell.mean:.4f} | {low:.3f} | {middle:.3f} | "
                   f"{high:.3f} | {told} |")
-    print()
+    print(flush=True)
 
 
 def chosen(name: str, by: str, splits: dict[str, SplitMatrices], run: RunSettings) -> tuple[ModelSettings, str]:

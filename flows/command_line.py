@@ -76,14 +76,22 @@ def _silence_tracebacks() -> None:
 
     for handler in logging.getLogger().handlers:
         handler.addFilter(WithoutTraceback())
+    logging.getLogger("EventsWorker").setLevel(logging.ERROR)  # what Prefect has yet to send would be the last line
 
 
 def _message(error: Exception) -> str:
     if hasattr(error, "exit_status"):
         return str(error)
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"{error.filename or 'a file'}: the disk is full. Free some space or choose another --home, then run again."
+    if isinstance(error, OSError) and _is_full(error):
+        return (f"{error.filename or 'The home'}: the disk is full ({error.strerror or error}). "
+                "Free some space or choose another --home, then run again.")
     return f"{type(error).__name__}: {error}\nRun again with --debug for the traceback."
+
+
+def _is_full(error: OSError) -> bool:
+    """The disk has no room; numpy says so in words of its own, without the number."""
+    of_numpy = ("Not enough free space", "requested and")
+    return error.errno == errno.ENOSPC or (error.errno is None and any(words in str(error) for words in of_numpy))
 
 
 def _names(text: str) -> list[str]:

@@ -17,22 +17,22 @@ SMOOTHING = 0.2  # weight of the newest minibatch in the running noise-to-signal
 class BinaryMatrixSettings(ModelSettings):
     """Priors, sampling, step sizes and minibatches."""
 
-    factors: int = Field(20, ge=1, description="K, the poster's D")
-    sampling: Strategy = Field("balanced", description="how entries are drawn: uniform, balanced or biased")
-    user_variance: float = Field(0.2, gt=0, description="prior variance of u_id")
-    item_variance: float = Field(0.2, gt=0, description="prior variance of v_jd")
-    z_variance: float = Field(100.0, gt=0, description="prior variance of the global bias")
-    passes: int = Field(80, ge=1, description="passes; one draws two entries for every one of the matrix")
+    factors: int = Field(20, ge=1, description="K, the poster's D.")
+    sampling: Strategy = Field("balanced", description="How entries are drawn: uniform, balanced or biased.")
+    user_variance: float = Field(0.2, gt=0, description="Prior variance of u_id.")
+    item_variance: float = Field(0.2, gt=0, description="Prior variance of v_jd.")
+    z_variance: float = Field(100.0, gt=0, description="Prior variance of the global bias.")
+    passes: int = Field(80, ge=1, description="Passes; one draws two entries for every one of the matrix.")
     t0: float = Field(30.0, ge=1, description="t0 of the step size (t0 + t)^-power; where it is small, the "
-                      "first steps, taken in all K directions at once, may diverge")
-    power: float = Field(0.7, gt=0.5, le=1, description="power of the step size")
-    theta_delta: float = Field(1.0, gt=0, description="theta delta of box 8, the noise a minibatch may have")
-    least_batch: int = Field(1000, ge=1, description="entries of a minibatch at least")
-    most_batch: int = Field(10_000_000, ge=1, description="entries of a minibatch at most, 40 bytes each")
-    start_scale: float = Field(0.1, gt=0, description="standard deviation of the means before the first pass")
-    fold_in_iterations: int = Field(30, ge=1, description="updates of an unseen user at most")
-    fold_in_tolerance: float = Field(1e-3, ge=0, description="stop when no mean of an unseen user changes by "
-                                     "more than this share of the largest")
+                      "first steps, taken in all K directions at once, may diverge.")
+    power: float = Field(0.7, gt=0.5, le=1, description="Power of the step size.")
+    theta_delta: float = Field(1.0, gt=0, description="Theta delta of box 8, the noise a minibatch may have.")
+    least_batch: int = Field(1000, ge=1, description="Entries of a minibatch at least.")
+    most_batch: int = Field(10_000_000, ge=1, description="Entries of a minibatch at most, 40 bytes each.")
+    start_scale: float = Field(0.1, gt=0, description="Standard deviation of the means before the first pass.")
+    fold_in_iterations: int = Field(30, ge=1, description="Updates of an unseen user at most.")
+    fold_in_tolerance: float = Field(1e-3, ge=0, description="Stop when no mean of an unseen user changes by "
+                                     "more than this share of the largest.")
 
 
 @dataclass

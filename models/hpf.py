@@ -43,20 +43,20 @@ from models.threads import kernel_threads
 class HPFSettings(ModelSettings):
     """Priors as in the paper, and when to stop."""
 
-    factors: int = Field(20, ge=1, description="K, components of theta_u and beta_i")
-    a: float = Field(0.3, ge=0.05, description="shape of a user's preferences; small is sparse, below 0.05 "
-                     "exp E log theta leaves float32")
-    a_prime: float = Field(0.3, gt=0, description="a', shape of a user's activity")
-    b_prime: float = Field(1.0, gt=0, description="b', the activity's rate is a'/b'")
-    c: float = Field(0.3, ge=0.05, description="shape of an item's attributes")
-    c_prime: float = Field(0.3, gt=0, description="c', shape of an item's popularity")
-    d_prime: float = Field(1.0, gt=0, description="d', the popularity's rate is c'/d'")
-    binarize_counts: bool = Field(True, description="take every count as one, else as it is")
-    max_iterations: int = Field(500, ge=1, description="passes over the edges at most")
-    tolerance: float = Field(1e-5, ge=0, description="stop when the bound's relative change falls below this")
-    fold_in_iterations: int = Field(100, ge=1, description="updates of an unseen user at most")
-    fold_in_tolerance: float = Field(1e-3, ge=0, description="stop when no preference of an unseen user "
-                                     "changes by more than this share of the largest")
+    factors: int = Field(20, ge=1, description="K, components of theta_u and beta_i.")
+    a: float = Field(0.3, ge=0.05, description="Shape of a user's preferences; small is sparse, below 0.05 "
+                     "exp E log theta leaves float32.")
+    a_prime: float = Field(0.3, gt=0, description="a', shape of a user's activity.")
+    b_prime: float = Field(1.0, gt=0, description="b', the activity's rate is a'/b'.")
+    c: float = Field(0.3, ge=0.05, description="Shape of an item's attributes.")
+    c_prime: float = Field(0.3, gt=0, description="c', shape of an item's popularity.")
+    d_prime: float = Field(1.0, gt=0, description="d', the popularity's rate is c'/d'.")
+    binarize_counts: bool = Field(True, description="Take every count as one, else as it is.")
+    max_iterations: int = Field(500, ge=1, description="Passes over the edges at most.")
+    tolerance: float = Field(1e-5, ge=0, description="Stop when the bound's relative change falls below this.")
+    fold_in_iterations: int = Field(100, ge=1, description="Updates of an unseen user at most.")
+    fold_in_tolerance: float = Field(1e-3, ge=0, description="Stop when no preference of an unseen user "
+                                     "changes by more than this share of the largest.")
 
     @property
     def user_prior(self) -> Prior:

@@ -78,7 +78,7 @@ def _holds(folder: Path, arrays: dict[str, np.ndarray]) -> bool:
         json.loads((folder / "split.json").read_text())
     except (OSError, ValueError):
         return False
-    return {name: array.shape for name, array in stored.items()} == {name: array.shape for name, array in arrays.items()}
+    return stored.keys() == arrays.keys() and all(stored[name].shape == arrays[name].shape for name in arrays)
 
 
 def read(home: Home, digest: str) -> SplitMatrices:

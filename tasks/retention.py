@@ -24,7 +24,7 @@ def sweep(home: Home, runs: int = RUNS_KEPT) -> int:
         else:
             shutil.rmtree(folder)
             swept += 1
-    for folder in home.matrices.iterdir():
+    for folder in home.matrices.glob("*"):
         if folder.name not in used:
             shutil.rmtree(folder)
             swept += 1

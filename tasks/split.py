@@ -142,9 +142,9 @@ def _liang2018(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, i
 
     rows = connection.execute(sql.statement("split/held_out_edges", id_order=id_order)).fetchnumpy()
     chosen = np.zeros(len(rows["user_index"]), dtype=bool)
-    for name in ("validation", "test"):
+    for in_validation in (True, False):
         generator = np.random.RandomState(LIANG2018_SEED)
-        of_part = np.flatnonzero(rows["part"] == name)
+        of_part = np.flatnonzero(rows["in_validation"] == in_validation)
         starts = np.flatnonzero(np.diff(rows["user_index"][of_part], prepend=-1))
         for edges in np.split(of_part, starts[1:]):
             if len(edges) >= 5:
@@ -154,7 +154,8 @@ def _liang2018(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, i
 
 
 def _leave_one_out(connection: duckdb.DuckDBPyConnection, seed: int) -> SplitMatrices:
-    connection.execute(sql.statement("split/leave_one_out", seed=str(seed)))
+    connection.execute(sql.statement("split/left_out"), {"seed": str(seed)})
+    connection.execute(sql.statement("split/leave_one_out"))
     connection.execute("insert into splits.leave_one_out select user_id, item_id, role from leave_one_out_roles")
     return _same_users(connection, "leave_one_out", "leave_one_out_roles", "held_out")
 

@@ -3,7 +3,7 @@
 select
     user_index,
     item_index,
-    part
+    part = 'validation' as in_validation
 from active_edges
 join user_parts using (user_index)
 semi join train_items using (item_index)

@@ -56,7 +56,17 @@ class Dataset(BaseModel):
     """More rejects than this share of the lines of a run's new files break the contract of `raw.rejects`."""
     id_order: Literal["number", "text"] = "text"
     """How `split.scheme = liang2018` sorts users."""
-    default_models: tuple[str, ...] = ("popularity", "mrf_dense", "bpr_uniform", "bpr_popularity")
+    default_models: tuple[str, ...] = (
+        "popularity",
+        "bpr_uniform",
+        "bpr_popularity",
+        "mrf_dense",
+        "random_graph",
+        "paired_symbols",
+        "binary_matrix",
+        "hpf",
+    )
+    """What a run fits where `--models` does not say."""
     binarize: dict[str, Any] = {}
     split: dict[str, Any] = {}
     models: dict[str, dict[str, Any]] = {}

@@ -1,5 +1,6 @@
 """What goes wrong outside: each has one clear message, its exit status, and leaves the warehouse as it was."""
 
+import errno
 import gzip
 import hashlib
 import os
@@ -8,9 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
-from flows import backfill
+from flows import backfill, command_line
 from tasks import runs
 from tasks.home import Home
 
@@ -77,6 +79,27 @@ def test_a_data_set_held_by_another_run_is_told(tmp_path, ratings, capsys):
     with runs.exclusive(Home(tmp_path, "ml-latest-small")):
         assert backfill.main([*BASE, "--home", str(tmp_path), "--source", str(ratings)]) == 2
     assert "another run holds this data set" in capsys.readouterr().err
+
+
+def test_a_warehouse_without_tables_is_filled_again(tmp_path, capsys):
+    home = Home(tmp_path, "ml-latest-small")  # of a run that was killed before it had made them
+    home.folder.mkdir()
+    duckdb.connect(str(home.warehouse)).close()
+    assert backfill.main([*BASE, "--home", str(tmp_path)]) == 2
+    assert "holds no raw files of ml-latest-small" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [
+    OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights.npy"),
+    OSError("Not enough free space to write 152275600 bytes after offset 128"),  # numpy's own, before it writes
+    OSError("38068900 requested and 1024 written"),  # and after
+], ids=str)
+def test_a_disk_that_fills_while_arrays_are_saved_is_told(capsys, error):
+    def command():
+        raise error
+
+    assert command_line.run(command, debug=True) == 1
+    assert "the disk is full" in capsys.readouterr().err.splitlines()[-1]
 
 
 def in_a_namespace(script: str, *arguments: str, api: str) -> subprocess.CompletedProcess:

@@ -104,7 +104,9 @@ def test_a_data_set_held_by_another_process_is_told(home, what, message):
         holder.stdin.close()
 
 
-def test_a_file_that_is_no_warehouse_is_told(home):
+@pytest.mark.parametrize("folder", ["var", "clocks"])
+def test_a_file_that_is_no_warehouse_is_told(tmp_path, folder):
+    home = Home(tmp_path / folder, "small", Limits(1, 1 << 30))  # a name with "lock" in it is no held file
     home.folder.mkdir(parents=True)
     home.warehouse.write_text("not a database, but long enough to be taken for a file of some other program" * 100)
     with pytest.raises(InputError, match="cannot be opened as a DuckDB warehouse"), warehouse.connect(home):

@@ -1,0 +1,8 @@
+-- One row per user with at least two edges: the random edge that is left out, drawn by hash.
+create or replace temp table left_out as
+select
+    user_index,
+    arg_min(item_index, md5_number($seed || ':leave_one_out:' || user_id || ':' || item_id)) as item_index
+from curated.interactions
+group by user_index
+having count(*) >= 2

@@ -1,0 +1,140 @@
+"""`like` on the demo's data against what it estimates: the ratio of the densities of likes and of negatives.
+
+Negatives are drawn by popularity, independently of taste, and not from what a user considered and disliked, so
+that `like` tends to this ratio and not to the coin of the generative story. A tenth of the likes is left out of
+the fit; they are judged, mixed with fresh negatives of the model's own kind in the proportion of the fit.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from models.negatives import alias_table, draw_negatives
+from models.paired_symbols import PairedSymbols, PairedSymbolsSettings
+from models.random_graph import RandomGraph, RandomGraphSettings
+from models.random_graph_edges import shards
+from models.random_graph_inference import adjacency
+from tasks.demo import DemoSettings, tell
+
+KEPT = 0.9
+DEMO = DemoSettings()
+
+
+class Halves(NamedTuple):
+    """The likes that are fitted on, those held out, and the true rate of the former, (users, items)."""
+
+    train: csr_matrix
+    held: tuple[np.ndarray, np.ndarray]
+    like_rate: np.ndarray
+
+
+class Judged(NamedTuple):
+    """Of every judged pair: `like` and its standard deviation, the true ratio, and whether it was a like."""
+
+    like: np.ndarray
+    spread: np.ndarray
+    ratio: np.ndarray
+    liked: np.ndarray
+
+
+def considered(story):
+    """Probability of every edge of H given the degrees: the random bipartite graph of greatest entropy."""
+    items = np.repeat(np.arange(DEMO.items), np.diff(story.starts))
+    user_degrees = np.bincount(story.users, minlength=DEMO.users)
+    item_degrees = np.bincount(items, minlength=DEMO.items)
+    a, b = (degrees / np.sqrt(len(items)) for degrees in (user_degrees, item_degrees))
+    for _ in range(40):
+        a = user_degrees / (b / (1 + np.outer(a, b))).sum(axis=1)
+        b = item_degrees / (a[:, None] / (1 + np.outer(a, b))).sum(axis=0)
+    return np.outer(a, b) / (1 + np.outer(a, b))
+
+
+def drawn_as_negative(model, likes, seen):
+    """Probability that a user's negatives hold an item, for every item that is no like (Hajek 1964)."""
+    wanted = np.diff(likes[0])
+    times = np.geomspace(0.5, 40 / model.weights[model.weights > 0].min(), 64)
+    taken = np.array([(-np.expm1(-model.weights * t) * ~seen).sum(axis=1) for t in times])  # (64, users)
+    at = np.array([np.interp(wanted[user], taken[:, user], times) for user in range(len(wanted))])
+    return -np.expm1(-model.weights * at[:, None])
+
+
+@pytest.fixture(scope="module")
+def halves():
+    story, rng = tell(DEMO, 1), np.random.default_rng(5)
+    items = np.repeat(np.arange(DEMO.items), np.diff(story.starts))
+    users, items = story.users[story.liked], items[story.liked]
+    kept = rng.random(len(users)) < KEPT
+    edges = (np.ones(kept.sum()), (users[kept], items[kept]))
+    train = csr_matrix(edges, shape=(DEMO.users, DEMO.items))
+    train.sort_indices()
+    coin = 1 / (1 + np.exp(-(story.traits.users @ story.traits.items.T + story.traits.item_bias)))
+    return Halves(train, (users[~kept], items[~kept]), KEPT * considered(story) * coin)
+
+
+def judge(model, halves, negatives, negative_rate):
+    """The held-out likes and a tenth of the negatives, whose rate in the fit is `negative_rate`."""
+    share = len(halves.held[0]) / halves.train.nnz
+    some = np.random.default_rng(6).random(len(negatives[0])) < share
+    pairs = tuple(np.concatenate([held, fresh[some]]) for held, fresh in zip(halves.held, negatives))
+    mean, spread = model.like(halves.train, users=np.arange(DEMO.users))
+    ratio = halves.like_rate / (halves.like_rate + negative_rate)
+    liked = np.arange(len(pairs[0])) < len(halves.held[0])
+    return Judged(mean[pairs], spread[pairs], ratio[pairs], liked)
+
+
+def of_random_graph(halves):
+    """Negatives without replacement from pi, never one of the user's likes."""
+    model = RandomGraph(RandomGraphSettings(learn_tau=False)).fit(halves.train)
+    likes = adjacency(halves.train)
+    names = np.arange(DEMO.users, dtype=np.uint64)
+    drawn = (alias_table(model.weights), shards(likes[0]), (99, 1), names)
+    starts, items = draw_negatives(likes, model.weights, *drawn)
+    rate = (1 - halves.like_rate) * drawn_as_negative(model, likes, halves.train.toarray() > 0)
+    return judge(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items), rate)
+
+
+def of_paired_symbols(halves):
+    """Censored pairs with replacement, D' = r D of them, user and item each by its share of the events.
+
+    The model has as many factors as the data has traits; with 20 it is less sure than it could be.
+    """
+    settings = PairedSymbolsSettings(factors=DEMO.traits, r=2)
+    model = PairedSymbols(settings).fit(halves.train)
+    by_user, by_item = np.diff(halves.train.indptr), np.bincount(halves.train.indices, minlength=DEMO.items)
+    rate = settings.r * np.outer(by_user, by_item) / halves.train.nnz
+    times = np.random.default_rng(7).poisson(rate)
+    return judge(model, halves, tuple(np.repeat(side, times[times > 0]) for side in np.nonzero(times)), rate)
+
+
+@pytest.fixture(scope="module", params=[of_random_graph, of_paired_symbols])
+def judged(request, halves):
+    return request.param(halves)
+
+
+def calibration_error(probability, reference):
+    """Expected calibration error over ten bins of equal width."""
+    tenth = np.minimum((probability * 10).astype(int), 9)
+    gaps = np.bincount(tenth, probability - reference, minlength=10)
+    return np.abs(gaps).sum() / len(probability)
+
+
+def test_the_true_ratio_is_calibrated_on_what_is_judged(judged):
+    assert calibration_error(judged.ratio, judged.liked) <= 0.015
+
+
+def test_like_is_calibrated_against_the_true_density_ratio(judged):
+    assert calibration_error(judged.like, judged.ratio) <= 0.05
+
+
+def test_like_gains_more_than_half_of_what_the_true_ratio_gains(judged):
+    constants = np.full(len(judged.liked), judged.liked.mean())
+    constant, ours, truth = (np.mean((p - judged.liked) ** 2) for p in (constants, judged.like, judged.ratio))
+    assert truth < ours < constant
+    assert constant - ours >= 0.5 * (constant - truth)
+
+
+def test_credible_intervals_cover_the_true_ratio(judged):
+    covered = np.mean(np.abs(judged.like - judged.ratio) < 1.96 * judged.spread)
+    assert 0.65 < covered < 0.99
