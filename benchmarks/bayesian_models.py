@@ -84,7 +84,7 @@ def second_left_out(split_: SplitMatrices, seed: int) -> SplitMatrices:
     targets = csr_matrix((train.data[chosen], train.indices[chosen], np.arange(len(users) + 1)),
                          shape=(len(users), train.shape[1]))
     part = Part(histories=rest[users], targets=targets, users=users, rows=users)
-    return SplitMatrices(split_.protocol, rest, split_.items, {"validation": part})
+    return SplitMatrices(split_.protocol, rest, split_.users, split_.items, {"validation": part})
 
 
 def outside_head(train: csr_matrix) -> np.ndarray:

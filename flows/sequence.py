@@ -3,7 +3,6 @@
 import logging
 import time
 import uuid
-import warnings
 from datetime import date
 
 from prefect.runtime import flow_run
@@ -92,17 +91,16 @@ def _train(run: RunSettings, run_id: str, protocol: str, splits: Splits) -> dict
 
 
 def _fit(run: RunSettings, run_id: str, protocol: str, splits: Splits, model: str) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        fit = train_task(
-            run.home,
-            run_id,
-            protocol=protocol,
-            matrices_digest=splits.digests[protocol],
-            model=model,
-            settings=run.models[model],
-            seed=run.seed,
-        )
+    fit = train_task(
+        run.home,
+        run_id,
+        protocol=protocol,
+        matrices_digest=splits.digests[protocol],
+        model=model,
+        settings=run.models[model],
+        seed=run.seed,
+        warm=run.train.warm_start,
+    )
     return fit.digest
 
 

@@ -21,10 +21,12 @@ from tasks.errors import InputError
 from tasks.home import Home, Limits
 from tasks.publish import PublishSettings
 from tasks.split import PROTOCOLS, SplitSettings
+from tasks.train import TrainSettings
 
 STAGES: dict[str, type[BaseModel]] = {
     "binarize": BinarizeSettings,
     "split": SplitSettings,
+    "train": TrainSettings,
     "demo": DemoSettings,
     "publish": PublishSettings,
 }
@@ -42,6 +44,7 @@ class RunSettings:
     models: dict[str, ModelSettings]
     binarize: BinarizeSettings
     split: SplitSettings
+    train: TrainSettings
     demo: DemoSettings
     publish: PublishSettings
     seed: int = 0

@@ -1,25 +1,32 @@
 """What a run shows in the Prefect UI: contracts, the evaluation table, a link to the report."""
 
-import contextlib
 import logging
 import re
 
-import duckdb
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 
 import sql
 from tasks import warehouse
-from tasks.errors import OneclassError
 from tasks.home import Home
 
 logger = logging.getLogger(__name__)
 
 
 def contract_results(home: Home, run_id: str, stage: str) -> None:
-    """A table of the rules that the stage was checked against; none where the stage never came so far."""
+    """A table of the rules that the stage was checked against; none where the stage never came so far.
+
+    What it cannot show it logs: the stage is done, or has failed for a reason of its own.
+    """
     if not home.warehouse.exists():
         return
-    with contextlib.suppress(OneclassError, duckdb.Error), warehouse.connect(home, read_only=True) as connection:
+    try:
+        _show_contract_results(home, run_id, stage)
+    except Exception as error:
+        logger.warning("the contracts of %s cannot be shown in Prefect: %s", stage, error)
+
+
+def _show_contract_results(home: Home, run_id: str, stage: str) -> None:
+    with warehouse.connect(home, read_only=True) as connection:
         cursor = connection.execute(sql.statement("publish/contract_results"), {"run_id": run_id, "stage": stage})
         names = [column[0] for column in cursor.description]
         rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

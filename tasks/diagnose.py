@@ -14,6 +14,7 @@ fit (KS distance) as the real ones: small where the law is wrong. Its resolution
 of a side are equal, every law fits perfectly in a limit: exponent, cutoff and p_value are NULL.
 """
 
+import logging
 from dataclasses import dataclass
 
 import duckdb
@@ -25,6 +26,8 @@ from models.degree_laws import FAMILIES
 from tasks.home import Home
 from tasks.stage_task import stage_task
 from tasks.warehouse import stage
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,10 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
         ContractBroken: the tables broke their contract; the earlier ones stay.
     """
     with stage(home, run_id, "diagnose") as connection:
-        return rewrite(connection, seed)
+        found = rewrite(connection, seed)
+    logger.info("a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
+                found.mean_user_degree, found.mean_item_degree, found.user_density, found.item_density)
+    return found
 
 
 def rewrite(connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = REPLICATES) -> Diagnosed:

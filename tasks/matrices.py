@@ -10,6 +10,7 @@ import shutil
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -40,20 +41,24 @@ class SplitMatrices:
 
     Attributes:
         train: (training users, items), what models are fitted on.
+        users: int32 (training users,) the curated `user_index` of each row.
         items: int32 (items,) the curated `item_index` of each column.
         parts: `test`, and `validation` where the protocol has one.
+        numbering: `users` and `items`, how many indices there were, and the `digest` of the ids behind them.
     """
 
     protocol: str
     train: csr_matrix
+    users: np.ndarray
     items: np.ndarray
     parts: dict[str, Part] = field(default_factory=dict)
+    numbering: dict[str, Any] = field(default_factory=dict)
 
 
 def write(home: Home, split: SplitMatrices) -> str:
     """Store a split under the digest of its content; whole or not at all."""
     arrays = _arrays(split)
-    digest = _digest(split.protocol, arrays)
+    digest = _digest(f"{split.protocol} {split.numbering.get('digest')}", arrays)
     target = home.matrices / digest
     if _holds(target, arrays):
         return digest
@@ -63,7 +68,8 @@ def write(home: Home, split: SplitMatrices) -> str:
     try:
         for name, array in arrays.items():
             np.save(partial / f"{name}.npy", array, allow_pickle=False)
-        description = {"protocol": split.protocol, "parts": sorted(split.parts), "shape": split.train.shape}
+        description = {"protocol": split.protocol, "parts": sorted(split.parts), "shape": split.train.shape,
+                       "numbering": split.numbering}
         (partial / "split.json").write_text(json.dumps(description) + "\n")
         partial.rename(target)
     finally:
@@ -89,7 +95,9 @@ def read(home: Home, digest: str) -> SplitMatrices:
     columns = description["shape"][1]
     train = _matrix(arrays, "train", columns)
     parts = {name: _part(arrays, name, train) for name in description["parts"]}
-    return SplitMatrices(description["protocol"], train, arrays["items"], parts)
+    return SplitMatrices(
+        description["protocol"], train, arrays["users"], arrays["items"], parts, description["numbering"]
+    )
 
 
 def _part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix) -> Part:
@@ -102,7 +110,7 @@ def _part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix) -> Part:
 
 
 def _arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
-    arrays = {"items": split.items, **_csr("train", split.train)}
+    arrays = {"users": split.users, "items": split.items, **_csr("train", split.train)}
     for name, part in split.parts.items():
         arrays |= {**_csr(f"{name}_targets", part.targets), f"{name}_users": part.users}
         arrays |= _csr(f"{name}_histories", part.histories) if part.rows is None else {f"{name}_rows": part.rows}
@@ -126,8 +134,8 @@ def _matrix(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matri
     return matrix
 
 
-def _digest(protocol: str, arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(protocol.encode())
+def _digest(name_of_split: str, arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(name_of_split.encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {array.dtype} {array.shape}".encode())

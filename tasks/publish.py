@@ -56,17 +56,17 @@ class Published:
 
 
 def choose(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> Choice:
-    """The model to publish: the one asked for, else the best on validation, else the last of the candidates.
+    """The model to publish: the one asked for, else the best on validation, else popularity.
 
     The last case is that of a log with no validation user, or of a run without strong_generalization; the
-    test part is never chosen on.
+    test part is never chosen on. Where popularity is no candidate either, the first one is taken.
     """
     with warehouse.connect(home, read_only=True) as connection:
         values = {"run_id": run_id, "model": settings.model}
         best = connection.execute(sql.statement("publish/best_on_validation"), values).fetchone()
     if best:
         return Choice(*best)
-    model = settings.model or candidates[-1]
+    model = settings.model or ("popularity" if "popularity" in candidates else candidates[0])
     if settings.model is None:
         logger.warning("no user of a validation part to choose by; %s is published. Name another with "
                        "publish.model.", model)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import duckdb
@@ -72,25 +72,38 @@ def split(
     with warehouse.stage(home, run_id, "split", {"strong_generalization_filtered": filtered}) as connection:
         for protocol in PROTOCOLS:
             connection.execute(f"delete from splits.{protocol}")
-        digests: dict[str, str] = {}
+        store = _Store(home, connection)
         if "strong_generalization" in protocols:
-            _store(home, _strong_generalization(connection, settings, seed, ids_are_numbers), digests)
+            store.keep(_strong_generalization(connection, settings, seed, ids_are_numbers))
         if "leave_one_out" in protocols:
-            _store(home, _leave_one_out(connection, seed), digests)
+            store.keep(_leave_one_out(connection, seed))
         if "given" in protocols:
-            _store(home, _given(connection, given_files), digests)
+            store.keep(_given(connection, given_files))
         if set(protocols) != {"given"}:
-            _store(home, _all_edges(connection), digests)
-    return Splits(digests)
+            store.keep(_all_edges(connection))
+    return Splits(store.digests)
 
 
-def _store(home: Home, made: SplitMatrices, digests: dict[str, str]) -> None:
-    """Keep the matrices, unless there is nothing to train on: a small log may lack a training user by chance."""
-    if made.train.nnz == 0:
-        logger.warning("%s: no edge is left to train on, so this protocol is left out; the log is too small for it, "
-                       "or its filter too strict", made.protocol)
-    else:
-        digests[made.protocol] = matrices.write(home, made)
+class _Store:
+    """The matrix store, and the digests of what it was given."""
+
+    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection) -> None:
+        self.digests: dict[str, str] = {}
+        self._home = home
+        users, items = connection.execute(
+            "select max(user_index) + 1, max(item_index) + 1 from curated.interactions"
+        ).fetchone()
+        values = {"users": users, "items": items}
+        (digest,) = connection.execute(sql.statement("split/numbering"), values).fetchone()
+        self._numbering = {**values, "digest": digest}
+
+    def keep(self, made: SplitMatrices) -> None:
+        """Store matrices, unless there is nothing to train on: a small log may lack a training user by chance."""
+        if made.train.nnz == 0:
+            logger.warning("%s: no edge is left to train on, so this protocol is left out; the log is too small for "
+                           "it, or its filter too strict", made.protocol)
+        else:
+            self.digests[made.protocol] = matrices.write(self._home, replace(made, numbering=self._numbering))
 
 
 def _strong_generalization(
@@ -113,7 +126,7 @@ def _strong_generalization(
     parts = {part: _held_out_part(connection, part, len(items)) for part in ("validation", "test")}
     sizes = ", ".join(f"{len(part.users):,} {name}" for name, part in parts.items())
     logger.info("strong_generalization, %s training users, %s, %s items", f"{len(users):,}", sizes, f"{len(items):,}")
-    return SplitMatrices("strong_generalization", train, items, parts)
+    return SplitMatrices("strong_generalization", train, users, items, parts)
 
 
 def _held_out_part(connection: duckdb.DuckDBPyConnection, part: str, items: int) -> Part:
@@ -177,14 +190,14 @@ def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str
     rows = np.searchsorted(everyone, users).astype(np.int32)
     logger.info("%s, %s users, %s edges held out", protocol, f"{len(everyone):,}", f"{targets.nnz:,}")
     part = Part(histories=train[rows], targets=targets, users=users, rows=rows)
-    return SplitMatrices(protocol, train, np.arange(width, dtype=np.int32), {"test": part})
+    return SplitMatrices(protocol, train, everyone, np.arange(width, dtype=np.int32), {"test": part})
 
 
 def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
     connection.execute("create or replace temp view all_edges as select *, item_index as item_column from curated.interactions")
     items = connection.execute("select max(item_index) + 1 from curated.interactions").fetchone()[0]
-    _, train = _matrix(connection, "all_edges where true", items)
-    return SplitMatrices(ALL_EDGES, train, np.arange(items, dtype=np.int32))
+    users, train = _matrix(connection, "all_edges where true", items)
+    return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
 
 
 def _matrix(

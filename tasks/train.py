@@ -21,18 +21,30 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_info
 
 import models
 import sql
 from models.base import Epoch, Model, ModelSettings
 from models.catalogue import MODELS
-from tasks import matrices, warehouse
+from tasks import matrices, warehouse, warm_start
 from tasks.errors import OneclassError
 from tasks.home import Home
 from tasks.stage_task import stage_task
 
 logger = logging.getLogger(__name__)
+
+
+class TrainSettings(BaseModel):
+    """How every model is trained."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warm_start: bool = Field(
+        False, description="Begin at the posterior of the latest run where a model can; results then depend on it."
+    )
 
 
 @dataclass(frozen=True)
@@ -54,14 +66,27 @@ class Fit:
 
 
 def train(
-    home: Home, run_id: str, *, protocol: str, matrices_digest: str, model: str, settings: ModelSettings, seed: int
+    home: Home,
+    run_id: str,
+    *,
+    protocol: str,
+    matrices_digest: str,
+    model: str,
+    settings: ModelSettings,
+    seed: int,
+    warm: bool = False,
 ) -> Fit:
     """Fit `model` on the training edges of `protocol`, keep it, and note it in `operations.model_fits`.
+
+    Args:
+        warm: begin at the posterior of the latest run, where the model can.
 
     Raises:
         OneclassError: the model cannot be fitted on this matrix.
     """
-    digest = fit_digest(matrices_digest, model, settings, seed)
+    previous = warm_start.latest_fit(home, protocol, model) if warm and hasattr(MODELS[model], "begin_from") else None
+    key = fit_digest(matrices_digest, model, settings, seed)
+    digest = _continued(home, model, key, previous)
     folder = home.models / model / digest
     if _is_whole(folder):
         logger.info("%s (%s) was fitted before on these edges with these settings, taken from the store",
@@ -69,7 +94,10 @@ def train(
     else:
         _warn_of_pinned_blas()
         estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
-        _fit_into(folder, estimator, home, matrices_digest)
+        split = matrices.read(home, matrices_digest)
+        if previous:
+            warm_start.begin(home, estimator, previous, split)
+        _fit_into(folder, estimator, split.train, {"matrices": matrices_digest, "key": key})
     effort = json.loads((folder / "fit.json").read_text())
     fit = Fit(model, protocol, digest, effort["seconds"], effort["peak_bytes"], effort["saved_bytes"])
     with warehouse.stage(home, run_id, "train") as connection:
@@ -88,16 +116,24 @@ def fit_digest(matrices_digest: str, model: str, settings: ModelSettings, seed: 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _fit_into(folder: Path, estimator: Model, home: Home, matrices_digest: str) -> None:
-    """Fit and save, whole or not at all."""
-    interactions = matrices.read(home, matrices_digest).train
+def _continued(home: Home, model: str, key: str, previous: str | None) -> str:
+    """The digest of a fit of that key that begins at `previous`; `previous` itself where nothing is new since."""
+    if previous is None:
+        return key
+    if json.loads((home.models / model / previous / "fit.json").read_text())["key"] == key:
+        return previous
+    return hashlib.sha256(f"{key} from {previous}".encode()).hexdigest()[:16]
+
+
+def _fit_into(folder: Path, estimator: Model, interactions: csr_matrix, origin: dict[str, str]) -> None:
+    """Fit and save, whole or not at all, with what the fit is of and what it took in `fit.json`."""
     _reset_peak()
     began = time.perf_counter()
     try:
         estimator.fit(interactions, on_epoch=_EpochLog(estimator.name))
     except ValueError as error:
         raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
-    effort = {"matrices": matrices_digest, "seconds": time.perf_counter() - began, "peak_bytes": _peak()}
+    effort = {**origin, "seconds": time.perf_counter() - began, "peak_bytes": _peak()}
     partial = folder.parent / f"partial-{uuid.uuid4().hex}"
     partial.mkdir(parents=True)
     try:

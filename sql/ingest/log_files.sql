@@ -17,7 +17,7 @@ rejects as (
     where file_id in $file_ids
     group by file_id
 )
-select file_id, path, sha256, bytes, coalesce(events, 0), coalesce(rejects, 0), now()::timestamp
+select file_id, path, sha256, bytes, coalesce(events, 0), coalesce(rejects, 0), now() at time zone 'UTC'
 from logs
 left join events using (file_id)
 left join rejects using (file_id)

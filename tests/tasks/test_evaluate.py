@@ -61,7 +61,7 @@ def leave_one_out(random) -> SplitMatrices:
     train = csr(edges & ~held_out)
     users = np.arange(USERS, dtype=np.int32)
     part = Part(train, csr(held_out), users + 100, rows=users)
-    return SplitMatrices("leave_one_out", train, np.arange(ITEMS, dtype=np.int32), {"test": part})
+    return SplitMatrices("leave_one_out", train, np.arange(train.shape[0], dtype=np.int32), np.arange(ITEMS, dtype=np.int32), {"test": part})
 
 
 def strong_generalization(random) -> SplitMatrices:
@@ -72,7 +72,7 @@ def strong_generalization(random) -> SplitMatrices:
         return Part(csr(marks < 0.2), csr(targets), np.arange(users))
     train = csr(random.random((USERS, ITEMS)) < 0.3)
     items = np.arange(ITEMS, dtype=np.int32)
-    return SplitMatrices("strong_generalization", train, items, {"test": part(30), "validation": part(12)})
+    return SplitMatrices("strong_generalization", train, np.arange(train.shape[0], dtype=np.int32), items, {"test": part(30), "validation": part(12)})
 
 
 def store(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, dict[str, str]]:
@@ -215,7 +215,7 @@ def test_a_log_without_test_users_is_said_and_leaves_no_rows(home, caplog):
     split = leave_one_out(np.random.default_rng(7))
     nobody, no_edges = np.zeros(0, np.int32), csr(np.zeros((0, ITEMS)))
     part = Part(no_edges, no_edges, nobody, nobody)
-    without = SplitMatrices("leave_one_out", split.train, split.items, {"test": part})
+    without = SplitMatrices("leave_one_out", split.train, split.users, split.items, {"test": part})
     digest, fits = store(home, without, Opinion)
     with caplog.at_level(logging.WARNING):
         found = stage.evaluate(home, "run", "leave_one_out", digest, fits)

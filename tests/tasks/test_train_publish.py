@@ -94,7 +94,7 @@ def test_a_matrix_that_no_model_can_take_is_told(home, digests):
     stored = matrices.read(home, digests[PROTOCOL])
     empty = stored.train.copy()
     empty.data, empty.indices, empty.indptr = empty.data[:0], empty.indices[:0], np.zeros_like(empty.indptr)
-    digest = matrices.write(home, matrices.SplitMatrices(PROTOCOL, empty, stored.items))
+    digest = matrices.write(home, matrices.SplitMatrices(PROTOCOL, empty, stored.users, stored.items))
     with pytest.raises(OneclassError, match="mrf_dense cannot be fitted.*no edge"):
         fitted(home, {PROTOCOL: digest})
     assert not list(home.models.glob("*/partial-*"))
@@ -133,8 +133,8 @@ def test_the_model_that_is_asked_for_is_published(home, digests):
     assert published(home, digests, model="popularity")[0] == Choice("popularity", "score")
 
 
-def test_without_validation_users_the_last_model_is_published_and_said(home, digests, caplog):
-    assert choose(home, "no such run", PublishSettings(), ["popularity", "mrf_dense"]) == Choice("mrf_dense", "score")
+def test_without_validation_users_popularity_is_published_and_said(home, digests, caplog):
+    assert choose(home, "no such run", PublishSettings(), ["mrf_dense", "popularity"]) == Choice("popularity", "score")
     assert "publish.model" in caplog.text
 
 
