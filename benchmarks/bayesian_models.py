@@ -4,19 +4,19 @@
     python -m benchmarks.bayesian_models --dataset gowalla --split-files train.txt test.txt hpf:factors=40
     python -m benchmarks.bayesian_models --dataset ml-1m --source ratings.csv --choose hpf
 
-A model is MODEL or MODEL:setting=value,...; `MODEL:tuned` begins with the data set's own settings. The log goes
-through ingest, binarize and split in a temporary home. Every score of every model is one row:
+A model is MODEL or MODEL:setting=value,...; `MODEL:tuned` begins with the data set's own settings. The log
+goes through ingest, binarize and split in a temporary home. Every score of every model is one row:
 
     S            mean rank over users (eq. 23 of the random-graph paper), and its standard error
     median       of the users' mean ranks
     over items   S of the held-out edges of each item, averaged over items
     tail items   S of the held-out edges to items outside the head that carries 80 % of the training edges
-    unseen       nDCG@100 of users held out of training altogether (strong_generalization), fitted once more
-    CPU s        of the fit on the first protocol, all threads together; with a cold cache it holds compilation
+    unseen       nDCG@100 of users held out of training (strong_generalization), by a fit of its own
+    CPU s        of the fit on the first protocol, all threads together
 
-With --choose, each model's settings are chosen from `GRIDS` on a validation part: by S of a second edge a user, cut
-from the training edges, or with --by ndcg@100 by unseen users of the validation part. Only the one chosen setting
-and score is fitted on all training edges and judged on the test part.
+With --choose, each model's settings are chosen from `GRIDS` on a validation part: by S of a second edge a
+user, cut from the training edges, or with --by ndcg@100 by the unseen users of the validation part. Only what
+was chosen is then fitted on all training edges and judged on the test part.
 """
 
 import argparse
@@ -24,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -42,7 +41,9 @@ from tasks.ingest import ingest
 from tasks.matrices import Part, SplitMatrices
 from tasks.split import split
 
+Splits = dict[str, SplitMatrices]
 TAUS = {"tau_u": USER_FACTORS, "tau_v": ITEM_FACTORS, "tau_bv": ITEM_BIAS}
+BOTH = "leave_one_out,strong_generalization"
 HEAD = 0.8  # share of the training edges that the head's items carry
 GRIDS: dict[str, dict[str, tuple]] = {
     "random_graph": {"learn_tau": (False,), "iterations": (60,), "gamma": (0.35, 0.5, 0.65),
@@ -50,15 +51,14 @@ GRIDS: dict[str, dict[str, tuple]] = {
     "paired_symbols": {"factors": (20, 40), "r": (0.5, 1.0, 2.0, 4.0)},
     "binary_matrix": {"passes": (40,), "factors": (20, 40), "user_variance": (0.1, 0.2, 0.4)},
     "hpf": {"factors": (20, 30, 50), "a": (0.1, 0.3, 1.0), "c": (0.1, 0.3, 1.0)},
-    "mrf_dense": {"alpha": (0.0, 0.25, 0.5, 0.75), "l2": (6.0, 12.0, 25.0, 50.0, 100.0, 200.0, 500.0, 1000.0),
-                  "centred": (True, False)},
+    "mrf_dense": {"alpha": (0.0, 0.25, 0.5, 0.75), "centred": (True, False),
+                  "l2": (6.0, 12.0, 25.0, 50.0, 100.0, 200.0, 500.0, 1000.0)},
     "bpr_uniform": {"factors": (20, 40), "regularization": (0.003, 0.01, 0.03)},
-    "bpr_popularity": {"factors": (20, 40), "regularization": (0.003, 0.01, 0.03)},
 }
 POPULARITY_WEIGHTS = (0.25, 0.5, 0.75)  # of `popularity_x_odds`, which needs no other fit
 
 
-def prepared(run: RunSettings) -> dict[str, SplitMatrices]:
+def prepared(run: RunSettings) -> Splits:
     """The splits of the run's protocols, made by the pipeline's own stages."""
     sources = list(run.split_files or run.sources)
     if run.is_demo:
@@ -76,25 +76,24 @@ def second_left_out(split_: SplitMatrices, seed: int) -> SplitMatrices:
     train = split_.train
     degrees = np.diff(train.indptr)
     users = np.flatnonzero(degrees >= 2).astype(np.int32)
-    chosen = train.indptr[users] + (np.random.default_rng(seed).random(len(users)) * degrees[users]).astype(int)
+    places = np.random.default_rng(seed).random(len(users)) * degrees[users]
+    chosen = train.indptr[users] + places.astype(int)
     kept = np.ones(train.nnz, dtype=bool)
     kept[chosen] = False
     indptr = np.concatenate([[0], np.cumsum(kept)])[train.indptr]
     rest = csr_matrix((train.data[kept], train.indices[kept], indptr), shape=train.shape)
-    targets = csr_matrix((train.data[chosen], train.indices[chosen], np.arange(len(users) + 1)),
-                         shape=(len(users), train.shape[1]))
+    left_out = train.data[chosen], train.indices[chosen], np.arange(len(users) + 1)
+    targets = csr_matrix(left_out, shape=(len(users), train.shape[1]))
     part = Part(histories=rest[users], targets=targets, users=users, rows=users)
     return SplitMatrices(split_.protocol, rest, split_.users, split_.items, {"validation": part})
 
 
 def outside_head(train: csr_matrix) -> np.ndarray:
-    """bool (items,), True for the items that are not among the most popular ones carrying 80 % of the edges."""
+    """bool (items,), False for the most popular items, which carry 80 % of the edges."""
     degrees = np.bincount(train.indices, minlength=train.shape[1])
     order = np.argsort(-degrees, kind="stable")
-    carried = np.cumsum(degrees[order]) - degrees[order]
-    tail = np.empty(len(degrees), dtype=bool)
-    tail[order] = carried >= HEAD * degrees.sum()
-    return tail
+    before = np.cumsum(degrees[order]) - degrees[order]
+    return (before >= HEAD * degrees.sum())[np.argsort(order)]
 
 
 def figures(model: Model, score: str, split_: SplitMatrices) -> tuple[dict[str, str], np.ndarray]:
@@ -113,8 +112,8 @@ def figures(model: Model, score: str, split_: SplitMatrices) -> tuple[dict[str, 
     edges = np.bincount(items)
     over_items = np.bincount(items, of_edges)[edges > 0] / edges[edges > 0]
     tail = of_edges[outside_head(split_.train)[items]]
-    cells = {"S (s.e.)": cell("mean_rank"), "median": cell("median_rank"), "over items": f"{over_items.mean():.4f}",
-             "tail items": f"{tail.mean():.4f}"}
+    cells = {"S (s.e.)": cell("mean_rank"), "median": cell("median_rank"),
+             "over items": f"{over_items.mean():.4f}", "tail items": f"{tail.mean():.4f}"}
     if split_.protocol == "given":
         cells |= {"recall of all@20": cell("recall_of_all@20"), "nDCG@20": cell("ndcg@20")}
     return cells, of_edges
@@ -127,95 +126,87 @@ def fitted(name: str, settings: ModelSettings, train: csr_matrix, run: RunSettin
     return model, time.process_time() - began
 
 
-def judged(name: str, settings: ModelSettings, splits: dict[str, SplitMatrices], run: RunSettings, *,
-           only: str | None = None, by_degree: bool = False) -> Iterator[dict[str, str]]:
-    """Rows of the table, one a score, over all protocols; `only` one score where it is given."""
-    changed = settings.model_dump(exclude_defaults=True)
-    label = f"{name} {', '.join(f'{key}={value}' for key, value in changed.items())}".strip()
+def judged(name: str, settings: ModelSettings, splits: Splits, run: RunSettings, *, only: str | None = None,
+           by_degree: bool = False) -> Iterator[dict[str, str]]:
+    """Rows of the table, one a score, over all protocols; of one score where `only` names it."""
+    fitted(name, settings, next(iter(splits.values())).train[:100], run)  # compiles
+    changed = settings.model_dump(exclude_defaults=True).items()
+    label = " ".join([name, ", ".join(f"{key}={value}" for key, value in changed)]).strip()
     scores = [only] if only else MODELS[name].score_names
-    rows: dict[str, dict[str, str]] = {score: {"model": label, "score": score} for score in scores}
-    spent = []
+    rows = {score: {"model": label, "score": score} for score in scores}
     for split_ in splits.values():
         model, seconds = fitted(name, settings, split_.train, run)
-        spent.append(seconds)
         for score in scores:
+            rows[score].setdefault("CPU s", f"{seconds:.1f}")
             cells, of_edges = figures(model, score, split_)
             rows[score] |= cells
             if by_degree and split_.protocol != "strong_generalization":
-                print_by_degree(model, label, score, split_, of_edges)
-    for row in rows.values():
-        yield row | {"CPU s": f"{spent[0]:.1f}"}
+                print_by_degree(model, f"{label}, {score}", split_, of_edges)
+    yield from rows.values()
 
 
-def print_by_degree(model: Model, label: str, score: str, split_: SplitMatrices, of_edges: np.ndarray) -> None:
-    """S by the training degree of each held-out edge's user and item; for `like`, how often and how far it errs."""
+def print_by_degree(model: Model, title: str, split_: SplitMatrices, of_edges: np.ndarray) -> None:
+    """S by the training degree of each held-out edge's user and item; for `like`, its error and mean too."""
     part, targets = split_.parts["test"], split_.parts["test"].targets
     row = np.repeat(np.arange(len(part.users)), np.diff(targets.indptr))
     item_degrees = np.bincount(split_.train.indices, minlength=split_.train.shape[1])
     sides = {"user": np.diff(part.histories.indptr)[row], "item": item_degrees[targets.indices]}
-    like = None
-    if score == "like":
+    like = np.full(len(row), np.nan)
+    if "like" in model.score_names:
         like = model.like(part.histories[row], users=part.rows[row], items=targets.indices[:, None])[0][:, 0]
-        print(f"{label}: {np.mean(like < 0.5):.3f} of the held-out likes are below 1/2")
+        print(f"\n{title}: {np.mean(like < 0.5):.3f} of the held-out edges have a like below 1/2")
     if isinstance(model, RandomGraph):
-        taus = {name: f"{model.posterior.taus.mean(place):.2f}" for name, place in TAUS.items()}
-        print(f"{label}: precisions {taus}, gamma {model.gamma:.3f}")
+        taus = {name: round(model.posterior.taus.mean(place), 2) for name, place in TAUS.items()}
+        print(f"{title}: precisions {taus}, gamma {model.gamma:.3f}")
     for side, degrees in sides.items():
-        print(f"\n{label}, {score}\n\n| {side} degree | edges | S | p05 | median | p95 | error | mean like |")
-        print("|---" * 8 + "|")
+        print(f"\n{title}\n\n| {side} degree | edges | S | p05 | p25 | p50 | p75 | p95 | like < 1/2 | like |")
+        print("|---" * 10 + "|")
         for cell in metrics.by_degree(of_edges, degrees):
-            inside = (degrees >= cell.low) & (degrees <= cell.high)
-            told = " | " if like is None else f"{np.mean(like[inside] < 0.5):.3f} | {like[inside].mean():.3f}"
-            low, _, middle, _, high = cell.percentiles
-            print(f"| {cell.low}-{cell.high} | {cell.edges} | {cell.mean:.4f} | {low:.3f} | {middle:.3f} | "
-                  f"{high:.3f} | {told} |")
+            inside = like[(degrees >= cell.low) & (degrees <= cell.high)]
+            numbers = [cell.mean, *cell.percentiles, np.mean(inside < 0.5), np.mean(inside)]
+            print(f"| {cell.low}-{cell.high} | {cell.edges} | {' | '.join(f'{x:.3f}' for x in numbers)} |")
     print(flush=True)
 
 
-def chosen(name: str, by: str, splits: dict[str, SplitMatrices], run: RunSettings) -> tuple[ModelSettings, str]:
+def chosen(name: str, by: str, splits: Splits, run: RunSettings) -> tuple[ModelSettings, str]:
     """The settings and the score that do best on validation, every candidate printed."""
     if by == "ndcg@100":
         validation = splits["strong_generalization"]
     else:
         validation = second_left_out(next(iter(splits.values())), run.seed)
-    best: tuple[float, ModelSettings, str] | None = None
-    grid = GRIDS[name]
+    best, grid = (-np.inf, MODELS[name].Settings(), ""), GRIDS[name]
     for values in product(*grid.values()):
         settings = MODELS[name].Settings(**dict(zip(grid, values)))
         model, _ = fitted(name, settings, validation.train, run)
         print(", ".join(f"{key}={value}" for key, value in zip(grid, values)), end=":", flush=True)
-        for score, weight in candidates(model):
-            if weight is not None:
-                model.settings = settings.model_copy(update={"popularity_weight": weight})
+        for score, update in candidates(model):
+            model.settings = settings.model_copy(update=update)
             of_users, _ = evaluate._rank(model, score, validation.parts["validation"])
             value = metrics.over_users(of_users)[by].value
-            print(f" {score}{'' if weight is None else f' {weight}'} {value:.4f}", end=",")
-            if best is None or value > best[0]:
-                best = value, model.settings, score
+            print(f" {' '.join([score, *map(str, update.values())])} {value:.4f}", end=",")
+            best = max(best, (value, model.settings, score), key=lambda found: found[0])
         print(flush=True)
     told = best[1].model_dump(include=set(grid) | {"popularity_weight"})
     print(f"chosen on validation: {name} {told}, score {best[2]}, {by} {best[0]:.4f}\n", flush=True)
     return best[1:]
 
 
-def candidates(model: Model) -> Iterator[tuple[str, float | None]]:
-    """Everything that one fit can rank by: a score, and the weight of popularity in it where it has one."""
+def candidates(model: Model) -> Iterator[tuple[str, dict[str, float]]]:
+    """All that one fit can rank by: a score, and the settings that change nothing else."""
     for score in model.score_names:
-        for weight in POPULARITY_WEIGHTS if score == "popularity_x_odds" else (None,):
-            yield score, weight
+        if score == "popularity_x_odds":
+            yield from ((score, {"popularity_weight": weight}) for weight in POPULARITY_WEIGHTS)
+        else:
+            yield score, {}
 
 
 def named(text: str, run: RunSettings) -> tuple[str, ModelSettings]:
     """MODEL:setting=value,... read."""
     name, _, assignments = text.partition(":")
-    values: dict[str, Any] = {}
-    for assignment in filter(None, assignments.split(",")):
-        if assignment == "tuned":
-            values |= run.dataset.models.get(name, {})
-        else:
-            key, value = parse_assignment(f"{name}.{assignment}")
-            values[key.partition(".")[2]] = value
-    return name, MODELS[name].Settings(**values)
+    listed = [assignment for assignment in assignments.split(",") if assignment not in ("", "tuned")]
+    tuned = run.dataset.models.get(name, {}) if "tuned" in assignments.split(",") else {}
+    values = dict(parse_assignment(f"{name}.{assignment}") for assignment in listed)
+    return name, MODELS[name].Settings(**{**tuned, **{key.partition(".")[2]: values[key] for key in values}})
 
 
 def print_table(rows: list[dict[str, str]]) -> None:
@@ -226,26 +217,28 @@ def print_table(rows: list[dict[str, str]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("models", nargs="+", metavar="MODEL[:setting=value,...]")
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--source", action="append", default=[], help="a log; may be repeated")
     parser.add_argument("--split-files", nargs=2, default=())
-    parser.add_argument("--protocols", default="", help="comma-separated; as in the flows by default")
+    parser.add_argument("--protocols", help=f"comma-separated; {BOTH}, or given with --split-files")
     parser.add_argument("--choose", action="store_true")
-    parser.add_argument("--by", choices=("mean_rank", "ndcg@100"), default="mean_rank", help="what --choose maximises")
-    parser.add_argument("--by-degree", action="store_true", help="print S by degrees of users and items too")
+    parser.add_argument("--by", choices=("mean_rank", "ndcg@100"), default="mean_rank", help="chooses")
+    parser.add_argument("--by-degree", action="store_true", help="S by degrees of users and items too")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        asked = [name for name in arguments.protocols.split(",") if name] or (
-            [] if arguments.split_files else ["leave_one_out", "strong_generalization"])
-        run = resolve(arguments.dataset, home=folder, source=arguments.source, split_files=arguments.split_files,
-                      protocols=asked, seed=arguments.seed, threads=arguments.threads)
+        protocols = arguments.protocols or ("given" if arguments.split_files else BOTH)
+        run = resolve(arguments.dataset, home=folder, source=arguments.source, seed=arguments.seed,
+                      split_files=arguments.split_files, protocols=protocols.split(","),
+                      threads=arguments.threads)
         splits = prepared(run)
         first = next(iter(splits.values()))
-        print(f"{run.dataset.name}: {first.train.shape[0]} x {first.train.shape[1]}, {first.train.nnz} training edges, "
+        users, items = first.train.shape
+        print(f"{run.dataset.name}: {users} x {items}, {first.train.nnz} training edges, "
               f"{first.parts['test'].targets.nnz} held out, seed {run.seed}\n", flush=True)
         rows = []
         for text in arguments.models:

@@ -245,9 +245,14 @@ class RandomGraph(Model):
         arrays |= {"tau_shape": q.taus.shape, "tau_rate": q.taus.rate}
         for name, side in (("user", q.users), ("item", q.items)):
             arrays |= {f"{name}_{part}": array for part, array in vars(side).items()}
+        if not self.settings.user_biases:  # clamped at zero, with an infinite precision
+            del arrays["user_bias_mean"], arrays["user_bias_precision"]
         return arrays
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        if not self.settings.user_biases:
+            clamped = Side.prior(len(arrays["user_mean"]), 1, clamped=True)
+            arrays |= {"user_bias_mean": clamped.bias_mean, "user_bias_precision": clamped.bias_precision}
         users, items = (
             Side(**{field.name: arrays[f"{name}_{field.name}"] for field in fields(Side)})
             for name in ("user", "item")

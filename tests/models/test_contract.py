@@ -77,6 +77,8 @@ def test_saving_and_loading_change_nothing(name, fitted, checkerboard, tmp_path)
         np.testing.assert_array_equal(
             all_scores(loaded, checkerboard, users=users), all_scores(fitted(name), checkerboard, users=users))
     assert {file.suffix for file in tmp_path.iterdir()} == {".npy", ".json"}
+    for file in tmp_path.glob("*.npy"):
+        assert np.isfinite(np.load(file)).all(), file.stem
 
 
 @every_model
