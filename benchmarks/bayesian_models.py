@@ -44,18 +44,19 @@ from tasks.split import split
 Splits = dict[str, SplitMatrices]
 TAUS = {"tau_u": USER_FACTORS, "tau_v": ITEM_FACTORS, "tau_bv": ITEM_BIAS}
 BOTH = "leave_one_out,strong_generalization"
+BY_DEGREE = ("edges", "S", "p05", "p25", "p50", "p75", "p95", "like < 1/2", "mean like")
 HEAD = 0.8  # share of the training edges that the head's items carry
 GRIDS: dict[str, dict[str, tuple]] = {
     "random_graph": {"learn_tau": (False,), "iterations": (60,), "gamma": (0.35, 0.5, 0.65),
                      "factors": (20, 40, 64)},
-    "paired_symbols": {"factors": (20, 40), "r": (0.5, 1.0, 2.0, 4.0)},
+    "paired_symbols": {"factors": (20, 40, 64), "r": (1.0, 2.0, 4.0, 8.0)},
     "binary_matrix": {"passes": (40,), "factors": (20, 40), "user_variance": (0.1, 0.2, 0.4)},
     "hpf": {"factors": (20, 30, 50), "a": (0.1, 0.3, 1.0), "c": (0.1, 0.3, 1.0)},
     "mrf_dense": {"alpha": (0.0, 0.25, 0.5, 0.75), "centred": (True, False),
                   "l2": (6.0, 12.0, 25.0, 50.0, 100.0, 200.0, 500.0, 1000.0)},
     "bpr_uniform": {"factors": (20, 40), "regularization": (0.003, 0.01, 0.03)},
 }
-POPULARITY_WEIGHTS = (0.25, 0.5, 0.75)  # of `popularity_x_odds`, which needs no other fit
+POPULARITY_WEIGHTS = (0.25, 0.5, 0.75)  # in `popularity_x_odds`
 
 
 def prepared(run: RunSettings) -> Splits:
@@ -159,13 +160,14 @@ def print_by_degree(model: Model, title: str, split_: SplitMatrices, of_edges: n
         taus = {name: round(model.posterior.taus.mean(place), 2) for name, place in TAUS.items()}
         print(f"{title}: precisions {taus}, gamma {model.gamma:.3f}")
     for side, degrees in sides.items():
-        print(f"\n{title}\n\n| {side} degree | edges | S | p05 | p25 | p50 | p75 | p95 | like < 1/2 | like |")
-        print("|---" * 10 + "|")
+        rows = []
         for cell in metrics.by_degree(of_edges, degrees):
             inside = like[(degrees >= cell.low) & (degrees <= cell.high)]
             numbers = [cell.mean, *cell.percentiles, np.mean(inside < 0.5), np.mean(inside)]
-            print(f"| {cell.low}-{cell.high} | {cell.edges} | {' | '.join(f'{x:.3f}' for x in numbers)} |")
-    print(flush=True)
+            cells = [f"{cell.low}-{cell.high}", str(cell.edges), *(f"{number:.3f}" for number in numbers)]
+            rows.append(dict(zip([f"{side} degree", *BY_DEGREE], cells)))
+        print(f"\n{title}\n")
+        print_table(rows)
 
 
 def chosen(name: str, by: str, splits: Splits, run: RunSettings) -> tuple[ModelSettings, str]:
@@ -192,28 +194,26 @@ def chosen(name: str, by: str, splits: Splits, run: RunSettings) -> tuple[ModelS
 
 
 def candidates(model: Model) -> Iterator[tuple[str, dict[str, float]]]:
-    """All that one fit can rank by: a score, and the settings that change nothing else."""
+    """All that one fit can rank by: a score, and settings that need no other fit."""
     for score in model.score_names:
-        if score == "popularity_x_odds":
-            yield from ((score, {"popularity_weight": weight}) for weight in POPULARITY_WEIGHTS)
-        else:
-            yield score, {}
+        weighted = [{"popularity_weight": weight} for weight in POPULARITY_WEIGHTS]
+        yield from ((score, update) for update in (weighted if score == "popularity_x_odds" else [{}]))
 
 
 def named(text: str, run: RunSettings) -> tuple[str, ModelSettings]:
     """MODEL:setting=value,... read."""
     name, _, assignments = text.partition(":")
-    listed = [assignment for assignment in assignments.split(",") if assignment not in ("", "tuned")]
-    tuned = run.dataset.models.get(name, {}) if "tuned" in assignments.split(",") else {}
-    values = dict(parse_assignment(f"{name}.{assignment}") for assignment in listed)
-    return name, MODELS[name].Settings(**{**tuned, **{key.partition(".")[2]: values[key] for key in values}})
+    listed = assignments.split(",") if assignments else []
+    values = dict(run.dataset.models.get(name, {})) if "tuned" in listed else {}
+    read = (parse_assignment(f"{name}.{assignment}") for assignment in listed if assignment != "tuned")
+    return name, MODELS[name].Settings(**values | {key.partition(".")[2]: value for key, value in read})
 
 
 def print_table(rows: list[dict[str, str]]) -> None:
-    columns = list(dict.fromkeys(key for row in rows for key in row if key != "CPU s")) + ["CPU s"]
+    columns = sorted(dict.fromkeys(key for row in rows for key in row), key="CPU s".__eq__)
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     for row in rows:
-        print(f"| {' | '.join(row.get(column, '') for column in columns)} |")
+        print(f"| {' | '.join(row.get(column, '') for column in columns)} |", flush=True)
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from tasks.stage_task import stage_task
 
 logger = logging.getLogger(__name__)
 
-BLOCK_BYTES = 64_000_000  # of one block's scores
+BLOCK_BYTES = 256_000_000  # of one block of scores; large blocks let item-item models read their weights less often
 
 
 @dataclass(frozen=True)

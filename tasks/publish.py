@@ -25,7 +25,7 @@ from tasks.stage_task import stage_task
 
 logger = logging.getLogger(__name__)
 
-BLOCK_ENTRIES = 1 << 24  # scores held at a time: 64 MB of float32
+BLOCK_ENTRIES = 1 << 26  # scores held at a time: 256 MB of float32
 
 
 class PublishSettings(BaseModel):
