@@ -52,6 +52,8 @@ class Model(ABC):
     name: ClassVar[str]
     Settings: ClassVar[type[ModelSettings]]
     score_names: ClassVar[tuple[str, ...]] = ("score",)
+    warm_startable: ClassVar[bool] = False
+    _previous: "tuple[Model, np.ndarray, np.ndarray] | None" = None
 
     def __init__(self, settings: ModelSettings | None = None, *, seed: int = 0, threads: int = 1) -> None:
         self.settings = settings if settings is not None else self.Settings()
@@ -77,6 +79,24 @@ class Model(ABC):
         interactions = checked(interactions)
         self.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
         self._fit(interactions, on_epoch or (lambda epoch: None))
+        return self
+
+    def begin_from(self, previous: Self, users: np.ndarray, items: np.ndarray) -> Self:
+        """Let the next `fit` begin at an earlier posterior, new users and items at their start.
+
+        Args:
+            previous: a fitted model with as many factors.
+            users, items: for each row and column of the next matrix, that of `previous`, -1 where it is new.
+
+        Raises:
+            ValueError: another number of factors, or a model that is not `warm_startable`.
+        """
+        if not self.warm_startable:
+            raise ValueError(f"{self.name} cannot begin at an earlier fit")
+        if previous.settings.factors != self.settings.factors:
+            raise ValueError(f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit to begin "
+                             "from; make them equal or begin afresh")
+        self._previous = previous, np.asarray(users), np.asarray(items)
         return self
 
     def fold_in(self, histories: csr_matrix) -> Any:

@@ -28,7 +28,7 @@ a running mean of maximizers; the mean goes over entries drawn, with their row a
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -54,23 +54,7 @@ class BinaryMatrix(Model):
     name: ClassVar[str] = "binary_matrix"
     Settings: ClassVar[type[ModelSettings]] = BinaryMatrixSettings
 
-    _previous: tuple[Self, np.ndarray, np.ndarray] | None = None
-
-    def begin_from(self, previous: Self, users: np.ndarray, items: np.ndarray) -> Self:
-        """Let the next `fit` begin at an earlier posterior, with the step sizes that it had come to.
-
-        Args:
-            previous: a fitted model with as many factors.
-            users, items: for each row and column of the next matrix, that of `previous`, -1 where it is new.
-
-        Raises:
-            ValueError: another number of factors.
-        """
-        if previous.settings.factors != self.settings.factors:
-            raise ValueError(f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit "
-                             "to begin from; make them equal or begin afresh")
-        self._previous = previous, users, items
-        return self
+    warm_startable = True
 
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
         settings, entries = self.settings, 2 * interactions.nnz

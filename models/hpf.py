@@ -27,7 +27,7 @@ The bound, with phi at its maximum:
 
 from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -82,23 +82,7 @@ class HPF(Model):
     name: ClassVar[str] = "hpf"
     Settings: ClassVar[type[ModelSettings]] = HPFSettings
 
-    _previous: tuple[Self, np.ndarray, np.ndarray] | None = None
-
-    def begin_from(self, previous: Self, users: np.ndarray, items: np.ndarray) -> Self:
-        """Let the next `fit` begin at an earlier posterior.
-
-        Args:
-            previous: a fitted model with as many factors.
-            users, items: for each row and column of the next matrix, that of `previous`, -1 where it is new.
-
-        Raises:
-            ValueError: another number of factors.
-        """
-        if previous.settings.factors != self.settings.factors:
-            raise ValueError(f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit "
-                             "to begin from; make them equal or begin afresh")
-        self._previous = previous, users, items
-        return self
+    warm_startable = True
 
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
         settings = self.settings

@@ -18,7 +18,6 @@ eq. 10 carry a slip, u_i where the sum in their denominator runs over u_i'.
 
 import time
 from collections.abc import Callable
-from typing import Self
 
 import numpy as np
 from pydantic import Field
@@ -75,24 +74,8 @@ class PairedSymbols(Model):
     Settings = PairedSymbolsSettings
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
 
-    _beginning: tuple[Self, np.ndarray, np.ndarray] | None = None
+    warm_startable = True
     _items: Side | None = None
-
-    def begin_from(self, previous: Self, users: np.ndarray, items: np.ndarray) -> Self:
-        """Let the next `fit` begin at an earlier posterior, and not at random.
-
-        Args:
-            previous: a fitted model with as many factors.
-            users, items: for each row and column of the next matrix, that of `previous`, -1 where it is new.
-
-        Raises:
-            ValueError: another number of factors.
-        """
-        if previous.settings.factors != self.settings.factors:
-            raise ValueError(f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit "
-                             "to begin from; make them equal or begin afresh")
-        self._beginning = previous, np.asarray(users), np.asarray(items)
-        return self
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Posterior rows of users never seen, float32 (block, 2 W), with all items held.
@@ -143,7 +126,7 @@ class PairedSymbols(Model):
                 on_epoch(Epoch(sweep, self.settings.sweeps, time.perf_counter() - began, values))
         self.user_rows, self.item_rows = posterior.users.rows, posterior.items.rows
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
-        self.xi_star, self._items, self._beginning = np.array([posterior.xi_star]), None, None
+        self.xi_star, self._items, self._previous = np.array([posterior.xi_star]), None, None
 
     def _start(self, interactions: csr_matrix) -> Posterior:
         """Users at zero, items at small random means (at zero they would stay), or as `begin_from` says."""
@@ -152,8 +135,8 @@ class PairedSymbols(Model):
         users, items = (self._blank(vertices) for vertices in graph.shape)
         k = self.settings.factors
         items[:, :k] = START_SCALE * normals(self.seed, START, len(items), k)
-        if self._beginning is not None:
-            previous, *places = self._beginning
+        if self._previous is not None:
+            previous, *places = self._previous
             for rows, old, place in zip((users, items), (previous.user_rows, previous.item_rows), places):
                 rows[place >= 0] = old[place[place >= 0]]
         posterior = Posterior(self._side(graph, users, self.settings.tau_u),

@@ -88,6 +88,7 @@ class RandomGraph(Model):
     name = "random_graph"
     Settings = RandomGraphSettings
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
+    warm_startable = True
     _start: Posterior | None = None
 
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
@@ -127,20 +128,8 @@ class RandomGraph(Model):
         return values
 
     def begin_from(self, previous: Self, users: np.ndarray, items: np.ndarray) -> Self:
-        """Let the next `fit` begin at an earlier posterior.
-
-        Args:
-            previous: a fitted model with as many factors.
-            users, items: for each row and column of the next matrix, that of `previous`, -1 where it is new.
-
-        Raises:
-            ValueError: another number of factors.
-        """
-        if previous.settings.factors != self.settings.factors:
-            raise ValueError(
-                f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit to begin "
-                "from; make them equal or begin afresh"
-            )
+        """As the other models do; the precisions are taken over as well."""
+        super().begin_from(previous, users, items)
         start = self._beginning((len(users), len(items)))
         for side, before, rows in (
             (start.users, previous.posterior.users, users),
@@ -152,7 +141,7 @@ class RandomGraph(Model):
             start.users.bias_mean[:], start.users.bias_precision[:] = 0, np.inf
         if self.settings.learn_tau:
             start.taus.rate = start.taus.shape * previous.posterior.taus.rate / previous.posterior.taus.shape
-        self._start = start
+        self._start, self._previous = start, None
         return self
 
     def fold_in(self, histories: csr_matrix) -> Side:

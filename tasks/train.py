@@ -84,7 +84,7 @@ def train(
     Raises:
         OneclassError: the model cannot be fitted on this matrix.
     """
-    previous = warm_start.latest_fit(home, protocol, model) if warm and hasattr(MODELS[model], "begin_from") else None
+    previous = warm_start.latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
     key = fit_digest(matrices_digest, model, settings, seed)
     digest = _continued(home, model, key, previous)
     folder = home.models / model / digest
