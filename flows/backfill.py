@@ -1,6 +1,6 @@
 """Backfill: the whole sequence over logs that are named, or that lie in the landing folder.
 
-    python -m flows.backfill --dataset ml-1m --source ratings.csv
+python -m flows.backfill --dataset ml-1m --source ratings.csv
 """
 
 import argparse
@@ -51,12 +51,27 @@ def backfill(
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
     parser = command_line.parser("flows.backfill", "From raw logs to published tables, in one run.")
-    parser.add_argument("--dataset", required=True, metavar="NAME", help="a data set, built in or declared in "
-                        "HOME/datasets/NAME.toml; `demo` makes its own log")
-    parser.add_argument("--source", nargs="+", action="extend", default=[], metavar="PATH",
-                        help="raw log files or folders; by default those in HOME/NAME/landing")
-    parser.add_argument("--split-files", nargs=2, default=[], metavar=("TRAIN", "TEST"),
-                        help="adjacency lists that come as a split; evaluated as the protocol `given`")
+    parser.add_argument(
+        "--dataset",
+        required=True,
+        metavar="NAME",
+        help="a data set, built in or declared in HOME/datasets/NAME.toml; `demo` makes its own log",
+    )
+    parser.add_argument(
+        "--source",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PATH",
+        help="raw log files or folders; by default those in HOME/NAME/landing",
+    )
+    parser.add_argument(
+        "--split-files",
+        nargs=2,
+        default=[],
+        metavar=("TRAIN", "TEST"),
+        help="adjacency lists that come as a split; evaluated as the protocol `given`",
+    )
     parser.add_argument("--since", type=date.fromisoformat, metavar="DATE", help="events from this day on (YYYY-MM-DD)")
     parser.add_argument("--until", type=date.fromisoformat, metavar="DATE", help="events up to the end of this day")
     return parser

@@ -20,11 +20,23 @@ def parser(module: str, description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--home", metavar="DIR", help="where everything is kept; by default $ONECLASS_HOME, else ./var")
     parser.add_argument("--models", type=_names, default=[], metavar="A,B,...", help="by default the data set's list")
-    parser.add_argument("--protocols", type=_names, default=[], metavar="P,Q",
-                        help="strong_generalization and leave_one_out by default; given with --split-files")
+    parser.add_argument(
+        "--protocols",
+        type=_names,
+        default=[],
+        metavar="P,Q",
+        help="strong_generalization and leave_one_out by default; given with --split-files",
+    )
     parser.add_argument("--config", metavar="FILE", help="settings as TOML: [stage or model] name = value")
-    parser.add_argument("--set", dest="settings", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
-                        help="single settings, such as binarize.threshold=4 mrf_dense.l2=500")
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="single settings, such as binarize.threshold=4 mrf_dense.l2=500",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the one seed of every draw (default 0)")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use; all by default")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
@@ -45,7 +57,11 @@ def common_parameters(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(command: Callable[[], str], *, debug: bool) -> int:
-    """Run `command` and print what it returns; 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input."""
+    """Run `command` and print what it returns.
+
+    Returns:
+        The exit status: 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input.
+    """
     if not debug:
         _silence_tracebacks()
     try:
@@ -69,6 +85,7 @@ def closing_words(published: Published) -> str:
 
 def _silence_tracebacks() -> None:
     """Keep tracebacks out of the terminal; Prefect's own record of the run keeps them."""
+
     class WithoutTraceback(logging.Filter):
         def filter(self, record: logging.LogRecord) -> bool:
             record.exc_info = record.exc_text = None
@@ -83,8 +100,10 @@ def _message(error: Exception) -> str:
     if hasattr(error, "exit_status"):
         return str(error)
     if isinstance(error, OSError) and _is_full(error):
-        return (f"{error.filename or 'The home'}: the disk is full ({error.strerror or error}). "
-                "Free some space or choose another --home, then run again.")
+        return (
+            f"{error.filename or 'The home'}: the disk is full ({error.strerror or error}). "
+            "Free some space or choose another --home, then run again."
+        )
     return f"{type(error).__name__}: {error}\nRun again with --debug for the traceback."
 
 

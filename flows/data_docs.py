@@ -18,8 +18,9 @@ from tasks.home import Home
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
-    parser = argparse.ArgumentParser(prog="python -m flows.data_docs",
-                                     description="Great Expectations' Data Docs of a warehouse as it stands.")
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.data_docs", description="Great Expectations' Data Docs of a warehouse as it stands."
+    )
     parser.add_argument("--dataset", required=True, metavar="NAME", help="the data set")
     parser.add_argument("--home", metavar="DIR", help="where everything is kept; by default $ONECLASS_HOME, else ./var")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")

@@ -1,6 +1,6 @@
 """The nightly run: the same sequence over the new files in the data set's landing folder.
 
-    prefect deployment run nightly-retrain/nightly-retrain --param dataset=ml-1m
+prefect deployment run nightly-retrain/nightly-retrain --param dataset=ml-1m
 """
 
 import argparse

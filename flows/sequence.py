@@ -13,9 +13,9 @@ from tasks import artifacts, main_table, retention, runs, warehouse
 from tasks.binarize import binarize_task
 from tasks.demo import make_demo
 from tasks.diagnose import diagnose_task
+from tasks.errors import InputError
 from tasks.evaluate import evaluate_task
 from tasks.ingest import expected_sources, ingest_task, inspect
-from tasks.errors import InputError
 from tasks.publish import Published, choose, publish_task
 from tasks.report import report_task
 from tasks.split import ALL_EDGES, Splits, split_task
@@ -51,14 +51,18 @@ def run_sequence(run: RunSettings, flow: str) -> Published:
     began = time.perf_counter()
     with runs.recorded(run.home, run_id, flow, run.describe()):
         splits = _prepare(run, run_id)
-        fits = {protocol: _train(run, run_id, protocol, splits) for protocol in run.protocols
-                if protocol in splits.digests}
+        fits = {
+            protocol: _train(run, run_id, protocol, splits) for protocol in run.protocols if protocol in splits.digests
+        }
         for protocol, of_protocol in fits.items():
             evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol)
         published = _publish(run, run_id, splits)
         report_task(run.home, run_id)
-        artifacts.evaluation(run.home, main_table.records(published.table),
-                             main_table.markdown(published.table, f"Evaluation on {run.dataset.name}"))
+        artifacts.evaluation(
+            run.home,
+            main_table.records(published.table),
+            main_table.markdown(published.table, f"Evaluation on {run.dataset.name}"),
+        )
         artifacts.report_link(run.home)
         retention.sweep(run.home)
     logger.info("%s: done in %.0f s", run.dataset.name, time.perf_counter() - began)

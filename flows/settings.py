@@ -54,7 +54,9 @@ class RunSettings:
 
     def describe(self) -> dict[str, Any]:
         """Plain data for `operations.runs`: what decides the run's numbers."""
-        stages = {name: getattr(self, name).model_dump(mode="json") for name in STAGES if name != "demo" or self.is_demo}
+        stages = {
+            name: getattr(self, name).model_dump(mode="json") for name in STAGES if name != "demo" or self.is_demo
+        }
         fitted = {name: settings.model_dump(mode="json") for name, settings in self.models.items()}
         return {
             **stages,
@@ -177,7 +179,9 @@ def _validated(name: str, section: Mapping[str, Any]) -> Any:
         first = error.errors()[0]
         setting = ".".join([name, *map(str, first["loc"])])
         if first["type"] == "extra_forbidden":
-            raise InputError(_unknown("setting", setting, [f"{name}.{known}" for known in kind.model_fields])) from error
+            raise InputError(
+                _unknown("setting", setting, [f"{name}.{known}" for known in kind.model_fields])
+            ) from error
         raise InputError(f"setting {setting} = {first['input']!r}: {first['msg']}.") from error
 
 

@@ -21,7 +21,9 @@ class BinarizeSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    threshold: float = Field(1.0, allow_inf_nan=False, description="An event is a like when its value is at least this.")
+    threshold: float = Field(
+        1.0, allow_inf_nan=False, description="An event is a like when its value is at least this."
+    )
     min_user_edges: int = Field(0, ge=0, description="Drop users with fewer edges, in one pass, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Drop items with fewer edges, in one pass.")
     k_core: int = Field(0, ge=0, description="Drop users and items until every one of both has this many edges.")
@@ -105,11 +107,16 @@ def _nothing_left(
         return "binarize: the logs hold no event. Give a log with at least one."
     likes = connection.execute("select count(*) from liked_events").fetchone()[0]
     if likes:
-        return (f"binarize: none of {likes:,} likes is left by the activity filters (min_item_edges "
-                f"{settings.min_item_edges}, min_user_edges {settings.min_user_edges}, k_core {settings.k_core}). Lower them.")
+        return (
+            f"binarize: none of {likes:,} likes is left by the activity filters (min_item_edges "
+            f"{settings.min_item_edges}, min_user_edges {settings.min_user_edges}, k_core {settings.k_core}). "
+            "Lower them."
+        )
     window = f" between {since or 'the beginning'} and {until or 'the end'}" if since or until else ""
-    return (f"binarize: none of {events:,} events{window} has a value of at least binarize.threshold = "
-            f"{settings.threshold:g} (the highest is {highest}). Lower it, or widen --since and --until.")
+    return (
+        f"binarize: none of {events:,} events{window} has a value of at least binarize.threshold = "
+        f"{settings.threshold:g} (the highest is {highest}). Lower it, or widen --since and --until."
+    )
 
 
 binarize_task = stage_task(binarize)

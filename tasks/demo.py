@@ -46,18 +46,12 @@ class DemoSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     users: int = Field(2_500, ge=2, le=9_999_999, description="Users M; each considers at least one item.")
-    items: int = Field(
-        1_500, ge=2, le=999_999, description="Items N; each is considered by at least one user."
-    )
+    items: int = Field(1_500, ge=2, le=999_999, description="Items N; each is considered by at least one user.")
     likes: int = Field(100_000, ge=1, description="Edges of the observed graph G, met in expectation.")
     like_share: float = Field(0.35, gt=0, lt=1, description="Likes among the considered edges, on average.")
     traits: int = Field(4, ge=1, le=200, description="K, the latent traits of a user and of an item.")
-    logit_sd: float = Field(
-        3.0, ge=0, le=10, description="Standard deviation of u'v, the taste in a coin's logit."
-    )
-    bias_sd: float = Field(
-        0.5, ge=0, le=10, description="Standard deviation of the items' biases in the logit."
-    )
+    logit_sd: float = Field(3.0, ge=0, le=10, description="Standard deviation of u'v, the taste in a coin's logit.")
+    bias_sd: float = Field(0.5, ge=0, le=10, description="Standard deviation of the items' biases in the logit.")
     user_exponent: float = Field(
         0.5,
         ge=-5,
@@ -112,9 +106,7 @@ def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
         home.folder.mkdir(parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=".demo-", dir=home.folder))
     except OSError as error:
-        raise InputError(
-            f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home."
-        ) from error
+        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
     try:
         story = tell(settings, seed)
         return _move(home, making, _write(making, story, asked))
@@ -267,6 +259,4 @@ def _write_edges(path: Path, story: Story) -> None:
         for first, end in blocks(story.starts, 0, len(story.starts) - 1):
             part = slice(story.starts[first], story.starts[end])
             arrays = story.users[part] + 1, items_of(story.starts, first, end) + 1, story.probability[part]
-            writer.write_table(
-                pa.table([*map(pa.array, arrays), pa.array(story.liked[part])], pa.schema(columns))
-            )
+            writer.write_table(pa.table([*map(pa.array, arrays), pa.array(story.liked[part])], pa.schema(columns)))

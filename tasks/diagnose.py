@@ -64,8 +64,13 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
     """
     with stage(home, run_id, "diagnose") as connection:
         found = rewrite(connection, seed)
-    logger.info("a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
-                found.mean_user_degree, found.mean_item_degree, found.user_density, found.item_density)
+    logger.info(
+        "a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
+        found.mean_user_degree,
+        found.mean_item_degree,
+        found.user_density,
+        found.item_density,
+    )
     return found
 
 

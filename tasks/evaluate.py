@@ -77,8 +77,11 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fits:
     users = len(_with_targets(split.parts["test"]))
     ranked: list[_Ranked] = []
     if users == 0:
-        logger.warning("%s: no test user has anything to be found, so nothing is evaluated; "
-                       "the log is too small for this protocol", protocol)
+        logger.warning(
+            "%s: no test user has anything to be found, so nothing is evaluated; "
+            "the log is too small for this protocol",
+            protocol,
+        )
     else:
         degrees = _item_degrees(split.train) if protocol == "leave_one_out" else None
         for name, digest in fits.items():
@@ -89,9 +92,7 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fits:
     return Evaluated(protocol, users, len(split.parts["test"].users) - users)
 
 
-def _of_model(
-    model: Model, protocol: str, parts: dict[str, Part], degrees: np.ndarray | None
-) -> Iterator[_Ranked]:
+def _of_model(model: Model, protocol: str, parts: dict[str, Part], degrees: np.ndarray | None) -> Iterator[_Ranked]:
     """Every ranked list of one model; `degrees`, of items, where ranks by degree are wanted."""
     for score in model.score_names:
         started = time.perf_counter()
@@ -102,8 +103,16 @@ def _of_model(
             means["validation_ndcg@100"] = metrics.over_users(validation)["ndcg@100"]
         bins = [] if degrees is None else _by_degree(parts["test"], degrees, edge_ranks)
         main = MAIN_METRICS[protocol][0]
-        logger.info("%s %s/%s: %s %.4f over %d users, %.1f s", protocol, model.name, score, main,
-                    means[main].value, means[main].users, time.perf_counter() - started)
+        logger.info(
+            "%s %s/%s: %s %.4f over %d users, %.1f s",
+            protocol,
+            model.name,
+            score,
+            main,
+            means[main].value,
+            means[main].users,
+            time.perf_counter() - started,
+        )
         yield _Ranked(model.name, score, of_users, means, bins)
 
 
@@ -121,8 +130,9 @@ def _rank(model: Model, score: str, part: Part) -> tuple[dict[str, np.ndarray], 
                 ranks = target_ranks(scores, histories, targets)
         except NotRankable as error:
             user = int(part.users[block[error.row]])
-            raise OneclassError(f"{model.name}, score {score!r}, user_index {user}: {error.reason}; "
-                                "its items cannot be ranked") from error
+            raise OneclassError(
+                f"{model.name}, score {score!r}, user_index {user}: {error.reason}; its items cannot be ranked"
+            ) from error
         blocks.append(metrics.user_metrics(ranks))
         edge_ranks.append(metrics.edge_ranks(ranks))
     of_users = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
@@ -153,23 +163,48 @@ def _write(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, ra
     for table in ("metrics", "comparisons"):
         old = f"delete from evaluation.{table} where run_id = ? and protocol = ?"
         connection.execute(old, [run_id, protocol])
-    _insert(connection, "metrics", [
-        (run_id, protocol, one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
-        for one in ranked for metric, mean in one.means.items()
-    ])
-    _insert(connection, "comparisons", [
-        (run_id, protocol, metric, one.model, one.score, other.model, other.score,
-         found.difference, found.standard_error, found.p_value, found.users)
-        for one, other in combinations(ranked, 2) for metric in one.of_users
-        for found in [metrics.compare(one.of_users[metric], other.of_users[metric])]
-    ])
+    _insert(
+        connection,
+        "metrics",
+        [
+            (run_id, protocol, one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
+            for one in ranked
+            for metric, mean in one.means.items()
+        ],
+    )
+    _insert(
+        connection,
+        "comparisons",
+        [
+            (
+                run_id,
+                protocol,
+                metric,
+                one.model,
+                one.score,
+                other.model,
+                other.score,
+                found.difference,
+                found.standard_error,
+                found.p_value,
+                found.users,
+            )
+            for one, other in combinations(ranked, 2)
+            for metric in one.of_users
+            for found in [metrics.compare(one.of_users[metric], other.of_users[metric])]
+        ],
+    )
     if protocol == "leave_one_out":
         connection.execute("delete from evaluation.ranks_by_degree where run_id = ?", [run_id])
-        _insert(connection, "ranks_by_degree", [
-            (run_id, one.model, one.score, side,
-             cell.low, cell.high, cell.edges, cell.mean, *cell.percentiles)
-            for one in ranked for side, cell in one.bins
-        ])
+        _insert(
+            connection,
+            "ranks_by_degree",
+            [
+                (run_id, one.model, one.score, side, cell.low, cell.high, cell.edges, cell.mean, *cell.percentiles)
+                for one in ranked
+                for side, cell in one.bins
+            ],
+        )
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple]) -> None:

@@ -11,8 +11,10 @@ MAIN_METRICS = {
     "leave_one_out": ("mean_rank", "mean_rank_midtie", "median_rank", "ndcg@100"),
     "given": ("recall_of_all@20", "ndcg@20", "mean_rank"),
 }
-LEGEND = ("**Bold**: the best by the first column; `=`: not significantly worse than it (paired over users, 5 %). "
-          "± is one standard error.")
+LEGEND = (
+    "**Bold**: the best by the first column; `=`: not significantly worse than it (paired over users, 5 %). "
+    "± is one standard error."
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,9 @@ def plain(table: list[Row]) -> str:
         if not chosen:
             continue
         grid = [[f"{protocol} ({chosen[0].users:,} users)", "", *metrics]]
-        grid += [[row.model, "" if row.score == "score" else row.score, *map(_cell, row.cells.values())] for row in chosen]
+        grid += [
+            [row.model, "" if row.score == "score" else row.score, *map(_cell, row.cells.values())] for row in chosen
+        ]
         widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
         blocks.append("\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in grid))
     return "\n\n".join(blocks)

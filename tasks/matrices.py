@@ -68,8 +68,12 @@ def write(home: Home, split: SplitMatrices) -> str:
     try:
         for name, array in arrays.items():
             np.save(partial / f"{name}.npy", array, allow_pickle=False)
-        description = {"protocol": split.protocol, "parts": sorted(split.parts), "shape": split.train.shape,
-                       "numbering": split.numbering}
+        description = {
+            "protocol": split.protocol,
+            "parts": sorted(split.parts),
+            "shape": split.train.shape,
+            "numbering": split.numbering,
+        }
         (partial / "split.json").write_text(json.dumps(description) + "\n")
         partial.rename(target)
     finally:

@@ -68,8 +68,9 @@ def choose(home: Home, run_id: str, settings: PublishSettings, candidates: list[
         return Choice(*best)
     model = settings.model or ("popularity" if "popularity" in candidates else candidates[0])
     if settings.model is None:
-        logger.warning("no user of a validation part to choose by; %s is published. Name another with "
-                       "publish.model.", model)
+        logger.warning(
+            "no user of a validation part to choose by; %s is published. Name another with publish.model.", model
+        )
     return Choice(model, catalogue.MODELS[model].score_names[0])
 
 
@@ -99,8 +100,12 @@ def publish(
         table = main_table.rows(connection, run_id)
         _write_files(connection, home, run_id, table, fresh)
     _point_to(home, fresh)
-    logger.info("%s recommendations%s, tables in %s", f"{recommendations:,}",
-                f" by {choice.model}" if choice else "", home.published)
+    logger.info(
+        "%s recommendations%s, tables in %s",
+        f"{recommendations:,}",
+        f" by {choice.model}" if choice else "",
+        home.published,
+    )
     return Published(home.published, home.report / "index.html", recommendations, table)
 
 
@@ -108,8 +113,10 @@ def _fill_recommendations(
     connection: duckdb.DuckDBPyConnection, model: Model, split: matrices.SplitMatrices, score: str, top_n: int
 ) -> None:
     connection.execute("delete from published.recommendations")
-    connection.execute("create or replace temp table ranked (user_index integer, item_index integer, rank integer, "
-                       "score double, like_mean double, like_sd double)")
+    connection.execute(
+        "create or replace temp table ranked (user_index integer, item_index integer, rank integer, "
+        "score double, like_mean double, like_sd double)"
+    )
     for block in _ranked_blocks(model, split, score, top_n):
         connection.register("ranked_block", block)
         connection.execute("insert into ranked select * from ranked_block")
@@ -127,26 +134,34 @@ def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_
         ids, values = model.recommend(histories, top_n, users=rows, score=score)
         user, place = np.nonzero(ids >= 0)
         like = model.like(histories, users=rows, items=ids)
-        mean, deviation = [pa.nulls(len(user), pa.float64())] * 2 if like is None else (
-            part[user, place].astype(np.float64) for part in like)
-        yield pa.table({
-            "user_index": rows[user],
-            "item_index": split.items[ids[user, place]],
-            "rank": (place + 1).astype(np.int32),
-            "score": values[user, place].astype(np.float64),
-            "like_mean": mean,
-            "like_sd": deviation,
-        })
+        mean, deviation = (
+            [pa.nulls(len(user), pa.float64())] * 2
+            if like is None
+            else (part[user, place].astype(np.float64) for part in like)
+        )
+        yield pa.table(
+            {
+                "user_index": rows[user],
+                "item_index": split.items[ids[user, place]],
+                "rank": (place + 1).astype(np.int32),
+                "score": values[user, place].astype(np.float64),
+                "like_mean": mean,
+                "like_sd": deviation,
+            }
+        )
 
 
 def _write_files(
     connection: duckdb.DuckDBPyConnection, home: Home, run_id: str, table: list[main_table.Row], folder: Path
 ) -> None:
-    connection.execute(f"create or replace temp table evaluation_of_run as {sql.statement('publish/evaluation')}",
-                       {"run_id": run_id})
+    connection.execute(
+        f"create or replace temp table evaluation_of_run as {sql.statement('publish/evaluation')}", {"run_id": run_id}
+    )
     for name, form in (("evaluation.parquet", "format parquet"), ("evaluation.csv", "header")):
         connection.execute(f"copy evaluation_of_run to '{_quoted(folder / name)}' ({form})")
-    connection.execute(f"copy published.recommendations to '{_quoted(folder / 'recommendations.parquet')}' (format parquet)")
+    connection.execute(
+        f"copy published.recommendations to '{_quoted(folder / 'recommendations.parquet')}' (format parquet)"
+    )
     (folder / "evaluation.md").write_text(main_table.markdown(table, f"Evaluation on {home.dataset}"), encoding="utf-8")
 
 

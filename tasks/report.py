@@ -69,7 +69,8 @@ def _grid(rows: list[dict[str, Any]]) -> Markup:
         return Markup("<p>Nothing.</p>")
     head = Markup("").join(Markup("<th>{}").format(name) for name in rows[0])
     body = Markup("").join(
-        Markup("<tr>") + Markup("").join(Markup("<td>{}").format(_text(value)) for value in row.values()) for row in rows
+        Markup("<tr>") + Markup("").join(Markup("<td>{}").format(_text(value)) for value in row.values())
+        for row in rows
     )
     return Markup('<div class="wide"><table><tr>{}{}</table></div>').format(head, body)
 
@@ -89,7 +90,9 @@ def _degrees(connection: duckdb.DuckDBPyConnection) -> str:
         counted = connection.execute(
             "select degree, vertices from diagnostics.degrees where side = ? order by degree", [side]
         ).fetchnumpy()
-        axes.loglog(counted["degree"], counted["vertices"], ".", markersize=4, color="#0072b2" if side == "user" else "#d55e00")
+        axes.loglog(
+            counted["degree"], counted["vertices"], ".", markersize=4, color="#0072b2" if side == "user" else "#d55e00"
+        )
         axes.set(xlabel=f"{side} degree", ylabel=f"{side}s")
         axes.grid(which="major", alpha=0.3)
     image = io.StringIO()

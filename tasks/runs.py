@@ -55,8 +55,9 @@ def exclusive(home: Home) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InputError(f"{home.folder}: another run holds this data set. Wait for it to end, or choose "
-                             "another --home.") from error
+            raise InputError(
+                f"{home.folder}: another run holds this data set. Wait for it to end, or choose another --home."
+            ) from error
         yield
 
 
@@ -73,7 +74,9 @@ def code_version() -> str:
 
 def _end(home: Home, run_id: str, state: str) -> None:
     with warehouse.connect(home) as connection:
-        connection.execute("update operations.runs set state = ?, ended_at = ? where run_id = ?", [state, _now(), run_id])
+        connection.execute(
+            "update operations.runs set state = ?, ended_at = ? where run_id = ?", [state, _now(), run_id]
+        )
 
 
 def _now() -> datetime:

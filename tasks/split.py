@@ -34,7 +34,9 @@ class SplitSettings(BaseModel):
         description="`hashed`: a user's part depends on its id and the seed alone. `liang2018`: the published "
         "preprocessing of Liang et al. 2018, draw for draw.",
     )
-    held_out_share: float = Field(0.1, gt=0, lt=0.5, description="hashed: share of users in each of validation and test.")
+    held_out_share: float = Field(
+        0.1, gt=0, lt=0.5, description="hashed: share of users in each of validation and test."
+    )
     held_out_users: int | None = Field(None, ge=1, description="liang2018: users in each of validation and test.")
     min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")
@@ -42,7 +44,7 @@ class SplitSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Splits:
-    """Digests in the matrix store, by protocol, `all_edges` among them; a protocol with nothing to train on has none."""
+    """Digests in the matrix store by protocol, `all_edges` among them; none where there is nothing to train on."""
 
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -100,8 +102,11 @@ class _Store:
     def keep(self, made: SplitMatrices) -> None:
         """Store matrices, unless there is nothing to train on: a small log may lack a training user by chance."""
         if made.train.nnz == 0:
-            logger.warning("%s: no edge is left to train on, so this protocol is left out; the log is too small for "
-                           "it, or its filter too strict", made.protocol)
+            logger.warning(
+                "%s: no edge is left to train on, so this protocol is left out; the log is too small for "
+                "it, or its filter too strict",
+                made.protocol,
+            )
         else:
             self.digests[made.protocol] = matrices.write(self._home, replace(made, numbering=self._numbering))
 
@@ -140,14 +145,19 @@ def _liang2018(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, i
     """The published preprocessing: numpy's legacy generator, seeded once for the users, again for each part."""
     id_order = "try_cast(user_id as bigint), user_id" if ids_are_numbers else "user_id"
     users = _columns(
-        connection, f"select user_index from (select distinct user_id, user_index from active_edges) order by {id_order}"
+        connection,
+        f"select user_index from (select distinct user_id, user_index from active_edges) order by {id_order}",
     )[0]
     held_out = settings.held_out_users
     if held_out is None:
-        raise InputError("split.scheme = liang2018 needs split.held_out_users, the users in each of validation and test.")
+        raise InputError(
+            "split.scheme = liang2018 needs split.held_out_users, the users in each of validation and test."
+        )
     if 2 * held_out >= len(users):
-        raise InputError(f"split.held_out_users = {held_out}: validation and test together leave none of "
-                         f"{len(users)} users for training. Lower it, or use split.scheme = hashed.")
+        raise InputError(
+            f"split.held_out_users = {held_out}: validation and test together leave none of "
+            f"{len(users)} users for training. Lower it, or use split.scheme = hashed."
+        )
     order = users[np.random.RandomState(LIANG2018_SEED).permutation(len(users))]
     part = np.repeat(["train", "validation", "test"], [len(users) - 2 * held_out, held_out, held_out])
     _table(connection, "user_parts", user_index=order, part=part)
@@ -194,7 +204,9 @@ def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str
 
 
 def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
-    connection.execute("create or replace temp view all_edges as select *, item_index as item_column from curated.interactions")
+    connection.execute(
+        "create or replace temp view all_edges as select *, item_index as item_column from curated.interactions"
+    )
     items = connection.execute("select max(item_index) + 1 from curated.interactions").fetchone()[0]
     users, train = _matrix(connection, "all_edges where true", items)
     return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))

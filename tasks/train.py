@@ -89,8 +89,9 @@ def train(
     digest = _continued(home, model, key, previous)
     folder = home.models / model / digest
     if _is_whole(folder):
-        logger.info("%s (%s) was fitted before on these edges with these settings, taken from the store",
-                    model, protocol)
+        logger.info(
+            "%s (%s) was fitted before on these edges with these settings, taken from the store", model, protocol
+        )
     else:
         _warn_of_pinned_blas()
         estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
@@ -101,8 +102,10 @@ def train(
     effort = json.loads((folder / "fit.json").read_text())
     fit = Fit(model, protocol, digest, effort["seconds"], effort["peak_bytes"], effort["saved_bytes"])
     with warehouse.stage(home, run_id, "train") as connection:
-        connection.execute("delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
-                           [run_id, protocol, model])
+        connection.execute(
+            "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
+            [run_id, protocol, model],
+        )
         connection.execute(sql.statement("train/fits"), {"run_id": run_id, **vars(fit)})
         _register_arrays(connection, protocol, model, folder)
     logger.info("%s (%s) in %.1f s, %.0f MB saved", model, protocol, fit.seconds, fit.saved_bytes / 1e6)
@@ -180,8 +183,10 @@ def _register_arrays(connection: duckdb.DuckDBPyConnection, protocol: str, model
     for file in sorted(folder.glob("*.npy")):
         array = np.load(file, mmap_mode="r", allow_pickle=False)
         rows.append((protocol, model, file.stem, array.size, _not_finite(array)))
-    connection.execute("create or replace temp table fitted_arrays "
-                       '(protocol varchar, model varchar, "array" varchar, entries bigint, not_finite bigint)')
+    connection.execute(
+        "create or replace temp table fitted_arrays "
+        '(protocol varchar, model varchar, "array" varchar, entries bigint, not_finite bigint)'
+    )
     connection.executemany("insert into fitted_arrays values (?, ?, ?, ?, ?)", rows)
 
 

@@ -23,15 +23,21 @@ def log_events(home: Home) -> Callable[..., None]:
 
     def log(events: Sequence[tuple], file_id: int = 1) -> None:
         with warehouse.connect(home) as connection:
-            columns = list(zip(*[(str(user), str(item), float(value), (when or [None])[0])
-                                 for user, item, value, *when in events], strict=True))
+            columns = list(
+                zip(
+                    *[(str(user), str(item), float(value), (when or [None])[0]) for user, item, value, *when in events],
+                    strict=True,
+                )
+            )
             kinds = (pa.string(), pa.string(), pa.float64(), pa.timestamp("us"))
             names = ("user_id", "item_id", "value", "occurred_at")
             incoming = pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
             connection.register("incoming", incoming)
             connection.execute(f"insert into raw.events select *, {file_id}, row_number() over () from incoming")
             connection.unregister("incoming")
-            connection.execute("insert into operations.log_files values (?, ?, ?, 1, ?, 0, now()::timestamp)",
-                               [file_id, f"log-{file_id}", f"sha-{file_id}", len(events)])
+            connection.execute(
+                "insert into operations.log_files values (?, ?, ?, 1, ?, 0, now()::timestamp)",
+                [file_id, f"log-{file_id}", f"sha-{file_id}", len(events)],
+            )
 
     return log

@@ -120,9 +120,7 @@ def _read(path: Path, name: str) -> Dataset:
     except ValidationError as error:
         raise InputError(f"{path}: {_first(error)}") from error
     if dataset.name != name:
-        raise InputError(
-            f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or mend the name."
-        )
+        raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or mend the name.")
     return dataset
 
 
@@ -130,9 +128,7 @@ def _first(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(
-            key.rpartition(".")[2], [*Dataset.model_fields, *Columns.model_fields], n=1
-        )
+        close = difflib.get_close_matches(key.rpartition(".")[2], [*Dataset.model_fields, *Columns.model_fields], n=1)
         return f"unknown key {key}." + (f" Did you mean {close[0]}?" if close else "")
     if first["type"] == "missing":
         return f"key {key} is missing."

@@ -157,9 +157,7 @@ def _read_lines(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready]) -
             f"{ready[0].log.path} and {len(ready) - 1} more: DuckDB reads {rows} lines where there are "
             f"{sum(lines)}. Were they written to meanwhile? Run again when they are complete."
         )
-    connection.execute(
-        sql.statement("ingest/files"), {"file_ids": [file.file_id for file in ready], "lines": lines}
-    )
+    connection.execute(sql.statement("ingest/files"), {"file_ids": [file.file_id for file in ready], "lines": lines})
     connection.execute(sql.statement("ingest/lines", first_row=str(first)))
     return filled
 

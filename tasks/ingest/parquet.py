@@ -27,7 +27,6 @@ def layout(path: Path, dataset: Dataset) -> Layout:
     places, lacking = name_columns(found, dataset.columns)
     if lacking:
         raise InputError(
-            f"{path}: has the columns {', '.join(found)}; a log of {dataset.name} needs "
-            f"{wanted(dataset.columns)}."
+            f"{path}: has the columns {', '.join(found)}; a log of {dataset.name} needs {wanted(dataset.columns)}."
         )
     return Layout("parquet", places=tuple((role, found[place - 1]) for role, place in places.items()))

@@ -92,9 +92,7 @@ def _expand(path: Path, dataset: Dataset) -> Sequence[Path]:
                 f"{path}: holds no file called {' or '.join(dataset.files)}. Name the log files themselves."
             )
         if left_out := [p.name for p in inside if p not in set(taken)]:
-            logger.info(
-                "%s: left out %s, which no pattern of %s names", path, ", ".join(left_out), dataset.name
-            )
+            logger.info("%s: left out %s, which no pattern of %s names", path, ", ".join(left_out), dataset.name)
         return taken
     if path.is_file():
         return [path]
@@ -118,13 +116,9 @@ def _readable(path: Path) -> Iterator[None]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: its gzip is cut short or damaged ({error}). Fetch it again.") from error
     except tarfile.TarError as error:
-        raise InputError(
-            f"{path}: the tar archive is cut short or damaged ({error}). Fetch it again."
-        ) from error
+        raise InputError(f"{path}: the tar archive is cut short or damaged ({error}). Fetch it again.") from error
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror or error}). Check its permissions."
-        ) from error
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}). Check its permissions.") from error
 
 
 def _look(path: Path, dataset: Dataset, known: Collection[str]) -> list[LogFile]:
@@ -163,9 +157,7 @@ def _members(path: Path, gzipped: bool, dataset: Dataset, known: Collection[str]
             layout = None if text.sha256 in known else _layout(shown, text, dataset)
             found.append(LogFile(shown, path, name, text.sha256, text.size, gzipped, layout, text))
     if not found:
-        raise InputError(
-            f"{path}: the archive holds no {' or '.join(archives.LOGS)}. Unpack it and name the logs."
-        )
+        raise InputError(f"{path}: the archive holds no {' or '.join(archives.LOGS)}. Unpack it and name the logs.")
     return found
 
 
@@ -173,9 +165,7 @@ def _layout(path: str, text: Survey, dataset: Dataset) -> Layout:
     if text.size == 0:
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
     if text.nul_at is not None:
-        raise InputError(
-            f"{path}: is a binary file (byte {text.nul_at} is NUL), no log. Name a text or Parquet file."
-        )
+        raise InputError(f"{path}: is a binary file (byte {text.nul_at} is NUL), no log. Name a text or Parquet file.")
     lines = LINE_END.split(text.head.decode("utf-8-sig", errors="replace"))
     whole = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
     return recognise(path, whole[:1000], dataset)

@@ -77,9 +77,7 @@ def ingest(
     return _told(home, file_ids, first, tuple(log.path for log in new.values()), skipped)
 
 
-def _sources(
-    home: Home, dataset: Dataset, sources: Iterable[str | Path], may_be_none: bool
-) -> Sequence[str | Path]:
+def _sources(home: Home, dataset: Dataset, sources: Iterable[str | Path], may_be_none: bool) -> Sequence[str | Path]:
     given = list(sources)
     if given:
         return given
@@ -90,9 +88,7 @@ def _sources(
     raise InputError(expected_sources(home, dataset))
 
 
-def _write(
-    home: Home, dataset: Dataset, files: Sequence[tuple[int, LogFile]], run_id: str, replace: bool
-) -> None:
+def _write(home: Home, dataset: Dataset, files: Sequence[tuple[int, LogFile]], run_id: str, replace: bool) -> None:
     parameters: dict[str, Any] = {
         "value_min": dataset.value_min,
         "value_max": dataset.value_max,
@@ -101,9 +97,7 @@ def _write(
     }
     with warehouse.stage(home, run_id, "ingest", parameters) as connection:
         spill = home.folder / "spill"
-        for left in spill.glob(
-            "ingest-*"
-        ):  # of a run that was killed: the warehouse has one writer at a time
+        for left in spill.glob("ingest-*"):  # of a run that was killed: the warehouse has one writer at a time
             shutil.rmtree(left, ignore_errors=True)
         if replace:
             for table in ("raw.events", "raw.rejects", "operations.log_files"):
@@ -140,9 +134,7 @@ def _told(
     home: Home, file_ids: tuple[int, ...], first: int, new: tuple[str, ...], skipped: tuple[str, ...]
 ) -> Ingested:
     with warehouse.connect(home, read_only=True) as connection:
-        logs = connection.execute(
-            "select file_id, sha256, events, rejects from operations.log_files"
-        ).fetchall()
+        logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()
     digest = hashlib.sha256("\n".join(sorted(of_file for _, of_file, _, _ in logs)).encode()).hexdigest()
     read = [(events, rejects) for file_id, _, events, rejects in logs if file_id >= first]
     told = Ingested(

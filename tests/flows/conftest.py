@@ -14,7 +14,10 @@ import flows  # noqa: F401  (its settings of Prefect come first)
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[str]:
     """The API's address; without heartbeats, which add a second to every flow run."""
-    with prefect_test_harness(server_startup_timeout=180), temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+    with (
+        prefect_test_harness(server_startup_timeout=180),
+        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
+    ):
         yield PREFECT_API_URL.value()
 
 
@@ -26,7 +29,9 @@ def ratings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for user in range(120):
         for film in sorted(generator.choice(40, size=14, replace=False)):
             likes = film % 2 == user % 2
-            lines.append(f"{user + 1},{film + 1},{generator.integers(4, 6) if likes else generator.integers(1, 4)},{10**9 + user}")
+            lines.append(
+                f"{user + 1},{film + 1},{generator.integers(*((4, 6) if likes else (1, 4)))},{10**9 + user}"
+            )
     path = tmp_path_factory.mktemp("logs") / "ratings.csv"
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -58,12 +58,19 @@ def test_a_log_becomes_published_tables(tmp_path, ratings, capsys):
     metrics = query(tmp_path, "select distinct protocol, model from evaluation.metrics order by all")
     assert len(metrics) == 2 * 3
     assert {file.name for file in (tmp_path / "ml-latest-small" / "published").iterdir()} == {
-        "evaluation.parquet", "evaluation.csv", "evaluation.md", "recommendations.parquet"}
-    stages = {stage for stage, in query(tmp_path, "select distinct stage from operations.contract_results where success")}
+        "evaluation.parquet",
+        "evaluation.csv",
+        "evaluation.md",
+        "recommendations.parquet",
+    }
+    stages = {
+        stage for (stage,) in query(tmp_path, "select distinct stage from operations.contract_results where success")
+    }
     assert stages == {"ingest", "binarize", "split", "diagnose", "train", "evaluate", "publish"}
     page = (tmp_path / "ml-latest-small" / "report" / "index.html").read_text()
-    assert "mrf_dense" in page and "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
-        "http://creativecommons.org", "").replace("http://matplotlib.org", "")
+    assert "mrf_dense" in page and "http://" not in page.replace("http://www.w3.org", "").replace(
+        "http://purl.org", ""
+    ).replace("http://creativecommons.org", "").replace("http://matplotlib.org", "")
 
 
 def test_a_second_run_ingests_nothing_and_gives_the_same_bits(tmp_path, ratings):
@@ -85,16 +92,30 @@ def test_one_thread_and_two_give_the_same_bits(tmp_path, ratings):
 
 def test_a_given_split_publishes_its_table_and_no_recommendations(tmp_path):
     for name, shift in (("train.txt", 0), ("test.txt", 1)):
-        lines = [f"{user} " + " ".join(str((user % 2) + 2 * ((user // 2 + 3 * k + shift) % 20)) for k in range(5)) for user in range(60)]
+        lines = [
+            f"{user} " + " ".join(str((user % 2) + 2 * ((user // 2 + 3 * k + shift) % 20)) for k in range(5))
+            for user in range(60)
+        ]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
-    arguments = ["--dataset", "gowalla", "--split-files", str(tmp_path / "train.txt"), str(tmp_path / "test.txt"),
-                 "--home", str(tmp_path / "home"), "--models", "popularity,mrf_dense"]
+    arguments = [
+        "--dataset",
+        "gowalla",
+        "--split-files",
+        str(tmp_path / "train.txt"),
+        str(tmp_path / "test.txt"),
+        "--home",
+        str(tmp_path / "home"),
+        "--models",
+        "popularity,mrf_dense",
+    ]
     assert backfill.main(arguments) == 0
     home = tmp_path / "home"
     assert query(home, "select distinct protocol from evaluation.metrics", "gowalla") == [("given",)]
     assert query(home, "select count(*) from published.recommendations", "gowalla") == [(0,)]
     assert query(home, "select role, count(*) from splits.given group by role order by role", "gowalla") == [
-        ("test", 300), ("train", 300)]
+        ("test", 300),
+        ("train", 300),
+    ]
 
 
 def test_a_given_split_needs_two_different_logs(tmp_path, capsys):
@@ -118,8 +139,13 @@ def test_the_demo_makes_its_own_log(tmp_path):
     sizes = ["--set", "demo.users=150", "demo.items=60", "demo.likes=2000"]
     assert backfill.main(["--dataset", "demo", "--home", str(tmp_path), *FAST, *sizes]) == 0
     first = query(tmp_path, "select count(*) from raw.events", "demo")
-    better = dict(query(tmp_path, "select model, value from evaluation.metrics where metric = 'mean_rank' "
-                        "and protocol = 'leave_one_out'", "demo"))
+    better = dict(
+        query(
+            tmp_path,
+            "select model, value from evaluation.metrics where metric = 'mean_rank' and protocol = 'leave_one_out'",
+            "demo",
+        )
+    )
     assert better["mrf_dense"] > better["popularity"]
     sizes[-1] = "demo.likes=1000"
     assert backfill.main(["--dataset", "demo", "--home", str(tmp_path), *FAST, *sizes]) == 0
@@ -138,7 +164,9 @@ def test_a_breach_stops_the_run_and_what_was_published_stays(tmp_path, ratings, 
     assert (tmp_path / "ml-latest-small" / "published").resolve() == target
     states = query(tmp_path, "select state from operations.runs order by started_at")
     assert states == [("completed",), ("failed",)]
-    breach = query(tmp_path, "select rule, samples from operations.contract_results where not success and severity = 'error'")
+    breach = query(
+        tmp_path, "select rule, samples from operations.contract_results where not success and severity = 'error'"
+    )
     assert len(breach) == 1 and json.loads(breach[0][1])
     with duckdb.connect(str(tmp_path / "ml-latest-small" / "warehouse.duckdb")) as connection:
         connection.execute("delete from operations.runs where state = 'failed'")
@@ -171,13 +199,20 @@ def test_the_ui_has_something_to_show(tmp_path, ratings):
     assert "ml-latest-small-report" in artifacts
 
 
-@pytest.mark.parametrize(("dataset", "log", "edges"), [
-    ("ml-100k", "ml-100k/u.data", 55_375),
-    ("lastfm", "lastfm-hetrec2011/user_artists.dat", 92_834),
-])
+@pytest.mark.parametrize(
+    ("dataset", "log", "edges"),
+    [
+        ("ml-100k", "ml-100k/u.data", 55_375),
+        ("lastfm", "lastfm-hetrec2011/user_artists.dat", 92_834),
+    ],
+)
 def test_real_logs_run_through(tmp_path, dataset, log, edges):
     if not (REAL_LOGS / log).exists():
         pytest.skip("the real logs are not here")
-    assert backfill.main(["--dataset", dataset, "--source", str(REAL_LOGS / log), "--home", str(tmp_path),
-                          "--models", "popularity"]) == 0
+    assert (
+        backfill.main(
+            ["--dataset", dataset, "--source", str(REAL_LOGS / log), "--home", str(tmp_path), "--models", "popularity"]
+        )
+        == 0
+    )
     assert query(tmp_path, "select count(*) from curated.interactions", dataset) == [(edges,)]

@@ -29,7 +29,9 @@ BAD_SOURCES = {
     "empty": (lambda folder: write(folder / "empty.csv", b""), "empty.csv: is empty"),
     "binary": (lambda folder: write(folder / "log.csv", bytes(range(256)) * 64), "log.csv"),
     "truncated gzip": (
-        lambda folder: write(folder / "log.csv.gz", gzip.compress(b"userId,movieId,rating,timestamp\n1,1,4,9\n" * 9999)[:-20]),
+        lambda folder: write(
+            folder / "log.csv.gz", gzip.compress(b"userId,movieId,rating,timestamp\n1,1,4,9\n" * 9999)[:-20]
+        ),
         "log.csv.gz: its gzip is cut short",
     ),
     "no columns": (lambda folder: write(folder / "log.csv", b"who,what\n1,2\n"), "log.csv"),
@@ -46,15 +48,18 @@ def test_a_log_that_cannot_be_read_is_told_before_anything_is_written(tmp_path, 
     assert not home.exists()
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--dataset", "ml-1n"], "data set ml-1n: unknown. Did you mean ml-1m?"),
-    (["--models", "slimmer"], "model slimmer: unknown"),
-    (["--protocols", "leave_two_out"], "protocol leave_two_out: unknown"),
-    (["--set", "binarize.tresh=1"], "setting binarize.tresh: unknown"),
-    (["--set", "nonsense"], "--set nonsense"),
-    (["--threads", "0"], "--threads 0"),
-    ([], "holds no raw files of ml-latest-small"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dataset", "ml-1n"], "data set ml-1n: unknown. Did you mean ml-1m?"),
+        (["--models", "slimmer"], "model slimmer: unknown"),
+        (["--protocols", "leave_two_out"], "protocol leave_two_out: unknown"),
+        (["--set", "binarize.tresh=1"], "setting binarize.tresh: unknown"),
+        (["--set", "nonsense"], "--set nonsense"),
+        (["--threads", "0"], "--threads 0"),
+        ([], "holds no raw files of ml-latest-small"),
+    ],
+)
 def test_a_wrong_argument_is_told(tmp_path, capsys, arguments, message):
     assert backfill.main([*BASE, "--home", str(tmp_path / "home"), *arguments]) == 2
     assert message in capsys.readouterr().err
@@ -68,10 +73,14 @@ def test_a_flag_that_cannot_be_parsed_exits_with_2(arguments, capsys):
     assert stopped.value.code == 2 and "usage:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", sorted(
-    path.stem for path in Path(backfill.__file__).parent.glob("*.py") if "__main__" in path.read_text()))
+@pytest.mark.parametrize(
+    "module",
+    sorted(path.stem for path in Path(backfill.__file__).parent.glob("*.py") if "__main__" in path.read_text()),
+)
 def test_every_command_answers_help(module):
-    answer = subprocess.run([sys.executable, "-m", f"flows.{module}", "--help"], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-m", f"flows.{module}", "--help"], capture_output=True, text=True, check=True
+    )
     assert f"python -m flows.{module}" in answer.stdout
 
 
@@ -89,11 +98,15 @@ def test_a_warehouse_without_tables_is_filled_again(tmp_path, capsys):
     assert "holds no raw files of ml-latest-small" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [
-    OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights.npy"),
-    OSError("Not enough free space to write 152275600 bytes after offset 128"),  # numpy's own, before it writes
-    OSError("38068900 requested and 1024 written"),  # and after
-], ids=str)
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights.npy"),
+        OSError("Not enough free space to write 152275600 bytes after offset 128"),  # numpy's own, before it writes
+        OSError("38068900 requested and 1024 written"),  # and after
+    ],
+    ids=str,
+)
 def test_a_disk_that_fills_while_arrays_are_saved_is_told(capsys, error):
     def command():
         raise error
@@ -110,10 +123,15 @@ def in_a_namespace(script: str, *arguments: str, api: str) -> subprocess.Complet
 
 
 needs_namespaces = pytest.mark.skipif(
-    not shutil.which("unshare") or subprocess.run(
+    not shutil.which("unshare")
+    or subprocess.run(
         ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
-        capture_output=True, check=False).returncode != 0,
-    reason="mounting a small file system needs user namespaces")
+        capture_output=True,
+        check=False,
+    ).returncode
+    != 0,
+    reason="mounting a small file system needs user namespaces",
+)
 
 COMMAND = f'"$1" -m flows.backfill {" ".join(BASE)} --source "$2" --home "$3"'
 
@@ -139,9 +157,12 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path, ratings, prefect_server
     big = tmp_path / "ratings-2.csv"
     rows = (f"{user},{film},4,1000000000\n" for user in range(1000, 4000) for film in range(100))
     big.write_text("userId,movieId,rating,timestamp\n" + "".join(rows))
-    script = (f'mount -t tmpfs -o size=24m tmpfs "$3"; {COMMAND} 2>/dev/null >/dev/null; cp -r "$3" "$4/before"; '
-              f'set -- "$1" "$5" "$3" "$4"; head -c $(( $(df --output=avail -B1 "$3" | tail -1) - 400000 )) /dev/zero > "$3/filler"; '
-              f'{COMMAND} && status=0 || status=$?; rm "$3/filler"; cp -r "$3" "$4/after"; exit $status')
+    script = (
+        f'mount -t tmpfs -o size=24m tmpfs "$3"; {COMMAND} 2>/dev/null >/dev/null; cp -r "$3" "$4/before"; '
+        'set -- "$1" "$5" "$3" "$4"; left=$(df --output=avail -B1 "$3" | tail -1); '
+        'head -c $((left - 400000)) /dev/zero > "$3/filler"; '
+        f'{COMMAND} && status=0 || status=$?; rm "$3/filler"; cp -r "$3" "$4/after"; exit $status'
+    )
     home, kept = tmp_path / "home", tmp_path / "kept"
     home.mkdir()
     kept.mkdir()

@@ -41,7 +41,13 @@ def test_the_documented_data_set_is_taken(tmp_path):
 
 
 def test_the_two_commands_of_the_readme_stand_on_one_line_each():
-    lines = [line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("    python3 -m venv")]
+    lines = [
+        line
+        for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("    python3 -m venv")
+    ]
     assert [line.rpartition("&& ")[2] for line in lines] == [
-        ".venv/bin/python -m flows.backfill --dataset demo", ".venv/bin/python -m pytest"]
+        ".venv/bin/python -m flows.backfill --dataset demo",
+        ".venv/bin/python -m pytest",
+    ]
     assert all("-c constraints.txt" in line for line in lines)

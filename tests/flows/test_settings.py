@@ -31,12 +31,15 @@ def test_protocols_default_to_two_or_to_the_given_split(tmp_path):
     assert resolve("gowalla", home=tmp_path, split_files=["train.txt", "test.txt"]).protocols == ("given",)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("binarize.threshold=4", ("binarize.threshold", 4)),
-    ("split.scheme=liang2018", ("split.scheme", "liang2018")),
-    ("split.scheme='liang2018'", ("split.scheme", "liang2018")),
-    ("mrf_dense.l2=5e2", ("mrf_dense.l2", 500.0)),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("binarize.threshold=4", ("binarize.threshold", 4)),
+        ("split.scheme=liang2018", ("split.scheme", "liang2018")),
+        ("split.scheme='liang2018'", ("split.scheme", "liang2018")),
+        ("mrf_dense.l2=5e2", ("mrf_dense.l2", 500.0)),
+    ],
+)
 def test_assignments_are_read_as_toml(text, expected):
     assert parse_assignment(text) == expected
 
@@ -47,24 +50,30 @@ def test_a_broken_assignment_is_told(text):
         parse_assignment(text)
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
-    ({"dataset": "ml-1n"}, "ml-1n.*ml-1m"),
-    ({"models": ["mrf_dens"]}, "model mrf_dens: unknown. Did you mean mrf_dense?"),
-    ({"protocols": ["leave_one"]}, "protocol leave_one: unknown"),
-    ({"protocols": ["given"]}, "needs --split-files"),
-    ({"protocols": ["leave_one_out"], "split_files": ["a", "b"]}, "--split-files: are for the protocol given"),
-    ({"settings": {"binarise.threshold": 1}}, "setting binarise: unknown. Did you mean binarize?"),
-    ({"settings": {"binarize.treshold": 1}}, "setting binarize.treshold: unknown. Did you mean binarize.threshold?"),
-    ({"settings": {"binarize.threshold": "high"}}, "setting binarize.threshold = 'high'"),
-    ({"settings": {"split.held_out_share": 0.7}}, "setting split.held_out_share = 0.7"),
-    ({"settings": {"bpr_uniform.epoch": 3}}, "setting bpr_uniform.epoch: unknown"),
-    ({"settings": {"publish.model": "slimm"}}, "setting publish.model = slimm"),
-    ({"config": "absent.toml"}, "--config absent.toml: cannot be read"),
-    ({"threads": 0}, "--threads 0"),
-    ({"seed": -1}, "--seed -1"),
-    ({"seed": 2**63}, "--seed 9223372036854775808"),
-    ({"since": date(2026, 1, 2), "until": date(2026, 1, 1)}, "--since 2026-01-02: is after --until 2026-01-01"),
-])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"dataset": "ml-1n"}, "ml-1n.*ml-1m"),
+        ({"models": ["mrf_dens"]}, "model mrf_dens: unknown. Did you mean mrf_dense?"),
+        ({"protocols": ["leave_one"]}, "protocol leave_one: unknown"),
+        ({"protocols": ["given"]}, "needs --split-files"),
+        ({"protocols": ["leave_one_out"], "split_files": ["a", "b"]}, "--split-files: are for the protocol given"),
+        ({"settings": {"binarise.threshold": 1}}, "setting binarise: unknown. Did you mean binarize?"),
+        (
+            {"settings": {"binarize.treshold": 1}},
+            "setting binarize.treshold: unknown. Did you mean binarize.threshold?",
+        ),
+        ({"settings": {"binarize.threshold": "high"}}, "setting binarize.threshold = 'high'"),
+        ({"settings": {"split.held_out_share": 0.7}}, "setting split.held_out_share = 0.7"),
+        ({"settings": {"bpr_uniform.epoch": 3}}, "setting bpr_uniform.epoch: unknown"),
+        ({"settings": {"publish.model": "slimm"}}, "setting publish.model = slimm"),
+        ({"config": "absent.toml"}, "--config absent.toml: cannot be read"),
+        ({"threads": 0}, "--threads 0"),
+        ({"seed": -1}, "--seed -1"),
+        ({"seed": 2**63}, "--seed 9223372036854775808"),
+        ({"since": date(2026, 1, 2), "until": date(2026, 1, 1)}, "--since 2026-01-02: is after --until 2026-01-01"),
+    ],
+)
 def test_a_wrong_setting_is_named(tmp_path, wrong, message):
     with pytest.raises(InputError, match=message):
         resolve(**{"dataset": "ml-1m", "home": tmp_path, **wrong})

@@ -13,7 +13,9 @@ from tasks.errors import InputError
 
 def interactions(home, columns="user_id, item_id, event_count"):
     with warehouse.connect(home, read_only=True) as connection:
-        return connection.execute(f"select {columns} from curated.interactions order by user_index, item_index").fetchall()
+        return connection.execute(
+            f"select {columns} from curated.interactions order by user_index, item_index"
+        ).fetchall()
 
 
 def test_a_like_is_a_value_at_or_above_the_threshold(home, log_events):
@@ -36,7 +38,10 @@ def test_indices_follow_the_order_of_first_appearance(home, log_events):
     log_events([("z", "q", 1), ("a", "p", 1), ("z", "p", 1)])
     binarize(home, BinarizeSettings(), "run")
     assert interactions(home, "user_id, user_index, item_id, item_index") == [
-        ("z", 0, "q", 0), ("z", 0, "p", 1), ("a", 1, "p", 1)]
+        ("z", 0, "q", 0),
+        ("z", 0, "p", 1),
+        ("a", 1, "p", 1),
+    ]
 
 
 def test_tomorrows_log_moves_no_index(home, log_events):
@@ -65,16 +70,22 @@ def naive_edges(events, settings):
     return edges
 
 
-@pytest.mark.parametrize("settings", [
-    BinarizeSettings(threshold=2),
-    BinarizeSettings(min_user_edges=4),
-    BinarizeSettings(min_item_edges=5, min_user_edges=3),
-    BinarizeSettings(k_core=4),
-], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        BinarizeSettings(threshold=2),
+        BinarizeSettings(min_user_edges=4),
+        BinarizeSettings(min_item_edges=5, min_user_edges=3),
+        BinarizeSettings(k_core=4),
+    ],
+    ids=str,
+)
 def test_filters_agree_with_sets_of_edges(home, log_events, settings):
     generator = np.random.default_rng(5)
     users, items = (generator.zipf(1.6, size=700) % 30 for _ in range(2))
-    events = [(str(u), str(i), float(v)) for u, i, v in zip(users, items, generator.integers(1, 4, size=700), strict=True)]
+    events = [
+        (str(u), str(i), float(v)) for u, i, v in zip(users, items, generator.integers(1, 4, size=700), strict=True)
+    ]
     log_events(events)
     binarize(home, settings, "run")
     expected = naive_edges(events, settings)
@@ -84,7 +95,7 @@ def test_filters_agree_with_sets_of_edges(home, log_events, settings):
 def test_since_and_until_take_whole_days(home, log_events):
     log_events([("a", str(day), 1, datetime(2026, 1, day, 23, 59)) for day in range(1, 6)])
     binarize(home, BinarizeSettings(), "run", since=date(2026, 1, 2), until=date(2026, 1, 4))
-    assert [item for item, in interactions(home, "item_id")] == ["2", "3", "4"]
+    assert [item for (item,) in interactions(home, "item_id")] == ["2", "3", "4"]
 
 
 def test_until_the_last_day_of_the_calendar(home, log_events):
@@ -103,10 +114,16 @@ def test_since_on_a_log_without_times_is_told(home, log_events):
         binarize(home, BinarizeSettings(), "run", since=date(2026, 1, 1))
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    (BinarizeSettings(threshold=9), r"none of 2 events has a value of at least binarize.threshold = 9 \(the highest is 3"),
-    (BinarizeSettings(k_core=3), "none of 2 likes is left by the activity filters"),
-])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            BinarizeSettings(threshold=9),
+            r"none of 2 events has a value of at least binarize.threshold = 9 \(the highest is 3",
+        ),
+        (BinarizeSettings(k_core=3), "none of 2 likes is left by the activity filters"),
+    ],
+)
 def test_nothing_left_is_told_and_changes_nothing(home, log_events, settings, message):
     log_events([("a", "x", 1), ("b", "x", 3)])
     binarize(home, BinarizeSettings(), "run")

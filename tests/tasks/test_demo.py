@@ -118,11 +118,7 @@ def test_the_seed_decides_every_byte(tmp_path):
     for home, seed in zip(homes, (1, 1, 2), strict=True):
         make_demo(home, SMALL, seed)
     files = [
-        {
-            file.name: file.read_bytes()
-            for folder in (home.landing, home.truth)
-            for file in sorted(folder.iterdir())
-        }
+        {file.name: file.read_bytes() for folder in (home.landing, home.truth) for file in sorted(folder.iterdir())}
         for home in homes
     ]
     assert files[0] == files[1]

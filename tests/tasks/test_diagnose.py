@@ -12,9 +12,7 @@ from tasks.diagnose import diagnose, rewrite
 
 def curate(home, edges):
     """Fill `curated.interactions` with (user_index, item_index) pairs."""
-    users, items = (
-        (pa.array(column, pa.int32()) for column in zip(*edges, strict=True)) if edges else ([], [])
-    )
+    users, items = (pa.array(column, pa.int32()) for column in zip(*edges, strict=True)) if edges else ([], [])
     incoming = pa.table({"u": pa.array(users, pa.int32()), "i": pa.array(items, pa.int32())})
     with warehouse.connect(home) as connection:
         connection.register("incoming", incoming)
@@ -47,9 +45,7 @@ def test_degrees_are_counted_on_both_sides(home, graph):
     diagnose(home, "run", 0)
     for side, of in (("user", 0), ("item", 1)):
         degrees, vertices = np.unique(np.bincount([edge[of] for edge in graph]), return_counts=True)
-        found = rows(
-            home, f"select degree, vertices from diagnostics.degrees where side = '{side}' order by degree"
-        )
+        found = rows(home, f"select degree, vertices from diagnostics.degrees where side = '{side}' order by degree")
         assert found == list(zip(degrees.tolist(), vertices.tolist(), strict=True))
 
 
@@ -65,9 +61,7 @@ def test_means_and_eq_1(home, graph):
 def test_every_family_is_fitted_on_the_bounded_support(home, graph):
     assert diagnose(home, "run", 0).fits == 8
     found = rows(home, "select side, family, d_min, d_max, p_value from diagnostics.power_law_fits")
-    assert {(side, family) for side, family, *_ in found} == {
-        (s, f) for s in ("user", "item") for f in FAMILIES
-    }
+    assert {(side, family) for side, family, *_ in found} == {(s, f) for s in ("user", "item") for f in FAMILIES}
     assert {(side, low, high) for side, _, low, high, _ in found} == {("user", 1, 150), ("item", 1, 400)}
     p_values = {(side, family): p for side, family, _, _, p in found}
     assert p_values["user", "power_law_cutoff"] > 0.05

@@ -61,18 +61,32 @@ def leave_one_out(random) -> SplitMatrices:
     train = csr(edges & ~held_out)
     users = np.arange(USERS, dtype=np.int32)
     part = Part(train, csr(held_out), users + 100, rows=users)
-    return SplitMatrices("leave_one_out", train, np.arange(train.shape[0], dtype=np.int32), np.arange(ITEMS, dtype=np.int32), {"test": part})
+    return SplitMatrices(
+        "leave_one_out",
+        train,
+        np.arange(train.shape[0], dtype=np.int32),
+        np.arange(ITEMS, dtype=np.int32),
+        {"test": part},
+    )
 
 
 def strong_generalization(random) -> SplitMatrices:
     """Two parts of users never seen, several targets each; one in three test users has none."""
+
     def part(users):
         marks = random.random((users, ITEMS))
         targets = (marks > 0.8) & (np.arange(users) % 3 > 0)[:, None]
         return Part(csr(marks < 0.2), csr(targets), np.arange(users))
+
     train = csr(random.random((USERS, ITEMS)) < 0.3)
     items = np.arange(ITEMS, dtype=np.int32)
-    return SplitMatrices("strong_generalization", train, np.arange(train.shape[0], dtype=np.int32), items, {"test": part(30), "validation": part(12)})
+    return SplitMatrices(
+        "strong_generalization",
+        train,
+        np.arange(train.shape[0], dtype=np.int32),
+        items,
+        {"test": part(30), "validation": part(12)},
+    )
 
 
 def store(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, dict[str, str]]:
@@ -91,8 +105,12 @@ def rows(home: Home, query: str, *values) -> list[tuple]:
 
 def of_opinion(home: Home, metric: str) -> tuple:
     """(value, standard error, users) of the model `opinion`."""
-    [found] = rows(home, "select value, standard_error, users from evaluation.metrics "
-                   "where model = 'opinion' and score = 'score' and metric = ?", metric)
+    [found] = rows(
+        home,
+        "select value, standard_error, users from evaluation.metrics "
+        "where model = 'opinion' and score = 'score' and metric = ?",
+        metric,
+    )
     return found
 
 
@@ -123,15 +141,19 @@ def test_every_pair_of_ranked_lists_is_compared_once(home):
     split = leave_one_out(np.random.default_rng(1))
     digest, fits = store(home, split, Popularity, Opinion)
     stage.evaluate(home, "run", "leave_one_out", digest, fits)
-    pairs = rows(home, "select model, other_model, other_score, difference, p_value, users "
-                 "from evaluation.comparisons where metric = 'mean_rank' order by all")
+    pairs = rows(
+        home,
+        "select model, other_model, other_score, difference, p_value, users "
+        "from evaluation.comparisons where metric = 'mean_rank' order by all",
+    )
     assert [pair[:3] for pair in pairs] == [
         ("opinion", "opinion", "reversed"),
         ("popularity", "opinion", "reversed"),
         ("popularity", "opinion", "score"),
     ]
-    first, second = (naive_ranks(split, scores)
-                     for scores in (np.bincount(split.train.indices, minlength=ITEMS), np.arange(ITEMS)))
+    first, second = (
+        naive_ranks(split, scores) for scores in (np.bincount(split.train.indices, minlength=ITEMS), np.arange(ITEMS))
+    )
     p_value = stats.ttest_rel(first, second).pvalue
     assert pairs[2][3:] == (pytest.approx((first - second).mean()), pytest.approx(p_value), USERS - 1)
 
@@ -141,11 +163,17 @@ def test_ranks_by_degree_are_grouped_by_training_degrees(home):
     digest, fits = store(home, split, Opinion)
     stage.evaluate(home, "run", "leave_one_out", digest, fits)
     ranks, part = naive_ranks(split, np.arange(ITEMS)), split.parts["test"]
-    degrees = {"user": np.diff(part.histories.indptr)[:-1],
-               "item": np.bincount(split.train.indices, minlength=ITEMS)[part.targets.indices]}
+    degrees = {
+        "user": np.diff(part.histories.indptr)[:-1],
+        "item": np.bincount(split.train.indices, minlength=ITEMS)[part.targets.indices],
+    }
     for side, of_edges in degrees.items():
-        bins = rows(home, "select degree_low, degree_high, edges, mean_rank, p50 "
-                    "from evaluation.ranks_by_degree where score = 'score' and side = ?", side)
+        bins = rows(
+            home,
+            "select degree_low, degree_high, edges, mean_rank, p50 "
+            "from evaluation.ranks_by_degree where score = 'score' and side = ?",
+            side,
+        )
         assert sum(edges for _, _, edges, _, _ in bins) == USERS - 1
         for low, high, edges, mean, median in bins:
             inside = ranks[(of_edges >= low) & (of_edges <= high)]
@@ -160,8 +188,20 @@ def test_strong_generalization_has_a_validation_metric_and_no_degrees(home):
     users = dict(rows(home, "select metric, users from evaluation.metrics where score = 'score'"))
     assert (users["ndcg@100"], users["validation_ndcg@100"]) == (20, 8)
     assert set(users) == {
-        "recall@20", "recall@50", "recall_of_all@20", "ndcg@20", "ndcg@100", "validation_ndcg@100",
-        "mean_rank", "mean_rank_midtie", "median_rank", "rank_p05", "rank_p25", "rank_p75", "rank_p95"}
+        "recall@20",
+        "recall@50",
+        "recall_of_all@20",
+        "ndcg@20",
+        "ndcg@100",
+        "validation_ndcg@100",
+        "mean_rank",
+        "mean_rank_midtie",
+        "median_rank",
+        "rank_p05",
+        "rank_p25",
+        "rank_p75",
+        "rank_p95",
+    }
     assert rows(home, "select * from evaluation.ranks_by_degree") == []
     assert all(given is None for _, given in Opinion.blocks)
 

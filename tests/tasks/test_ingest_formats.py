@@ -150,9 +150,7 @@ def test_parquet(read, tmp_path):
     assert [(line, reason) for _, line, _, reason in rejects] == [(2, "names no user")]
 
 
-FILMS = {
-    f"training_set/mv_000000{film}.txt": f"{film}:\n10,{film},2004-01-01\n".encode() for film in (1, 2, 3)
-}
+FILMS = {f"training_set/mv_000000{film}.txt": f"{film}:\n10,{film},2004-01-01\n".encode() for film in (1, 2, 3)}
 FILM_EVENTS = [(film, 2, "10", str(film), film, NEW_YEAR) for film in (1, 2, 3)]
 
 
@@ -239,9 +237,7 @@ def told_naively(files: Sequence[Sequence[str]]) -> tuple[list, list]:
                 continue
             try:
                 user, stars, day = line.split(",")
-                events.append(
-                    (file_id, number, *_checked(user, movie), _finite(stars), datetime.fromisoformat(day))
-                )
+                events.append((file_id, number, *_checked(user, movie), _finite(stars), datetime.fromisoformat(day)))
             except ValueError:
                 rejects.append((file_id, number))
     return sorted(events), rejects
@@ -265,17 +261,11 @@ def test_netflix_files_as_read_line_by_line(tmp_path_factory, bodies):
     folder = tmp_path_factory.mktemp("netflix")
     files = [["1:", "5,3,2004-01-01", *body, *["5,3,2004-01-01"] * len(body)] for body in bodies]
     paths = [written(folder / f"combined_data_{i}.txt", "\n".join(lines)) for i, lines in enumerate(files)]
-    events, rejects = loaded(
-        Home(folder, "netflix"), inspect(datasets.load("netflix", folder), paths), folder
-    )
+    events, rejects = loaded(Home(folder, "netflix"), inspect(datasets.load("netflix", folder), paths), folder)
     assert (events, [reject[:2] for reject in rejects]) == told_naively(files)
 
 
-@given(
-    st.lists(st.sampled_from([b"a", b"bcd", b"\n", b"\r", b"\r\n", b"\0", "é".encode(), b"\xff"])).map(
-        b"".join
-    )
-)
+@given(st.lists(st.sampled_from([b"a", b"bcd", b"\n", b"\r", b"\r\n", b"\0", "é".encode(), b"\xff"])).map(b"".join))
 def test_survey_counts_as_python_does(content):
     found = survey(io.BytesIO(content))
     text = content.decode(errors="replace")
@@ -284,10 +274,5 @@ def test_survey_counts_as_python_does(content):
     assert found.longest >= max((len(line) for line in content.split(b"\n")), default=0)
     assert found.nul_at == (content.index(b"\0") if b"\0" in content else None)
     assert found.utf8 == ("\ufffd" not in text)
-    ends = {
-        line[-2:] if line.endswith("\r\n") else line[-1:]
-        for line in io.StringIO(text, newline="").readlines()
-    }
-    assert found.even_ends == (
-        ends & {"\n", "\r", "\r\n"} <= {"\n"} or ends & {"\n", "\r", "\r\n"} == {"\r\n"}
-    )
+    ends = {line[-2:] if line.endswith("\r\n") else line[-1:] for line in io.StringIO(text, newline="").readlines()}
+    assert found.even_ends == (ends & {"\n", "\r", "\r\n"} <= {"\n"} or ends & {"\n", "\r", "\r\n"} == {"\r\n"})

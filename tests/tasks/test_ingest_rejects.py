@@ -46,9 +46,7 @@ def read(home: Home, path: Path, name: str) -> tuple[list, list]:
         load(connection, list(enumerate(logs, 1)), path.parent)
         return (
             connection.execute("select line_number from raw.events order by all").fetchall(),
-            connection.execute(
-                "select file_id, line_number, line, reason from raw.rejects order by all"
-            ).fetchall(),
+            connection.execute("select file_id, line_number, line, reason from raw.rejects order by all").fetchall(),
         )
 
 
@@ -77,9 +75,7 @@ def test_bytes_that_are_not_utf8(home, tmp_path, name):
 
 def test_ratings_without_a_header_belong_to_no_film(home, tmp_path):
     path = tmp_path / "combined_data_2.txt"
-    path.write_text(
-        "1,4,2004-01-01\n2,4,2004-01-01\n9:\n3,4,2004-01-01\nnine:\n4,4,2004-01-01\n8:\n5,4,2004-01-01"
-    )
+    path.write_text("1,4,2004-01-01\n2,4,2004-01-01\n9:\n3,4,2004-01-01\nnine:\n4,4,2004-01-01\n8:\n5,4,2004-01-01")
     events, rejects = read(home, path, "netflix")
     assert events == [(4,), (8,)]
     assert [(number, reason.split()[0]) for _, number, _, reason in rejects] == [

@@ -136,9 +136,9 @@ def test_an_error_half_way_leaves_nothing(home, dataset, tmp_path, monkeypatch):
     paths = [csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "ab"]
     with pytest.raises(RuntimeError, match="half way"):
         ingest(home, dataset, paths, "run")
-    assert rows(
-        home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)"
-    ) == [(0, 0)]
+    assert rows(home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)") == [
+        (0, 0)
+    ]
     assert not list((home.folder / "spill").iterdir())
 
 
@@ -169,9 +169,9 @@ def test_a_killed_run_leaves_nothing_and_the_next_one_clears_up(home, dataset, t
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (killed.returncode, killed.stdout.strip()) == (-signal.SIGKILL, "200000"), killed.stderr
-    assert rows(
-        home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)"
-    ) == [(0, 0)]
+    assert rows(home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)") == [
+        (0, 0)
+    ]
     assert list((home.folder / "spill").glob("ingest-*"))
     assert ingest(home, dataset, [path], "run-2").total_events == 200_000
     assert not list((home.folder / "spill").glob("ingest-*"))

@@ -16,8 +16,10 @@ from tasks.split import ALL_EDGES, LIANG2018_SEED, SplitSettings, split
 def log(home, log_events):
     """A log of 80 users with skewed degrees, binarized."""
     generator = np.random.default_rng(3)
-    pairs = dict.fromkeys((int(u) * 7 % 80 + 1, int(i)) for u, i in zip(
-        generator.zipf(1.3, size=2500) % 80, generator.zipf(1.2, size=2500) % 60, strict=True))
+    pairs = dict.fromkeys(
+        (int(u) * 7 % 80 + 1, int(i))
+        for u, i in zip(generator.zipf(1.3, size=2500) % 80, generator.zipf(1.2, size=2500) % 60, strict=True)
+    )
     pairs |= dict.fromkeys((user, 900 + user) for user in range(1, 81))  # items that one user alone has
     log_events([(user, item, 1) for user, item in pairs])
     binarize(home, BinarizeSettings(), "run")
@@ -54,7 +56,9 @@ def test_hashed_parts_hold_disjoint_users_and_every_edge_once(home, log):
 
 def test_hashed_targets_are_a_fifth_of_the_edges_that_training_items_leave(home, log):
     strong(home, held_out_share=0.2)
-    training_items = {item for item, in rows(home, "select item_id from splits.strong_generalization where role = 'fit'")}
+    training_items = {
+        item for (item,) in rows(home, "select item_id from splits.strong_generalization where role = 'fit'")
+    }
     roles = defaultdict(Counter)
     for user, item, part, role in rows(home, "select * from splits.strong_generalization where part <> 'train'"):
         roles[user][role] += 1
@@ -94,13 +98,22 @@ def test_matrices_hold_what_the_table_says(home, log):
     stored = matrices.read(home, strong(home, held_out_share=0.2).digests["strong_generalization"])
     for part in ("validation", "test"):
         held = stored.parts[part]
-        found = {role: {(u, i) for u, i in rows(
-            home, f"select user_id, item_id from splits.strong_generalization where part = '{part}' and role = '{role}'")}
-            for role in ("target", "fold_in")}
+        found = {
+            role: {
+                (u, i)
+                for u, i in rows(
+                    home,
+                    "select user_id, item_id from splits.strong_generalization "
+                    f"where part = '{part}' and role = '{role}'",
+                )
+            }
+            for role in ("target", "fold_in")
+        }
         with_target = {user for user, _ in found["target"]}
         assert ids(home, held.targets, held.users, stored.items) == found["target"]
         assert ids(home, held.histories, held.users, stored.items) == {
-            (u, i) for u, i in found["fold_in"] if u in with_target}
+            (u, i) for u, i in found["fold_in"] if u in with_target
+        }
         assert held.rows is None
     assert stored.train.nnz == rows(home, "select count(*) from splits.strong_generalization where role = 'fit'")[0][0]
     assert (np.bincount(stored.train.indices, minlength=len(stored.items)) > 0).all()
@@ -114,8 +127,11 @@ def transcribed(log, held_out, min_user_edges):
     users = np.array(sorted(data["user"].unique()))
     np.random.seed(98765)
     users = users[np.random.permutation(len(users))]
-    parts = {"train": users[: len(users) - 2 * held_out], "validation": users[len(users) - 2 * held_out : -held_out],
-             "test": users[-held_out:]}
+    parts = {
+        "train": users[: len(users) - 2 * held_out],
+        "validation": users[len(users) - 2 * held_out : -held_out],
+        "test": users[-held_out:],
+    }
     training = data[data["user"].isin(parts["train"])]
     items = training["item"].unique()
     found = {(u, i): ("train", "fit") for u, i in training.itertuples(index=False)}
@@ -126,7 +142,9 @@ def transcribed(log, held_out, min_user_edges):
         for user, group in held[held["item"].isin(items)].groupby("user"):
             is_target = np.zeros(len(group), dtype=bool)
             if len(group) >= 5:
-                is_target[np.random.choice(len(group), size=int(0.2 * len(group)), replace=False).astype("int64")] = True
+                is_target[np.random.choice(len(group), size=int(0.2 * len(group)), replace=False).astype("int64")] = (
+                    True
+                )
             for item, target in zip(group["item"], is_target, strict=True):
                 found[user, item] = (part, "target" if target else "fold_in")
     return found, items
@@ -135,7 +153,9 @@ def transcribed(log, held_out, min_user_edges):
 def test_liang2018_agrees_with_the_published_steps(home, log):
     made = strong(home, scheme="liang2018", held_out_users=15, min_user_edges=5)
     expected, items = transcribed(log, 15, 5)
-    found = {(int(u), int(i)): (part, role) for u, i, part, role in rows(home, "select * from splits.strong_generalization")}
+    found = {
+        (int(u), int(i)): (part, role) for u, i, part, role in rows(home, "select * from splits.strong_generalization")
+    }
     assert found == expected
     assert {"dropped", "target"} <= {role for _, role in found.values()}
     item_ids = dict(rows(home, "select distinct item_index, item_id from curated.interactions"))
@@ -144,10 +164,13 @@ def test_liang2018_agrees_with_the_published_steps(home, log):
     assert LIANG2018_SEED == 98765
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    ({}, "needs split.held_out_users"),
-    ({"held_out_users": 40}, "split.held_out_users = 40"),
-])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "needs split.held_out_users"),
+        ({"held_out_users": 40}, "split.held_out_users = 40"),
+    ],
+)
 def test_liang2018_tells_what_it_lacks(home, log, settings, message):
     with pytest.raises(InputError, match=message):
         strong(home, scheme="liang2018", **settings)
@@ -156,7 +179,7 @@ def test_liang2018_tells_what_it_lacks(home, log, settings, message):
 def test_leave_one_out_takes_one_edge_of_every_user_with_two(home, log):
     made = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
     degree = Counter(str(user) for user, _ in log)
-    held = Counter(user for user, in rows(home, "select user_id from splits.leave_one_out where role = 'held_out'"))
+    held = Counter(user for (user,) in rows(home, "select user_id from splits.leave_one_out where role = 'held_out'"))
     assert held == {user: 1 for user, edges in degree.items() if edges >= 2}
     assert rows(home, "select count(*) from splits.leave_one_out") == [(len(log),)]
     stored = matrices.read(home, made.digests["leave_one_out"])
@@ -173,7 +196,12 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
     binarize(home, BinarizeSettings(), "run")
     made = split(home, SplitSettings(), "run", protocols=["given"], seed=0, given_files=([1], [2]))
     assert sorted(rows(home, "select * from splits.given")) == [
-        ("a", "x", "train"), ("a", "y", "train"), ("a", "z", "test"), ("b", "x", "train"), ("b", "y", "test")]
+        ("a", "x", "train"),
+        ("a", "y", "train"),
+        ("a", "z", "test"),
+        ("b", "x", "train"),
+        ("b", "y", "test"),
+    ]
     assert ALL_EDGES not in made.digests
     stored = matrices.read(home, made.digests["given"])
     assert ids(home, stored.parts["test"].targets, stored.parts["test"].users, stored.items) == {("a", "z"), ("b", "y")}
@@ -182,7 +210,9 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
 def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, log_events, caplog):
     log_events([("a", "x", 1), ("a", "y", 1), ("b", "x", 1)])
     binarize(home, BinarizeSettings(), "run")
-    made = split(home, SplitSettings(min_user_edges=5), "run", protocols=["strong_generalization", "leave_one_out"], seed=1)
+    made = split(
+        home, SplitSettings(min_user_edges=5), "run", protocols=["strong_generalization", "leave_one_out"], seed=1
+    )
     assert set(made.digests) == {"leave_one_out", ALL_EDGES}
     assert "strong_generalization: no edge is left to train on" in caplog.text
 

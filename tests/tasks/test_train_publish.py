@@ -26,13 +26,16 @@ def digests(home, log_events):
     pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
     log_events([(user, item, 1) for user, item in sorted(pairs)])
     binarize(home, BinarizeSettings(), "run")
-    return split(home, SplitSettings(held_out_share=0.2), "run",
-                 protocols=["strong_generalization", "leave_one_out"], seed=1).digests
+    return split(
+        home, SplitSettings(held_out_share=0.2), "run", protocols=["strong_generalization", "leave_one_out"], seed=1
+    ).digests
 
 
 def fitted(home, digests, protocol=PROTOCOL, model="mrf_dense", seed=0, run_id="run"):
     settings = MODELS[model].Settings()
-    return train(home, run_id, protocol=protocol, matrices_digest=digests[protocol], model=model, settings=settings, seed=seed)
+    return train(
+        home, run_id, protocol=protocol, matrices_digest=digests[protocol], model=model, settings=settings, seed=seed
+    )
 
 
 def rows(home, query):
@@ -47,7 +50,8 @@ def test_a_fit_is_kept_whole_and_noted(home, digests):
     assert json.loads((folder / "settings.json").read_text())["model"] == "mrf_dense"
     assert fit.saved_bytes > 0 and fit.seconds > 0 and fit.peak_bytes > 1 << 20
     assert rows(home, "select run_id, protocol, model, digest from operations.model_fits") == [
-        ("run", PROTOCOL, "mrf_dense", fit.digest)]
+        ("run", PROTOCOL, "mrf_dense", fit.digest)
+    ]
 
 
 def test_a_fit_made_before_is_taken_from_the_store(home, digests):
@@ -65,10 +69,14 @@ def test_a_half_written_fit_is_made_again(home, digests):
     assert (home.models / "mrf_dense" / first.digest / "fit.json").exists()
 
 
-@pytest.mark.parametrize("damage", [
-    lambda file: file.unlink(),
-    lambda file: file.write_bytes(file.read_bytes()[:-1]),
-], ids=["lost", "cut short"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.unlink(),
+        lambda file: file.write_bytes(file.read_bytes()[:-1]),
+    ],
+    ids=["lost", "cut short"],
+)
 def test_a_damaged_store_is_made_again(home, log_events, digests, damage):
     first = fitted(home, digests)
     weights = home.models / "mrf_dense" / first.digest / "weights.npy"
@@ -85,8 +93,12 @@ def test_a_damaged_store_is_made_again(home, log_events, digests, damage):
 def test_the_digest_moves_with_everything_a_fit_depends_on(digests):
     settings = MODELS["mrf_dense"].Settings()
     base = fit_digest("m", "mrf_dense", settings, 0)
-    others = [fit_digest("n", "mrf_dense", settings, 0), fit_digest("m", "popularity", settings, 0),
-              fit_digest("m", "mrf_dense", settings.model_copy(update={"l2": 1e3}), 0), fit_digest("m", "mrf_dense", settings, 1)]
+    others = [
+        fit_digest("n", "mrf_dense", settings, 0),
+        fit_digest("m", "popularity", settings, 0),
+        fit_digest("m", "mrf_dense", settings.model_copy(update={"l2": 1e3}), 0),
+        fit_digest("m", "mrf_dense", settings, 1),
+    ]
     assert len({base, *others}) == 5
 
 
@@ -114,12 +126,20 @@ def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
 
 def published(home, digests, run_id="run", **settings):
     for protocol in ("strong_generalization", PROTOCOL):
-        fits = {model: fitted(home, digests, protocol, model, run_id=run_id).digest for model in ("popularity", "mrf_dense")}
+        fits = {
+            model: fitted(home, digests, protocol, model, run_id=run_id).digest for model in ("popularity", "mrf_dense")
+        }
         evaluate(home, run_id, protocol, digests[protocol], fits)
     chosen = choose(home, run_id, PublishSettings(**settings), ["popularity", "mrf_dense"])
     fit = fitted(home, digests, ALL_EDGES, chosen.model, run_id=run_id)
-    return chosen, publish(home, run_id, PublishSettings(**settings), choice=chosen, model_digest=fit.digest,
-                           matrices_digest=digests[ALL_EDGES])
+    return chosen, publish(
+        home,
+        run_id,
+        PublishSettings(**settings),
+        choice=chosen,
+        model_digest=fit.digest,
+        matrices_digest=digests[ALL_EDGES],
+    )
 
 
 def test_the_model_that_is_best_on_validation_is_published(home, digests):
@@ -152,12 +172,15 @@ def test_recommendations_are_ranked_in_original_ids_and_unseen(home, digests):
 
 def test_files_agree_with_the_warehouse(home, digests):
     published(home, digests)
-    expected = rows(home, "select protocol, model, score, metric, value, standard_error, users from evaluation.metrics order by all")
+    expected = rows(
+        home, "select protocol, model, score, metric, value, standard_error, users from evaluation.metrics order by all"
+    )
     assert sorted(pl.read_parquet(home.published / "evaluation.parquet").rows()) == expected
     with open(home.published / "evaluation.csv", newline="") as file:
         lines = list(csv.DictReader(file))
     assert {(line["protocol"], line["model"], line["metric"], float(line["value"])) for line in lines} == {
-        (protocol, model, metric, value) for protocol, model, _, metric, value, *_ in expected}
+        (protocol, model, metric, value) for protocol, model, _, metric, value, *_ in expected
+    }
     recommended = pl.read_parquet(home.published / "recommendations.parquet")
     assert recommended.height == rows(home, "select count(*) from published.recommendations")[0][0]
     table = (home.published / "evaluation.md").read_text()
@@ -194,8 +217,14 @@ def test_the_store_keeps_what_the_latest_runs_used(home, digests):
 
 def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
     fit = fitted(home, digests, ALL_EDGES, "paired_symbols")
-    publish(home, "run", PublishSettings(top_n=5), choice=Choice("paired_symbols", "like"), model_digest=fit.digest,
-            matrices_digest=digests[ALL_EDGES])
+    publish(
+        home,
+        "run",
+        PublishSettings(top_n=5),
+        choice=Choice("paired_symbols", "like"),
+        model_digest=fit.digest,
+        matrices_digest=digests[ALL_EDGES],
+    )
     found = rows(home, "select score, like_mean, like_sd from published.recommendations")
     assert len(found) == 60 * 5
     assert all(mean == pytest.approx(score, abs=1e-6) and 0 < deviation < 0.5 for score, mean, deviation in found)

@@ -44,7 +44,9 @@ def test_a_breach_takes_the_stage_back_and_keeps_the_verdict(home, verdict):
         reject(connection)
     assert count(home, "raw.rejects") == 0
     with warehouse.connect(home, read_only=True) as connection:
-        kept = connection.execute("select run_id, stage, rule, success, samples from operations.contract_results").fetchall()
+        kept = connection.execute(
+            "select run_id, stage, rule, success, samples from operations.contract_results"
+        ).fetchall()
     assert kept == [("run", "ingest", "few", False, '[{"line": 1}]')]
 
 
@@ -95,8 +97,9 @@ with runs.exclusive(home) if sys.argv[2] == "lock" else warehouse.connect(home):
 
 @pytest.mark.parametrize(("what", "message"), [("lock", "another run holds"), ("file", "another process holds")])
 def test_a_data_set_held_by_another_process_is_told(home, what, message):
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(home.root), what],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(home.root), what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     with holder:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(InputError, match=message), runs.exclusive(home), warehouse.connect(home):
@@ -128,5 +131,7 @@ def test_runs_are_recorded_from_begin_to_end(home):
     with warehouse.connect(home) as connection:
         connection.execute("update operations.runs set state = 'running' where run_id = 'second'")  # as if killed
     with runs.recorded(home, "third", "backfill", {}), warehouse.connect(home, read_only=True) as connection:
-        found = connection.execute("select run_id, state, ended_at is null from operations.runs order by run_id").fetchall()
+        found = connection.execute(
+            "select run_id, state, ended_at is null from operations.runs order by run_id"
+        ).fetchall()
     assert found == [("first", "completed", False), ("second", "crashed", False), ("third", "running", True)]

@@ -18,8 +18,16 @@ def night(home, run_id, settings=BinarizeSettings(), *, warm=True):
     with runs.recorded(home, run_id, "nightly-retrain", {}):
         binarize(home, settings, run_id)
         digest = split(home, SplitSettings(), run_id, protocols=["leave_one_out"], seed=0).digests[ALL_EDGES]
-        fit = train(home, run_id, protocol=ALL_EDGES, matrices_digest=digest, model="paired_symbols", settings=SETTINGS,
-                    seed=0, warm=warm)
+        fit = train(
+            home,
+            run_id,
+            protocol=ALL_EDGES,
+            matrices_digest=digest,
+            model="paired_symbols",
+            settings=SETTINGS,
+            seed=0,
+            warm=warm,
+        )
     return fit, matrices.read(home, digest)
 
 
@@ -44,7 +52,9 @@ def test_the_next_night_begins_where_the_last_ended(home, log_events, first):
     expected = PairedSymbols(SETTINGS, seed=0)
     users, items = (np.arange(n) for n in split_now.train.shape)
     before = first[1].train.shape
-    expected.begin_from(fitted(home, first[0]), np.where(users < before[0], users, -1), np.where(items < before[1], items, -1))
+    expected.begin_from(
+        fitted(home, first[0]), np.where(users < before[0], users, -1), np.where(items < before[1], items, -1)
+    )
     expected.fit(split_now.train)
     histories = split_now.train[:5]
     cold = PairedSymbols(SETTINGS, seed=0).fit(split_now.train)
@@ -59,8 +69,10 @@ def test_a_night_with_nothing_new_takes_the_fit_from_the_store(home, first):
 def test_without_warm_start_a_fit_does_not_depend_on_the_last(home, log_events, first):
     log_events(events(range(35, 50)), file_id=2)
     fit, split_now = night(home, "second", warm=False)
-    assert np.array_equal(fitted(home, fit).scores(split_now.train),
-                          PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train))
+    assert np.array_equal(
+        fitted(home, fit).scores(split_now.train),
+        PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
+    )
 
 
 def test_a_new_numbering_begins_afresh(home, log_events, first, caplog):
@@ -68,8 +80,10 @@ def test_a_new_numbering_begins_afresh(home, log_events, first, caplog):
         connection.execute("delete from raw.events where user_id = 'u0'")  # every later user moves up by one
     fit, split_now = night(home, "second")
     assert "numbered anew" in caplog.text
-    assert np.array_equal(fitted(home, fit).scores(split_now.train),
-                          PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train))
+    assert np.array_equal(
+        fitted(home, fit).scores(split_now.train),
+        PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
+    )
 
 
 def test_places_of_old_indices():
