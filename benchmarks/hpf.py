@@ -1,6 +1,6 @@
 """Poisson factorization beside hpfrec: seconds an iteration, and the bound that each reaches.
 
-    python benchmarks/hpf.py --ratings ../shared/data/ml-1m/ratings.csv --hpfrec PYTHON
+    python -m benchmarks.hpf --ratings ../shared/data/ml-1m/ratings.csv --hpfrec PYTHON
 
 PYTHON is the interpreter of an environment of its own where `pip install hpfrec` has run. Both get the same
 edges, priors, K and number of iterations; each starts at random, once a seed. hpfrec's time an iteration is

@@ -1,7 +1,7 @@
 """Paired symbols: nanoseconds an edge visit beside the floor of the machine, or ranks of held-out edges.
 
-    python benchmarks/paired_symbols.py --likes 56000000 --users 480000
-    python benchmarks/paired_symbols.py --ratings ../shared/data/ml-1m/ratings.csv
+    python -m benchmarks.paired_symbols --likes 56000000 --users 480000
+    python -m benchmarks.paired_symbols --ratings ../shared/data/ml-1m/ratings.csv
 
 Without --ratings the graph is the demo's own. Whole sweeps are timed on --threads threads in wall and CPU
 seconds, then their parts on one thread in CPU seconds, the median of --repeats. An edge visit is one edge
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from numba import njit
-from random_graph import arithmetic_rate, demo_graph, median_seconds
+from benchmarks.random_graph import arithmetic_rate, demo_graph, median_seconds
 from scipy.sparse import csr_matrix
 
 from models.paired_symbols import PairedSymbols, PairedSymbolsSettings

@@ -1,6 +1,6 @@
 """The random-graph model's nanoseconds an edge visit, phase by phase, beside what this machine could do.
 
-    python benchmarks/random_graph.py --likes 56000000 --users 480000 --items 17770
+    python -m benchmarks.random_graph --likes 56000000 --users 480000 --items 17770
 
 The graph is the demo's own, drawn in a process of its own so that peak memory is the model's alone. First
 come whole iterations on --threads threads, in wall seconds with the CPU seconds beside them, since the
