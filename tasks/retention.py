@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+from pathlib import Path
 
 import sql
 from tasks import warehouse
@@ -19,8 +20,9 @@ def sweep(home: Home, runs: int = RUNS_KEPT) -> int:
         kept = set(connection.execute(sql.statement("train/kept_fits"), {"runs": runs}).fetchall())
     used, swept = set(), 0
     for folder in home.models.glob("*/*"):
-        if (folder.parent.name, folder.name) in kept:
-            used.add(json.loads((folder / "fit.json").read_text())["matrices"])
+        of_fit = _matrices_of(folder) if (folder.parent.name, folder.name) in kept else None
+        if of_fit:
+            used.add(of_fit)
         else:
             shutil.rmtree(folder)
             swept += 1
@@ -31,3 +33,11 @@ def sweep(home: Home, runs: int = RUNS_KEPT) -> int:
     if swept:
         logger.info("%d folders of matrices and models that the latest %d runs did not use were deleted", swept, runs)
     return swept
+
+
+def _matrices_of(folder: Path) -> str | None:
+    """Digest of the matrices that a fit is of; None where the fit is damaged, and would be made anew."""
+    try:
+        return json.loads((folder / "fit.json").read_text())["matrices"]
+    except (OSError, ValueError, KeyError):
+        return None

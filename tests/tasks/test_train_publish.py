@@ -228,3 +228,11 @@ def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
     found = rows(home, "select score, like_mean, like_sd from published.recommendations")
     assert len(found) == 60 * 5
     assert all(mean == pytest.approx(score, abs=1e-6) and 0 < deviation < 0.5 for score, mean, deviation in found)
+
+
+def test_a_fit_that_does_not_say_what_it_is_of_is_swept(home, digests):
+    with runs.recorded(home, "run", "backfill", {}):
+        fit = fitted(home, digests)
+    (home.models / "mrf_dense" / fit.digest / "fit.json").write_text("{}")
+    assert retention.sweep(home) == 1 + len(digests)
+    assert not list((home.models / "mrf_dense").iterdir())
