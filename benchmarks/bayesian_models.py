@@ -61,9 +61,7 @@ POPULARITY_WEIGHTS = (0.25, 0.5, 0.75)  # in `popularity_x_odds`
 
 def prepared(run: RunSettings) -> Splits:
     """The splits of the run's protocols, made by the pipeline's own stages."""
-    sources = list(run.split_files or run.sources)
-    if run.is_demo:
-        sources = make_demo(run.home, run.demo, run.seed)
+    sources = make_demo(run.home, run.demo, run.seed) if run.is_demo else run.split_files or run.sources
     files = ingest(run.home, run.dataset, sources, "benchmark").file_ids
     binarize(run.home, run.binarize, "benchmark")
     given = ((files[0],), (files[1],)) if run.split_files else None
@@ -100,7 +98,7 @@ def outside_head(train: csr_matrix) -> np.ndarray:
 def figures(model: Model, score: str, split_: SplitMatrices) -> tuple[dict[str, str], np.ndarray]:
     """Cells of the table for one score on the test part, and S of every held-out edge."""
     part = split_.parts["test"]
-    of_users, of_edges = evaluate._rank(model, score, part)
+    of_users, of_edges = evaluate.rank(model, score, part)
     means = metrics.over_users(of_users)
 
     def cell(metric: str) -> str:
@@ -152,8 +150,7 @@ def print_by_degree(model: Model, title: str, split_: SplitMatrices, of_edges: n
     row = np.repeat(np.arange(len(part.users)), np.diff(targets.indptr))
     item_degrees = np.bincount(split_.train.indices, minlength=split_.train.shape[1])
     sides = {"user": np.diff(part.histories.indptr)[row], "item": item_degrees[targets.indices]}
-    like = np.full(len(row), np.nan)
-    if "like" in model.score_names:
+    if asks_like := "like" in model.score_names:
         like = model.like(part.histories[row], users=part.rows[row], items=targets.indices[:, None])[0][:, 0]
         print(f"\n{title}: {np.mean(like < 0.5):.3f} of the held-out edges have a like below 1/2")
     if isinstance(model, RandomGraph):
@@ -162,8 +159,10 @@ def print_by_degree(model: Model, title: str, split_: SplitMatrices, of_edges: n
     for side, degrees in sides.items():
         rows = []
         for cell in metrics.by_degree(of_edges, degrees):
-            inside = like[(degrees >= cell.low) & (degrees <= cell.high)]
-            numbers = [cell.mean, *cell.percentiles, np.mean(inside < 0.5), np.mean(inside)]
+            numbers = [cell.mean, *cell.percentiles]
+            if asks_like:
+                inside = like[(degrees >= cell.low) & (degrees <= cell.high)]
+                numbers += [np.mean(inside < 0.5), np.mean(inside)]
             cells = [f"{cell.low}-{cell.high}", str(cell.edges), *(f"{number:.3f}" for number in numbers)]
             rows.append(dict(zip([f"{side} degree", *BY_DEGREE], cells)))
         print(f"\n{title}\n")
@@ -172,10 +171,8 @@ def print_by_degree(model: Model, title: str, split_: SplitMatrices, of_edges: n
 
 def chosen(name: str, by: str, splits: Splits, run: RunSettings) -> tuple[ModelSettings, str]:
     """The settings and the score that do best on validation, every candidate printed."""
-    if by == "ndcg@100":
-        validation = splits["strong_generalization"]
-    else:
-        validation = second_left_out(next(iter(splits.values())), run.seed)
+    validation = splits["strong_generalization" if by == "ndcg@100" else next(iter(splits))]
+    validation = validation if "validation" in validation.parts else second_left_out(validation, run.seed)
     best, grid = (-np.inf, MODELS[name].Settings(), ""), GRIDS[name]
     for values in product(*grid.values()):
         settings = MODELS[name].Settings(**dict(zip(grid, values)))
@@ -183,7 +180,7 @@ def chosen(name: str, by: str, splits: Splits, run: RunSettings) -> tuple[ModelS
         print(", ".join(f"{key}={value}" for key, value in zip(grid, values)), end=":", flush=True)
         for score, update in candidates(model):
             model.settings = settings.model_copy(update=update)
-            of_users, _ = evaluate._rank(model, score, validation.parts["validation"])
+            of_users, _ = evaluate.rank(model, score, validation.parts["validation"])
             value = metrics.over_users(of_users)[by].value
             print(f" {' '.join([score, *map(str, update.values())])} {value:.4f}", end=",")
             best = max(best, (value, model.settings, score), key=lambda found: found[0])
@@ -237,13 +234,12 @@ def main() -> None:
                       threads=arguments.threads)
         splits = prepared(run)
         first = next(iter(splits.values()))
-        users, items = first.train.shape
-        print(f"{run.dataset.name}: {users} x {items}, {first.train.nnz} training edges, "
+        shape = " x ".join(map(str, first.train.shape))
+        print(f"{run.dataset.name}: {shape}, {first.train.nnz} training edges, "
               f"{first.parts['test'].targets.nnz} held out, seed {run.seed}\n", flush=True)
         rows = []
         for text in arguments.models:
-            name, settings = named(text, run)
-            only = None
+            (name, settings), only = named(text, run), None
             if arguments.choose:
                 settings, only = chosen(name, arguments.by, splits, run)
             rows += judged(name, settings, splits, run, only=only, by_degree=arguments.by_degree)

@@ -96,10 +96,10 @@ def _of_model(model: Model, protocol: str, parts: dict[str, Part], degrees: np.n
     """Every ranked list of one model; `degrees`, of items, where ranks by degree are wanted."""
     for score in model.score_names:
         started = time.perf_counter()
-        of_users, edge_ranks = _rank(model, score, parts["test"])
+        of_users, edge_ranks = rank(model, score, parts["test"])
         means = metrics.over_users(of_users)
         if "validation" in parts and len(_with_targets(parts["validation"])):
-            validation, _ = _rank(model, score, parts["validation"])
+            validation, _ = rank(model, score, parts["validation"])
             means["validation_ndcg@100"] = metrics.over_users(validation)["ndcg@100"]
         bins = [] if degrees is None else _by_degree(parts["test"], degrees, edge_ranks)
         main = MAIN_METRICS[protocol][0]
@@ -116,7 +116,7 @@ def _of_model(model: Model, protocol: str, parts: dict[str, Part], degrees: np.n
         yield _Ranked(model.name, score, of_users, means, bins)
 
 
-def _rank(model: Model, score: str, part: Part) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def rank(model: Model, score: str, part: Part) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """`metrics.user_metrics` of the part's users that have a target, and S of each of their targets."""
     users = _with_targets(part)
     size = max(1, BLOCK_BYTES // (4 * part.targets.shape[1]))
