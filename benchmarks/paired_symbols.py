@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from numba import njit
-from benchmarks.random_graph import arithmetic_rate, demo_graph, median_seconds
 from scipy.sparse import csr_matrix
 
+from benchmarks.random_graph import arithmetic_rate, demo_graph, median_seconds
 from models.paired_symbols import PairedSymbols, PairedSymbolsSettings
 from models.ranking import target_ranks
 from models.threads import kernel_threads
