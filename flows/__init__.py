@@ -20,6 +20,8 @@ PREFECT_DEFAULTS = {
 
 for _name, _value in PREFECT_DEFAULTS.items():
     os.environ.setdefault(_name, _value)
+for _name in ("flows", "tasks", "models"):
+    logging.getLogger(_name).setLevel(logging.INFO)
 
 
 def _hush() -> None:
@@ -32,10 +34,4 @@ def _hush() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-atexit.register(_hush)  # before Prefect registers anything: what is registered first runs last
-
-
-def show_progress() -> None:
-    """Let the project's own lines of progress through; for the start of a flow run, which resets their level."""
-    for name in ("flows", "tasks", "models"):
-        logging.getLogger(name).setLevel(logging.INFO)
+atexit.register(_hush)  # what is registered first runs last, and a command imports this before Prefect

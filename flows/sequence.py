@@ -7,7 +7,6 @@ from datetime import date
 
 from prefect.runtime import flow_run
 
-from flows import show_progress
 from flows.settings import RunSettings
 from tasks import artifacts, main_table, retention, runs, warehouse
 from tasks.binarize import binarize_task
@@ -46,7 +45,6 @@ def check(run: RunSettings) -> None:
 
 def run_sequence(run: RunSettings, flow: str) -> Published:
     """Every stage in order; what a stage hands on are names and digests."""
-    show_progress()
     run_id = str(flow_run.id or uuid.uuid4())
     began = time.perf_counter()
     with runs.recorded(run.home, run_id, flow, run.describe()):

@@ -4,7 +4,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,6 @@ class RunSettings:
     seed: int = 0
     since: date | None = None
     until: date | None = None
-    overrides: dict[str, Any] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """Plain data for `operations.runs`: what decides the run's numbers."""
@@ -129,7 +128,6 @@ def resolve(
         seed=seed,
         since=since,
         until=until,
-        overrides=overrides,
     )
 
 

@@ -85,6 +85,8 @@ def train(
         OneclassError: the model cannot be fitted on this matrix.
     """
     previous = warm_start.latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
+    if previous and not _is_whole(home.models / model / previous):
+        previous = None
     key = fit_digest(matrices_digest, model, settings, seed)
     digest = _continued(home, model, key, previous)
     folder = home.models / model / digest

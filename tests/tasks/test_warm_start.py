@@ -88,3 +88,13 @@ def test_a_new_numbering_begins_afresh(home, log_events, first, caplog):
 
 def test_places_of_old_indices():
     assert _places(np.array([2, 5, 7]), np.array([7, 3, 2, 9])).tolist() == [2, -1, 0, -1]
+
+
+def test_a_damaged_fit_is_not_begun_from(home, log_events, first):
+    log_events(events(range(35, 50)), file_id=2)
+    (home.models / "paired_symbols" / first[0].digest / "fit.json").write_text("{}")
+    fit, split_now = night(home, "second")
+    assert np.array_equal(
+        fitted(home, fit).scores(split_now.train),
+        PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
+    )
