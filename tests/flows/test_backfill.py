@@ -1,6 +1,7 @@
 """The command as its user runs it: the whole sequence on a real Prefect server and a real warehouse."""
 
 import json
+from uuid import UUID
 
 import duckdb
 import pytest
@@ -190,7 +191,7 @@ def test_the_nightly_run_takes_what_has_landed(tmp_path, ratings):
 def test_the_ui_has_something_to_show(tmp_path, ratings):
     assert run(tmp_path, "--source", ratings) == 0
     with get_client(sync_client=True) as client:
-        flow_run = client.read_flow_runs(limit=1)[0]
+        flow_run = client.read_flow_run(UUID(query(tmp_path, "select run_id from operations.runs")[0][0]))
         artifacts = {artifact.key: artifact.type for artifact in client.read_artifacts()}
     assert flow_run.name.startswith("ml-latest-small 20")
     assert artifacts["ml-latest-small-evaluation"] == "table"
