@@ -13,13 +13,19 @@ from pydantic import BaseModel, ConfigDict
 from scipy.sparse import csr_matrix
 
 from models.ranking import top_items
+from models.search_space import SearchSpace
 from models.threads import kernel_threads
 
 
 class ModelSettings(BaseModel):
-    """Settings of one model; frozen, and unknown keys are refused."""
+    """Settings of one model; frozen, and unknown keys are refused.
+
+    Attributes:
+        search_space: where tuning looks, by setting; what is not named stays as it is.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    search_space: ClassVar[SearchSpace] = {}
 
 
 @dataclass(frozen=True)
@@ -47,12 +53,19 @@ class Model(ABC):
         seed: the one seed of every draw.
         threads: numba threads that `fit` and `scores` use; the result does not depend on it.
         item_degrees: int64 (items,), training edges of each item, after `fit`.
+        scorable_each_epoch: whether `scores` serves inside `on_epoch`, with what was learned so far.
+        stops_early: whether `watch` makes the next `fit` keep its best epoch.
+        extra: the optional extra of the installation that it needs, if any.
     """
 
     name: ClassVar[str]
     Settings: ClassVar[type[ModelSettings]]
     score_names: ClassVar[tuple[str, ...]] = ("score",)
     warm_startable: ClassVar[bool] = False
+    scorable_each_epoch: ClassVar[bool] = False
+    stops_early: ClassVar[bool] = False
+    extra: ClassVar[str | None] = None
+    _watched: "tuple[csr_matrix, csr_matrix] | None" = None
     _previous: "tuple[Model, np.ndarray, np.ndarray] | None" = None
 
     def __init__(self, settings: ModelSettings | None = None, *, seed: int = 0, threads: int = 1) -> None:
@@ -97,6 +110,15 @@ class Model(ABC):
             raise ValueError(f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit to begin "
                              "from; make them equal or begin afresh")
         self._previous = previous, np.asarray(users), np.asarray(items)
+        return self
+
+    def watch(self, histories: csr_matrix, targets: csr_matrix) -> Self:
+        """Let the next `fit` keep the epoch of the best nDCG@100 on these users, where the model `stops_early`.
+
+        Args:
+            histories, targets: (users, items) CSR of users who are not in training.
+        """
+        self._watched = histories, targets
         return self
 
     def fold_in(self, histories: csr_matrix) -> Any:

@@ -19,3 +19,11 @@ create table if not exists diagnostics.power_law_fits (
     ks double not null,
     p_value double
 );
+-- diagnostics.hidden_graph_ratios: one row per rate r and item of a hidden graph sampled around the
+-- observed one: its edges that are in the observed graph, and those that were sampled.
+create table if not exists diagnostics.hidden_graph_ratios (
+    r double not null,
+    item_index integer not null,
+    positives bigint not null,
+    negatives bigint not null
+);

@@ -42,3 +42,70 @@ create table if not exists evaluation.ranks_by_degree (
     p75 double not null,
     p95 double not null
 );
+-- evaluation.ranks_by_both_degrees: one row per run, model, score and pair of log-spaced bins of the
+-- training degrees of a held-out edge's user and item, both ends of a bin included.
+create table if not exists evaluation.ranks_by_both_degrees (
+    run_id varchar not null,
+    model varchar not null,
+    score varchar not null,
+    user_degree_low bigint not null,
+    user_degree_high bigint not null,
+    item_degree_low bigint not null,
+    item_degree_high bigint not null,
+    edges bigint not null,
+    mean_rank double not null
+);
+-- evaluation.like_by_degree: one row per run, model and bin of user training degrees, both ends included
+-- (1 to 40 one by one, then log-spaced): how the held-out edges' like probabilities are spread. `error` is
+-- the share below one half; `histogram` counts them in twenty bins of equal width from 0 to 1.
+create table if not exists evaluation.like_by_degree (
+    run_id varchar not null,
+    model varchar not null,
+    degree_low bigint not null,
+    degree_high bigint not null,
+    edges bigint not null,
+    error double not null,
+    histogram bigint[] not null
+);
+-- evaluation.calibration: one row per run, model, reference and bin of the like probability: what the
+-- model says of the pairs in the bin on average, and what the reference says of the same pairs.
+create table if not exists evaluation.calibration (
+    run_id varchar not null,
+    model varchar not null,
+    reference varchar not null,
+    like_low double not null,
+    like_high double not null,
+    pairs bigint not null,
+    mean_like double not null,
+    observed double not null,
+    standard_error double
+);
+-- evaluation.beyond_accuracy: one row per run, protocol, model, score and metric of the test users'
+-- first recommendations; over users, or of all lists together where the standard error is null.
+create table if not exists evaluation.beyond_accuracy (
+    run_id varchar not null,
+    protocol varchar not null,
+    model varchar not null,
+    score varchar not null,
+    metric varchar not null,
+    value double not null,
+    standard_error double,
+    users bigint not null
+);
+-- evaluation.sweeps: one row per sweep, refit (its settings as JSON), protocol, score, bin of user training
+-- degrees (null over all users) and metric. `seconds` is the wall time of the fit.
+create table if not exists evaluation.sweeps (
+    sweep varchar not null,
+    swept_at timestamp not null,
+    protocol varchar not null,
+    model varchar not null,
+    settings varchar not null,
+    score varchar not null,
+    degree_low bigint,
+    degree_high bigint,
+    metric varchar not null,
+    value double not null,
+    standard_error double,
+    users bigint not null,
+    seconds double not null
+);
