@@ -5,15 +5,19 @@ from pathlib import Path
 from models.base import Model
 from models.binary_matrix import BinaryMatrix
 from models.bpr import BprPopularity, BprUniform
+from models.cdae import CDAE
 from models.hpf import HPF
 from models.mrf_dense import MrfDense
+from models.mult_dae import MultDAE
+from models.mult_vae import MultVAE
 from models.paired_symbols import PairedSymbols
 from models.popularity import Popularity
 from models.random_graph import RandomGraph
 
 MODELS: dict[str, type[Model]] = {
     model.name: model
-    for model in (Popularity, BprUniform, BprPopularity, MrfDense, RandomGraph, PairedSymbols, BinaryMatrix, HPF)
+    for model in (Popularity, BprUniform, BprPopularity, MrfDense, RandomGraph, PairedSymbols, BinaryMatrix, HPF, CDAE,
+                  MultDAE, MultVAE)
 }
 
 

@@ -1,5 +1,6 @@
 """What every model in the catalogue promises, checked on small data with short settings."""
 
+import importlib.util
 import warnings
 
 import numpy as np
@@ -14,11 +15,23 @@ SHORT = {
     "bpr_uniform": {"factors": 10, "epochs": 60},
     "bpr_popularity": {"factors": 10, "epochs": 60},
     "mrf_dense": {"l2": 2.0},
+    "cdae": {"epochs": 40, "batch_users": 20, "learning_rate": 0.01, "hidden": 16},
+    "mult_dae": {"epochs": 40, "batch_users": 20, "learning_rate": 0.01, "hidden": 16},
+    "mult_vae": {"epochs": 40, "batch_users": 20, "learning_rate": 0.01, "hidden": 16, "latent": 8},
 }
 DRAWS_NOTHING = {"popularity", "mrf_dense"}
 IMPERSONAL = {"popularity"}
 
-every_model = pytest.mark.parametrize("name", list(MODELS))
+EXTRAS = {"neural": "torch"}  # what each optional extra installs
+
+
+def _unless_its_extra_is_absent(name):
+    extra = MODELS[name].extra
+    absent = extra is not None and importlib.util.find_spec(EXTRAS[extra]) is None
+    return pytest.param(name, marks=pytest.mark.skipif(absent, reason=f"needs the extra {extra}"))
+
+
+every_model = pytest.mark.parametrize("name", [_unless_its_extra_is_absent(name) for name in MODELS])
 
 
 def make(name, *, seed=3, threads=1):

@@ -1,0 +1,51 @@
+"""Where a long fit stands, kept in one file, so that a fit that was interrupted goes on instead of beginning anew.
+
+The file is numpy's `.npz`, read without pickle, and names the fit that it is of: settings, seed and data.
+"""
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+NAME = "checkpoint.npz"
+
+
+def fit_key(description: Mapping[str, Any], *matrices: csr_matrix) -> str:
+    """The name of a fit: equal for an equal description (plain data) and equal edges."""
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+    for matrix in matrices:
+        digest.update(f"{matrix.shape}".encode())
+        for array in (matrix.indptr, matrix.indices):
+            digest.update(np.ascontiguousarray(array, dtype=np.int64).data)
+    return digest.hexdigest()
+
+
+def write(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Replace the folder's checkpoint, whole or not at all; makes the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"partial-{NAME}"
+    with partial.open("wb") as file:
+        np.savez(file, key=np.array(key), **arrays)
+    os.replace(partial, folder / NAME)
+
+
+def read(folder: Path, key: str) -> dict[str, np.ndarray] | None:
+    """The arrays that `write` was given; None where there are none, they are of another fit, or the file is damaged."""
+    try:
+        with np.load(folder / NAME, allow_pickle=False) as file:
+            arrays = dict(file)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+    return arrays if str(arrays.pop("key", "")) == key else None
+
+
+def remove(folder: Path) -> None:
+    """Delete the folder's checkpoint, if there is one."""
+    (folder / NAME).unlink(missing_ok=True)
