@@ -7,7 +7,6 @@ Autoencoders for Collaborative Filtering", 2018; a batch's histories stay sparse
 
 from abc import abstractmethod
 from collections.abc import Callable
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -62,9 +61,8 @@ class Autoencoder(Model):
     Attributes:
         weights: float32 arrays by name, those of the best epoch.
         best_epoch: number of that epoch.
-        checkpoints: a folder in which `fit` keeps where it stands; one that finds there a checkpoint of the very same
-            fit goes on from it, to the same bits. None keeps nothing.
-        checkpoint_seconds: wall time from one checkpoint to the next, at least.
+        checkpoint_seconds: wall time from one checkpoint to the next, at least. A `fit` that finds one of the very
+            same fit in the folder `checkpoints` goes on from it, to the same bits.
     """
 
     stops_early = True
@@ -72,7 +70,6 @@ class Autoencoder(Model):
     extra = "neural"
     Settings: ClassVar[type[AutoencoderSettings]] = AutoencoderSettings
     settings: AutoencoderSettings
-    checkpoints: Path | None = None
     checkpoint_seconds: float = 60.0
     noise_width: int = 0
 
@@ -217,5 +214,5 @@ def _torch_side(name: str):
     try:
         from models import autoencoder_training
     except ModuleNotFoundError as error:
-        raise ValueError(f"{name} needs PyTorch, the extra `neural`: pip install '.[neural]'") from error
+        raise ValueError(f"{name} needs PyTorch, which the extra neural brings: pip install '.[neural]'") from error
     return autoencoder_training

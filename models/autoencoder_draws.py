@@ -54,10 +54,11 @@ def held_out(interactions: csr_matrix, share: float, most: int, seed: int) -> tu
     chosen = np.zeros(rows.nnz, dtype=np.bool_)
     _targets(read_only(rows.indptr, np.int64), read_only(users, np.int64), np.uint64(seed),
              purpose("autoencoder held-out edges"), chosen)
-    return users, _part(rows, ~chosen), _part(rows, chosen)
+    return users, kept_edges(rows, ~chosen), kept_edges(rows, chosen)
 
 
-def _part(rows: csr_matrix, kept: np.ndarray) -> csr_matrix:
+def kept_edges(rows: csr_matrix, kept: np.ndarray) -> csr_matrix:
+    """The rows with those of their edges that `kept` (edges,) says."""
     indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
     return csr_matrix((rows.data[kept], rows.indices[kept], indptr), shape=rows.shape)
 

@@ -56,7 +56,7 @@ class Batch:
         return self.sums(logits) - self.counts * logits.logsumexp(dim=1)
 
     def logistic_loss(self, logits: torch.Tensor, negative_weight: float) -> torch.Tensor:
-        """softplus(-y) over the liked items of each user and `negative_weight` softplus(y) over the others, (batch,)."""
+        """softplus(-y) over each user's liked items and `negative_weight` softplus(y) over the others, (batch,)."""
         costs = functional.softplus(logits)  # softplus(-y) = softplus(y) - y
         return negative_weight * costs.sum(dim=1) + self.sums((1 - negative_weight) * costs - logits)
 

@@ -67,8 +67,8 @@ class CDAE(Autoencoder):
         return arrays
 
     def _loss(self, weights: "dict[str, torch.Tensor]", batch: "Batch") -> "torch.Tensor":
-        hidden = (batch.times(weights["item_in"]) + weights["user_node"][batch.users] + weights["hidden_bias"]).sigmoid()
-        logits = hidden @ weights["item_out"] + weights["item_bias"]
+        own = weights["user_node"][batch.users] + weights["hidden_bias"]
+        logits = (batch.times(weights["item_in"]) + own).sigmoid() @ weights["item_out"] + weights["item_bias"]
         return batch.logistic_loss(logits, self.settings.negative_weight).mean()
 
     def _complete(self, weights: dict[str, np.ndarray], users: np.ndarray) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 The file is numpy's `.npz`, read without pickle, and names the fit that it is of: settings, seed and data.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -39,13 +40,15 @@ def write(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
 def read(folder: Path, key: str) -> dict[str, np.ndarray] | None:
     """The arrays that `write` was given; None where there are none, they are of another fit, or the file is damaged."""
     try:
-        with np.load(folder / NAME, allow_pickle=False) as file:
-            arrays = dict(file)
+        with (folder / NAME).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = dict(stored)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return None
     return arrays if str(arrays.pop("key", "")) == key else None
 
 
 def remove(folder: Path) -> None:
-    """Delete the folder's checkpoint, if there is one."""
+    """Delete the checkpoint, and the folder where nothing else is in it."""
     (folder / NAME).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()

@@ -28,7 +28,7 @@ EXTRAS = {"neural": "torch"}  # what each optional extra installs
 def _unless_its_extra_is_absent(name):
     extra = MODELS[name].extra
     absent = extra is not None and importlib.util.find_spec(EXTRAS[extra]) is None
-    return pytest.param(name, marks=pytest.mark.skipif(absent, reason=f"needs the extra {extra}"))
+    return pytest.param(name, marks=pytest.mark.skipif(absent, reason=f"the extra {extra} is not installed"))
 
 
 every_model = pytest.mark.parametrize("name", [_unless_its_extra_is_absent(name) for name in MODELS])
