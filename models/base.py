@@ -56,6 +56,7 @@ class Model(ABC):
         scorable_each_epoch: whether `scores` serves inside `on_epoch`, with what was learned so far.
         stops_early: whether `watch` makes the next `fit` keep its best epoch.
         extra: the optional extra of the installation that it needs, if any.
+        checkpoints: a folder for what an interrupted `fit` goes on from, where the model keeps such; None for nowhere.
     """
 
     name: ClassVar[str]
@@ -65,6 +66,7 @@ class Model(ABC):
     scorable_each_epoch: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False
     extra: ClassVar[str | None] = None
+    checkpoints: Path | None = None
     _watched: "tuple[csr_matrix, csr_matrix] | None" = None
     _previous: "tuple[Model, np.ndarray, np.ndarray] | None" = None
 

@@ -100,6 +100,9 @@ def train(
         split = matrices.read(home, matrices_digest)
         if previous:
             warm_start.begin(home, estimator, previous, split)
+        if estimator.stops_early and "validation" in split.parts:
+            estimator.watch(split.parts["validation"].histories, split.parts["validation"].targets)
+        estimator.checkpoints = folder.parent / f"unfinished-{digest}"
         _fit_into(folder, estimator, split.train, {"matrices": matrices_digest, "key": key})
     effort = json.loads((folder / "fit.json").read_text())
     fit = Fit(model, protocol, digest, effort["seconds"], effort["peak_bytes"], effort["saved_bytes"])
@@ -116,7 +119,8 @@ def train(
 
 def fit_digest(matrices_digest: str, model: str, settings: ModelSettings, seed: int) -> str:
     """The name of a fit: equal for equal edges, settings, seed, library versions and source of `models/`."""
-    versions = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "numba")}
+    libraries = ["numpy", "scipy", "numba"] + ["torch"] * (MODELS[model].extra == "neural")
+    versions = {name: importlib.metadata.version(name) for name in libraries}
     parts = [matrices_digest, model, settings.model_dump(mode="json"), seed, models.source_fingerprint(), versions]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
