@@ -1,6 +1,7 @@
 """The settings of a run: the data set's own, then the file of `--config`, then `--set`, then the flags."""
 
 import difflib
+import importlib.util
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ STAGES: dict[str, type[BaseModel]] = {
     "demo": DemoSettings,
     "publish": PublishSettings,
 }
+EXTRAS = {"neural": "torch"}  # the module that an optional extra of the installation brings
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ def resolve(
     for name in chosen:
         if name not in MODELS:
             raise InputError(_unknown("model", name, MODELS))
+        _installed(name)
     for name, section in sections.items():
         _validated(name, section)  # also those of models that this run leaves out: a misspelling is told
     published = sections.get("publish", {}).get("model")
@@ -181,6 +184,16 @@ def _validated(name: str, section: Mapping[str, Any]) -> Any:
                 _unknown("setting", setting, [f"{name}.{known}" for known in kind.model_fields])
             ) from error
         raise InputError(f"setting {setting} = {first['input']!r}: {first['msg']}.") from error
+
+
+def _installed(name: str) -> None:
+    """Refuse a model that needs an extra of the installation that is absent."""
+    extra = MODELS[name].extra
+    if extra and importlib.util.find_spec(EXTRAS[extra]) is None:
+        raise InputError(
+            f"model {name}: needs {EXTRAS[extra]}, which is not installed. It is in the extra {extra}: "
+            f"python -m pip install -c constraints.txt -e '.[{extra}]'"
+        )
 
 
 def _protocols(names: Sequence[str], has_split: bool) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from flows import backfill, command_line
+from flows import backfill, command_line, settings
 from tasks import runs
 from tasks.home import Home
 
@@ -63,6 +63,15 @@ def test_a_log_that_cannot_be_read_is_told_before_anything_is_written(tmp_path, 
 def test_a_wrong_argument_is_told(tmp_path, capsys, arguments, message):
     assert backfill.main([*BASE, "--home", str(tmp_path / "home"), *arguments]) == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_model_whose_extra_is_absent_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(settings.EXTRAS, "neural", "no_such_module")
+    arguments = ["--models", "popularity,mult_vae", "--home", str(tmp_path / "home")]
+    assert backfill.main([*BASE, *arguments]) == 2
+    told = capsys.readouterr().err
+    assert "model mult_vae: needs no_such_module" in told and "'.[neural]'" in told and "Traceback" not in told
     assert not (tmp_path / "home").exists()
 
 
