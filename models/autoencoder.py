@@ -160,7 +160,7 @@ class Autoencoder(Model):
 
     @abstractmethod
     def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-        """Shapes of the weights for (users, items); `item_in`, `item_out` (hidden, items) and `item_bias` among them."""
+        """Shapes of the weights for (users, items), `item_in`, `item_out` and `item_bias` among them."""
 
     @abstractmethod
     def _loss(self, weights: "dict[str, torch.Tensor]", batch: "Batch") -> "torch.Tensor":

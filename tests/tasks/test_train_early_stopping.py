@@ -1,0 +1,71 @@
+"""Train with a model that stops early: it watches the validation users, and goes on after an interruption."""
+
+import importlib.metadata
+
+import numpy as np
+import pytest
+
+from models.mult_dae import MultDAE
+from tasks import matrices
+from tasks import train as stage
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.split import SplitSettings, split
+
+pytest.importorskip("torch", reason="the extra neural is not installed")
+
+SETTINGS = MultDAE.Settings(epochs=6, batch_users=10, learning_rate=0.02, hidden=6)
+
+
+@pytest.fixture
+def digest(home, log_events):
+    """Two groups of users with tastes of their own, binarized and split, some of them for validation."""
+    generator = np.random.default_rng(1)
+    pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
+    log_events([(user, item, 1) for user, item in sorted(pairs)])
+    binarize(home, BinarizeSettings(), "run")
+    protocols = ["strong_generalization"]
+    return split(home, SplitSettings(held_out_share=0.2), "run", protocols=protocols, seed=1).digests[protocols[0]]
+
+
+def fit(home, digest):
+    return stage.train(home, "run", protocol="strong_generalization", matrices_digest=digest, model="mult_dae",
+                       settings=SETTINGS, seed=2)
+
+
+def test_the_validation_users_are_watched(home, digest):
+    kept = MultDAE.load(home.models / "mult_dae" / fit(home, digest).digest)
+    read = matrices.read(home, digest)
+    part = read.parts["validation"]
+    expected = MultDAE(SETTINGS, seed=2).watch(part.histories, part.targets).fit(read.train)
+    np.testing.assert_array_equal(kept.scores(part.histories), expected.scores(part.histories))
+    assert kept.best_epoch == expected.best_epoch
+
+
+def test_a_fit_that_was_interrupted_goes_on(home, digest, monkeypatch):
+    seen = []
+
+    class Note:
+        def __init__(self, model):
+            pass
+
+        def __call__(self, epoch):
+            seen.append(epoch.number)
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "_EpochLog", Note)
+    monkeypatch.setattr(MultDAE, "checkpoint_seconds", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        fit(home, digest)
+    assert len(list((home.models / "mult_dae").glob("unfinished-*"))) == 1
+    kept = fit(home, digest)
+    assert seen == [1, 2, 3, 4, 5, 6]
+    assert [folder.name for folder in (home.models / "mult_dae").iterdir()] == [kept.digest]
+
+
+def test_another_version_of_torch_is_another_fit(monkeypatch):
+    version = importlib.metadata.version
+    before = [stage.fit_digest("matrices", model, SETTINGS, 0) for model in ("mult_dae", "mrf_dense")]
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0" if name == "torch" else version(name))
+    after = [stage.fit_digest("matrices", model, SETTINGS, 0) for model in ("mult_dae", "mrf_dense")]
+    assert after[0] != before[0] and after[1] == before[1]
