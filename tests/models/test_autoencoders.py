@@ -1,5 +1,9 @@
 """The autoencoders: their losses and gradients against NumPy in float64, early stopping, checkpoints, draws."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -210,6 +214,15 @@ def test_the_fit_does_not_depend_on_pytorchs_own_generator_or_threads(long_taile
         assert torch.get_num_threads() == before + 1  # put back
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_fitted_model_scores_without_pytorch(long_tailed, tmp_path):
+    make("mult_vae").fit(long_tailed).save(tmp_path)
+    script = ("import sys, pathlib, scipy.sparse, models.catalogue as catalogue\n"
+              "model = catalogue.load('mult_vae', pathlib.Path(sys.argv[1]))\n"
+              "model.scores(scipy.sparse.csr_matrix([[1.0] * 120]))\n"
+              "assert 'torch' not in sys.modules")
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=Path(__file__).parents[2], check=True)
 
 
 def test_draws_belong_to_the_user_and_the_epoch(long_tailed):
