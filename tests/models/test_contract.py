@@ -15,9 +15,9 @@ SHORT = {
     "bpr_uniform": {"factors": 10, "epochs": 60},
     "bpr_popularity": {"factors": 10, "epochs": 60},
     "mrf_dense": {"l2": 2.0},
-    "cdae": {"epochs": 40, "batch_users": 20, "learning_rate": 0.01, "hidden": 16},
-    "mult_dae": {"epochs": 40, "batch_users": 20, "learning_rate": 0.01, "hidden": 16},
-    "mult_vae": {"epochs": 40, "batch_users": 20, "learning_rate": 0.01, "hidden": 16, "latent": 8},
+    "cdae": {"epochs": 20, "batch_users": 20, "learning_rate": 0.02, "hidden": 16},
+    "mult_dae": {"epochs": 20, "batch_users": 20, "learning_rate": 0.02, "hidden": 16},
+    "mult_vae": {"epochs": 20, "batch_users": 20, "learning_rate": 0.02, "hidden": 16, "latent": 8},
 }
 DRAWS_NOTHING = {"popularity", "mrf_dense"}
 IMPERSONAL = {"popularity"}
