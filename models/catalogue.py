@@ -7,13 +7,15 @@ from models.binary_matrix import BinaryMatrix
 from models.bpr import BprPopularity, BprUniform
 from models.hpf import HPF
 from models.mrf_dense import MrfDense
+from models.mrf_sparse import MrfSparse
 from models.paired_symbols import PairedSymbols
 from models.popularity import Popularity
 from models.random_graph import RandomGraph
 
 MODELS: dict[str, type[Model]] = {
     model.name: model
-    for model in (Popularity, BprUniform, BprPopularity, MrfDense, RandomGraph, PairedSymbols, BinaryMatrix, HPF)
+    for model in (Popularity, BprUniform, BprPopularity, MrfDense, MrfSparse, RandomGraph, PairedSymbols,
+                  BinaryMatrix, HPF)
 }
 
 

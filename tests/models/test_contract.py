@@ -14,8 +14,9 @@ SHORT = {
     "bpr_uniform": {"factors": 10, "epochs": 60},
     "bpr_popularity": {"factors": 10, "epochs": 60},
     "mrf_dense": {"l2": 2.0},
+    "mrf_sparse": {"l2": 2.0, "density": 0.5, "r": 0.1},
 }
-DRAWS_NOTHING = {"popularity", "mrf_dense"}
+DRAWS_NOTHING = {"popularity", "mrf_dense", "mrf_sparse"}
 IMPERSONAL = {"popularity"}
 
 every_model = pytest.mark.parametrize("name", list(MODELS))
