@@ -14,7 +14,7 @@ from models.mrf_sparse_pattern import Pattern
 from models.products import read_only
 from models.threads import kernel_threads
 
-ROOM = 1 << 28  # float32 numbers in the matrices of a batch: 1 GiB
+ROOM = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB
 
 
 def blocks(pattern: Pattern, r: float) -> tuple[np.ndarray, np.ndarray]:
@@ -53,23 +53,26 @@ def estimates(arguments: tuple[np.ndarray, ...], pattern: Pattern, r: float, l2:
     sums = np.zeros(len(pattern.indices), dtype=np.float32)
     counts = np.zeros(len(sums), dtype=np.int32)
     indptr, indices = read_only(pattern.indptr, np.int64), read_only(pattern.indices, np.int32)
+    leaders, dependents = blocks(pattern, r)
+    all_sizes = np.diff(pattern.indptr)[leaders]
+    numbers = all_sizes * (all_sizes + 1) // 2 + all_sizes * dependents
+    batches = list(_batches(numbers))
+    # one piece of memory for all batches, since touching a page for the first time is dear
+    room = np.empty(max((numbers[batch].sum() for batch in batches), default=0), dtype=np.float32)
     workers = max(1, threads)
-    with kernel_threads(threads):
-        for leaders, dependents in _batches(pattern, *blocks(pattern, r)):
-            sizes = np.diff(pattern.indptr)[leaders]
-            offsets, column_offsets = _starts(sizes**2), _starts(sizes * dependents)
-            squares = np.empty(offsets[-1], dtype=np.float32)
-            columns = np.empty(column_offsets[-1], dtype=np.float32)
-            sound = np.empty(len(sizes), dtype=np.bool_)
-            listed, *places = _places(pattern, leaders, sizes)
-            first = _starts(sizes)[:-1]
-            fill(*arguments, *places, first, sizes, offsets, np.float32(l2), workers, squares)
-            solve(sizes, dependents, offsets, column_offsets, workers, squares, columns, sound)
+    for batch in batches:
+        sizes, d = all_sizes[batch], dependents[batch]
+        first, offsets, column_offsets = (_starts(each) for each in (sizes, sizes * (sizes + 1) // 2, sizes * d))
+        triangles, columns = room[: offsets[-1]], room[offsets[-1] : offsets[-1] + column_offsets[-1]]
+        sound = np.empty(len(sizes), dtype=np.bool_)
+        listed, positions, *places = _places(pattern, leaders[batch], sizes)
+        with kernel_threads(threads):
+            fill(*arguments, *places, first, offsets, np.float32(l2), workers, triangles)
+            solve(first, sizes, d, offsets, positions, column_offsets, workers, triangles, columns, sound)
             if not sound.all():
-                raise ValueError(f"the covariances of the neighbours of item {leaders[np.argmin(sound)]} (column) are "
-                                 "not positive definite in float32: raise l2")
-            accumulate(first, sizes, dependents, column_offsets, listed, columns, indptr, indices, workers, sums,
-                       counts)
+                raise ValueError(f"the covariances of the neighbours of item {leaders[batch][np.argmin(sound)]} "
+                                 "(column) are not positive definite in float32: raise l2")
+            accumulate(first, sizes, d, column_offsets, listed, columns, indptr, indices, workers, sums, counts)
     return sums / np.maximum(counts, 1)
 
 
@@ -77,15 +80,14 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
-def _batches(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Runs of blocks of which the matrices fill ROOM at most, or that are a single block."""
-    sizes = np.diff(pattern.indptr)[leaders]
-    ends = np.cumsum(sizes * (sizes + dependents))
+def _batches(numbers: np.ndarray) -> Iterator[slice]:
+    """Runs of blocks of which the numbers fill ROOM at most, or that are a single block."""
+    ends = np.cumsum(numbers)
     start = 0
-    while start < len(leaders):
+    while start < len(numbers):
         before = ends[start - 1] if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + ROOM, side="right")))
-        yield leaders[start:stop], dependents[start:stop]
+        yield slice(start, stop)
         start = stop
 
 
@@ -93,19 +95,18 @@ def _places(pattern: Pattern, leaders: np.ndarray, sizes: np.ndarray) -> tuple[n
     """Where each item stands in the blocks of a batch.
 
     Returns:
-        (listed, order, place_indptr, places, block_of, members, positions): the blocks' items by position, the
-        leader last and the largest covariances before it; the rest as `mrf_sparse_kernels.fill` takes them.
+        (listed, positions, order, place_indptr, places, members, block_of): the blocks' items by position, the
+        leader last and the largest covariances before it; the rest as the kernels `solve` and `fill` take them.
     """
     items, starts = len(pattern.indptr) - 1, _starts(sizes)
-    back = np.repeat(starts[1:] - 1, sizes) - np.arange(starts[-1]) + np.repeat(pattern.indptr[leaders], sizes)
-    listed = pattern.indices[back]
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+    listed = pattern.indices[np.repeat(pattern.indptr[leaders + 1] - 1, sizes) - positions]
     shape = len(leaders), items
     ascending = csr_matrix((positions, listed, starts), shape=shape).tocsc().tocsr()
     entries = np.arange(starts[-1], dtype=np.int64)
     by_item = csr_matrix((entries, ascending.indices, ascending.indptr), shape=shape).tocsc()
     degrees = np.diff(by_item.indptr)
     order = np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)]
-    return (read_only(listed, np.int32), read_only(order, np.int64), read_only(by_item.indptr, np.int64),
-            read_only(by_item.data, np.int64), read_only(np.repeat(np.arange(len(leaders)), sizes), np.int32),
-            read_only(ascending.indices, np.int32), read_only(ascending.data, np.int32))
+    return (read_only(listed, np.int32), read_only(ascending.data, np.int32), read_only(order, np.int64),
+            read_only(by_item.indptr, np.int64), read_only(by_item.data, np.int64),
+            read_only(ascending.indices, np.uint32), read_only(np.repeat(np.arange(len(leaders)), sizes), np.int32))

@@ -1,8 +1,8 @@
 """Blocks of a sparse Markov random field: their covariances, their Cholesky factors, and columns of their inverses.
 
-A block is a list of items, the last d of which are the paper's set D; its covariance matrix is kept as the upper
-triangle of a square in C order. Every number is computed by one thread in one order, so that the bits do not
-depend on how many threads there are.
+A block is a list of items, the last d of which are the paper's set D. Its covariances wait in a triangle, row after
+row, the items in ascending order, so that what a row of the Gram matrix gives lies together. Every number is computed
+by one thread in one order, so that the bits do not depend on how many threads there are.
 """
 
 import numpy as np
@@ -35,8 +35,8 @@ def choose_blocks(order, indptr, indices, r, leaders, dependents):
 
 @njit(parallel=True, cache=True)
 def fill(indptr, indices, item_indptr, item_users, item_entries, weights, shift, factor, order, place_indptr, places,
-         block_of, members, positions, first, sizes, offsets, l2, workers, squares):
-    """Covariances between the members of every block, l2 on the diagonal, into the blocks' upper triangles.
+         members, block_of, first, offsets, l2, workers, triangles):
+    """Covariances between the members of every block, l2 on the diagonal, into the blocks' lower triangles.
 
     A row of the Gram matrix is summed once, up to its diagonal, and dealt out to all blocks that its item is in.
 
@@ -44,12 +44,13 @@ def fill(indptr, indices, item_indptr, item_users, item_entries, weights, shift,
         indptr ... factor: those of `gram.row_arguments`.
         order: items that are in some block.
         place_indptr, places: for each item, its entries in `members`.
-        block_of, members, positions: for each entry, its block, its item, and the item's position in the block;
-            a block's entries lie together, in ascending order of items.
-        first, sizes, offsets: for each block, its first entry, its size, and where its square begins.
+        members, block_of: for each entry its item and its block; a block's entries lie together, in ascending
+            order of items.
+        first, offsets: for each block, its first entry, and where its triangle begins.
     """
     for worker in prange(workers):
         row = np.zeros(len(factor))
+        values = np.empty(len(factor), dtype=np.float32)
         for turn in range(worker, len(order), workers):
             item = order[turn]
             row[: item + 1] = 0.0
@@ -58,28 +59,43 @@ def fill(indptr, indices, item_indptr, item_users, item_entries, weights, shift,
                 weight = weights[user]
                 for entry in range(indptr[user], item_entries[at] + 1):
                     row[indices[entry]] += weight
+            for other in range(item + 1):
+                values[other] = factor[item] * factor[other] * (row[other] - shift[item] * shift[other])
+            values[item] += l2
             for at in range(place_indptr[item], place_indptr[item + 1]):
                 place = places[at]
-                block, position = block_of[place], positions[place]
-                size, offset = sizes[block], offsets[block]
-                for entry in range(first[block], place + 1):
-                    other, column = members[entry], positions[entry]
-                    value = factor[item] * factor[other] * (row[other] - shift[item] * shift[other])
-                    low, high = min(position, column), max(position, column)
-                    squares[offset + low * size + high] = value
-                squares[offset + position * size + position] += l2
+                start, offset = first[block_of[place]], offsets[block_of[place]]
+                rank = place - start
+                offset += rank * (rank + 1) // 2
+                _gather(values, members[start : place + 1], triangles[offset : offset + rank + 1])
+
+
+@njit(cache=True)
+def _gather(values, members, target):
+    for at in range(len(members)):
+        target[at] = values[members[at]]
 
 
 @njit(parallel=True, cache=True)
-def solve(sizes, dependents, offsets, column_offsets, workers, squares, columns, sound):
-    """Columns of the blocks' inverses, (d, size) each, in `columns`; `squares` become Cholesky factors.
+def solve(first, sizes, dependents, offsets, positions, column_offsets, workers, triangles, columns, sound):
+    """Columns of the blocks' inverses, (d, size) each, in `columns`.
 
-    `sound` is false for a block whose matrix is not positive definite in float32.
+    `positions` are where a block's items, in ascending order, stand in its list. `sound` becomes false for a
+    block whose matrix is not positive definite in float32.
     """
+    most = sizes.max()
     for worker in prange(workers):
+        room = np.zeros(most * most, dtype=np.float32)
         for block in range(worker, len(sizes), workers):
             size, d = sizes[block], dependents[block]
-            upper = squares[offsets[block] : offsets[block] + size * size].reshape(size, size)
+            upper = room[: size * size].reshape(size, size)
+            at = offsets[block]
+            for rank in range(size):
+                row = positions[first[block] + rank]
+                for other_rank in range(rank + 1):
+                    column = positions[first[block] + other_rank]
+                    upper[min(row, column), max(row, column)] = triangles[at]
+                    at += 1
             inverse = columns[column_offsets[block] : column_offsets[block] + d * size].reshape(d, size)
             sound[block] = _factor(upper)
             if sound[block]:
