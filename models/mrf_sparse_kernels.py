@@ -53,21 +53,41 @@ def fill(indptr, indices, item_indptr, item_users, item_entries, weights, shift,
         values = np.empty(len(factor), dtype=np.float32)
         for turn in range(worker, len(order), workers):
             item = order[turn]
-            row[: item + 1] = 0.0
+            terms = 0
             for at in range(item_indptr[item], item_indptr[item + 1]):
                 user = item_users[at]
                 weight = weights[user]
+                terms += item_entries[at] + 1 - indptr[user]
                 for entry in range(indptr[user], item_entries[at] + 1):
                     row[indices[entry]] += weight
-            for other in range(item + 1):
-                values[other] = factor[item] * factor[other] * (row[other] - shift[item] * shift[other])
-            values[item] += l2
+            wanted = 0
+            for at in range(place_indptr[item], place_indptr[item + 1]):
+                wanted += places[at] + 1 - first[block_of[places[at]]]
+            if wanted > item:  # else only what is wanted, where it is wanted
+                for other in range(item + 1):
+                    values[other] = factor[item] * factor[other] * (row[other] - shift[item] * shift[other])
             for at in range(place_indptr[item], place_indptr[item + 1]):
                 place = places[at]
                 start, offset = first[block_of[place]], offsets[block_of[place]]
                 rank = place - start
                 offset += rank * (rank + 1) // 2
-                _gather(values, members[start : place + 1], triangles[offset : offset + rank + 1])
+                others, target = members[start : place + 1], triangles[offset : offset + rank + 1]
+                if wanted <= item:
+                    _centre(row, others, shift, factor, item, values)
+                _gather(values, others, target)
+                target[rank] += l2
+            if terms > item:
+                row[: item + 1] = 0.0
+            else:
+                for at in range(item_indptr[item], item_indptr[item + 1]):
+                    for entry in range(indptr[item_users[at]], item_entries[at] + 1):
+                        row[indices[entry]] = 0.0
+
+
+@njit(cache=True)
+def _centre(row, others, shift, factor, item, values):
+    for other in others:
+        values[other] = factor[item] * factor[other] * (row[other] - shift[item] * shift[other])
 
 
 @njit(cache=True)

@@ -13,6 +13,7 @@ from models.threads import kernel_threads
 
 ROOM = 1 << 23  # entries of a chunk of rows: 96 MB
 SAMPLE = 2048  # rows from which a threshold is guessed for a density
+STRIP = 64  # items whose covariances are compared with the threshold together, before each by itself
 MARGIN = 1.5  # entries looked for under that guess, of those wanted
 
 
@@ -124,6 +125,17 @@ def _keep(sizes, others, count, most, found, values):
     return taken
 
 
+@njit(cache=True, fastmath={"nnan", "nsz"})
+def _fill_strip(row, shift, factor, own_shift, own_factor, strip):
+    """Covariances in absolute value, without a branch; returns the largest."""
+    for at in range(len(row)):
+        strip[at] = abs(own_factor * factor[at] * (row[at] - own_shift * shift[at]))
+    largest = np.float32(0)
+    for at in range(len(row)):
+        largest = max(largest, strip[at])
+    return largest
+
+
 @njit(parallel=True, cache=True)
 def _collect(indptr, indices, item_indptr, item_users, item_entries, weights, shift, factor, rows, threshold, most,
              workers, counts, found, values, diagonal):
@@ -133,6 +145,7 @@ def _collect(indptr, indices, item_indptr, item_users, item_entries, weights, sh
         row = np.zeros(items)
         sizes = np.empty(items, dtype=np.float32)
         others = np.empty(items, dtype=np.int32)
+        strip = np.empty(STRIP, dtype=np.float32)
         for turn in range(worker, len(rows), workers):
             item = rows[turn]
             row[:] = 0.0
@@ -143,9 +156,12 @@ def _collect(indptr, indices, item_indptr, item_users, item_entries, weights, sh
                     row[indices[entry]] += weight
             diagonal[turn] = factor[item] * factor[item] * (row[item] - shift[item] * shift[item])
             count = 0
-            for other in range(items):
-                size = np.float32(abs(factor[item] * factor[other] * (row[other] - shift[item] * shift[other])))
-                if size > threshold and other != item:
-                    sizes[count], others[count] = size, other
-                    count += 1
+            for start in range(0, items, STRIP):
+                stop = min(start + STRIP, items)
+                if _fill_strip(row[start:stop], shift[start:stop], factor[start:stop], shift[item], factor[item],
+                               strip) > threshold:
+                    for at in range(stop - start):
+                        if strip[at] > threshold and start + at != item:
+                            sizes[count], others[count] = strip[at], start + at
+                            count += 1
             counts[turn] = 0 if most == 0 else _keep(sizes, others, count, most, found[turn], values[turn])
