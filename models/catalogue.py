@@ -8,6 +8,7 @@ from models.bpr import BprPopularity, BprUniform
 from models.cdae import CDAE
 from models.hpf import HPF
 from models.mrf_dense import MrfDense
+from models.mrf_sparse import MrfSparse
 from models.mult_dae import MultDAE
 from models.mult_vae import MultVAE
 from models.paired_symbols import PairedSymbols
@@ -16,8 +17,20 @@ from models.random_graph import RandomGraph
 
 MODELS: dict[str, type[Model]] = {
     model.name: model
-    for model in (Popularity, BprUniform, BprPopularity, MrfDense, RandomGraph, PairedSymbols, BinaryMatrix, HPF, CDAE,
-                  MultDAE, MultVAE)
+    for model in (
+        Popularity,
+        BprUniform,
+        BprPopularity,
+        MrfDense,
+        MrfSparse,
+        RandomGraph,
+        PairedSymbols,
+        BinaryMatrix,
+        HPF,
+        CDAE,
+        MultDAE,
+        MultVAE,
+    )
 }
 
 

@@ -47,6 +47,46 @@ def columns(interactions: csr_matrix, user_weight_exponent: float) -> Columns:
     return Columns(weights, mean, spread, users)
 
 
+@dataclass(frozen=True)
+class Rescaling:
+    """Centring and rescaling of the columns, section 5 of the paper on Markov random fields.
+
+    Attributes:
+        scale: float64 (items,), spread^(alpha / 2), and 1 for an item without spread.
+        shift: float64 (items,), sqrt(n) mu to centre the columns, zeros not to.
+        factor: float64 (items,), 1 / scale, and 0 for an item that takes no part.
+    """
+
+    scale: np.ndarray
+    shift: np.ndarray
+    factor: np.ndarray
+
+
+def rescaling(moments: Columns, alpha: float, centred: bool) -> Rescaling:
+    """An item that everybody or nobody likes takes no part; without centring, only one that nobody likes."""
+    varies = moments.spread > 0
+    scale = np.where(varies, moments.spread, 1.0) ** (alpha / 2)
+    shift = moments.mean * np.sqrt(moments.users) * centred
+    return Rescaling(scale, shift, (varies if centred else moments.mean > 0) / scale)
+
+
+def row_arguments(
+    interactions: csr_matrix, weights: np.ndarray, shift: np.ndarray, factor: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """What a kernel needs to sum a row of the Gram matrix.
+
+    Returns:
+        (indptr, indices): the users' items; (item_indptr, item_users, item_entries): the items' users and the
+        entries' places in `indices`; weights of the users; shift and factor of the items. All read-only.
+    """
+    entries = np.arange(interactions.nnz, dtype=np.int64)
+    by_item = csr_matrix((entries, interactions.indices, interactions.indptr), shape=interactions.shape).tocsc()
+    return (read_only(interactions.indptr, np.int64), read_only(interactions.indices, np.int32),
+            read_only(by_item.indptr, np.int64), read_only(by_item.indices, np.int32),
+            read_only(by_item.data, np.int64), read_only(weights, np.float64),
+            read_only(shift, np.float64), read_only(factor, np.float64))
+
+
 def lower_gram(
     interactions: csr_matrix, weights: np.ndarray, shift: np.ndarray, factor: np.ndarray, threads: int
 ) -> np.ndarray:
@@ -61,15 +101,11 @@ def lower_gram(
     Returns:
         float32 (items, items), C order.
     """
-    entries = np.arange(interactions.nnz, dtype=np.int64)
-    by_item = csr_matrix((entries, interactions.indices, interactions.indptr), shape=interactions.shape).tocsc()
-    heaviest_first = np.argsort(-np.diff(by_item.indptr), kind="stable")
+    arguments = row_arguments(interactions, weights, shift, factor)
+    heaviest_first = np.argsort(-np.diff(arguments[2]), kind="stable")
     out = np.zeros((interactions.shape[1],) * 2, dtype=np.float32)
     with kernel_threads(threads):
-        _fill(read_only(interactions.indptr, np.int64), read_only(interactions.indices, np.int32),
-              read_only(by_item.indptr, np.int64), read_only(by_item.indices, np.int32),
-              read_only(by_item.data, np.int64), read_only(weights, np.float64), read_only(shift, np.float64),
-              read_only(factor, np.float64), read_only(heaviest_first, np.int64), max(1, threads), out)
+        _fill(*arguments, read_only(heaviest_first, np.int64), max(1, threads), out)
     return out
 
 

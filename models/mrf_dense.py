@@ -8,20 +8,26 @@ its section 5. Minimizes |X - X B|^2 + l2 |B|^2 under diag(B) = 0 (eq. 3) over t
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Epoch, Model, ModelSettings
-from models.gram import columns, lower_gram
+from models.gram import columns, lower_gram, rescaling
 from models.products import dense_times, pattern_times
+from models.search_space import Choice, SearchSpace, Span
 from models.spd_inverse import TILE, invert_lower
 from models.threads import kernel_threads
 
 
 class MrfDenseSettings(ModelSettings):
     """The paper's, with what its author's notebook states; l2 6 is its value for ML-20M and Netflix."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "l2": Span(1.0, 1000.0, log=True), "alpha": Span(0.0, 1.0), "user_weight_exponent": Span(0.0, 1.5),
+        "centred": Choice((True, False))}
 
     l2: float = Field(
         6.0, gt=0, description="Ridge penalty lambda of eq. 3, on the scale of the centred and rescaled Gram matrix.")
@@ -52,14 +58,11 @@ class MrfDense(Model):
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)
-        varies = moments.spread > 0
-        scale = np.where(varies, moments.spread, 1.0) ** (self.settings.alpha / 2)
-        shift = moments.mean * np.sqrt(moments.users) * self.settings.centred
-        kept = varies if self.settings.centred else moments.mean > 0
-        matrix = lower_gram(interactions, moments.weights, shift, kept / scale, self.threads)
+        rescaled = rescaling(moments, self.settings.alpha, self.settings.centred)
+        matrix = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, self.threads)
         matrix.flat[:: len(matrix) + 1] += np.float32(self.settings.l2)
         invert_lower(matrix, self.threads)
-        _to_weights(matrix, scale, self.threads)
+        _to_weights(matrix, rescaled.scale, self.threads)
         self.weights = matrix
         self.offset = np.zeros(len(matrix), dtype=np.float32)
         if self.settings.intercept:
