@@ -46,6 +46,9 @@ class WmfSettings(ModelSettings):
     regularization_exponent: float = Field(
         1.0, ge=0, le=2, description="Exponent nu by which a row's penalty grows with its weight in the loss; of "
                                      "rendle2021.")
+    user_weight_exponent: float = Field(
+        0.0, ge=0, le=2, description="Pairs weigh by their user's degree^-exponent, scaled to mean one; 0 for equal "
+                                     "weights.")
     alpha: float = Field(10.0, gt=0, description="Confidence that one event adds to an edge; of hu2008.")
     solver: Literal["cg", "cholesky", "blocks"] = Field(
         "cg", description="Conjugate gradients from the last sweep's factors, the exact solution, or blocks of "
@@ -76,7 +79,8 @@ class Wmf(Model):
 
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
         chosen, loss, solver = self.settings, self._loss(), self._solver()
-        users, items = Side(interactions, loss), Side(interactions.T.tocsr(), loss)
+        weights = _weights(np.diff(interactions.indptr), chosen.user_weight_exponent)
+        users, items = Side(interactions, loss, weights, None), Side(interactions.T.tocsr(), loss, None, weights)
         factors = chosen.factors
         of_users = users.start(factors, chosen.initial_scale, self.seed, "wmf users")
         of_items = items.start(factors, chosen.initial_scale, self.seed, "wmf items")
@@ -96,7 +100,7 @@ class Wmf(Model):
         of_items, of_users = (empty_table(count, factors) for count in histories.shape[::-1])
         rows(of_items, factors)[:] = self.item_factors
         with kernel_threads(self.threads):
-            Side(histories, self._loss()).solve(of_users, of_items, factors, EXACT)
+            Side(histories, self._loss(), None, None).solve(of_users, of_items, factors, EXACT)
         return rows(of_users, factors).copy()
 
     def _loss(self) -> Loss:
@@ -118,3 +122,12 @@ class Wmf(Model):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"user_factors": self.user_factors, "item_factors": self.item_factors}
+
+
+def _weights(degrees: np.ndarray, exponent: float) -> np.ndarray:
+    """degree^-exponent, float64, scaled to mean one over users with an edge; ones for the others."""
+    weights = np.ones(len(degrees))
+    active = degrees > 0
+    weights[active] = degrees[active].astype(np.float64) ** -exponent
+    weights[active] /= weights[active].mean()
+    return weights

@@ -2,9 +2,9 @@
 
 Whatever the loss, the row x of a vertex minimizes x'A x - 2 y'x with
 
-    A = w0 G + sum_e a_e v_e v_e' + ridge I,    y = sum_e (base + a_e) v_e
+    A = w0 G + sum_e a_e v_e v_e' + ridge I,    y = sum_e y_e v_e
 
-over its edges e, where G = sum_n v_n v_n' is the Gram matrix of the other side. Tables are flat, rows of `width`
+over its edges e, where w0 G is the Gram matrix of the other side, weighted. Tables are flat, rows of `width`
 float32 (the factors, filled up with zeros to a multiple of LANES), one row of zeros behind the last: a vertex's
 edges are filled up to a multiple of EDGES with edges of weight 0 to that row. A row is solved by one thread, over
 its edges in their order.
@@ -32,8 +32,8 @@ FAST = {"contract", "nsz"}
 
 
 @njit(cache=True, parallel=True)
-def gram_parts(table, rows, width, parts):
-    """Fill `parts`, zeros float32 (PARTS, width^2), with upper triangles of Gram matrices of runs of rows."""
+def gram_parts(weighted, table, rows, width, parts):
+    """Fill `parts`, zeros float32 (PARTS, width^2), with upper triangles of weighted' table over runs of rows."""
     size = -(-rows // PARTS)
     for part in prange(PARTS):
         sums = parts[part]
@@ -41,7 +41,7 @@ def gram_parts(table, rows, width, parts):
             count = min(BATCH, min(part * size + size, rows) - first)
             for row in range(0, width, ROWS):
                 for lane in range(row // LANES * LANES, width, LANES):
-                    add_outer(sums, row * width + lane, width, table, first * width + row, width,
+                    add_outer(sums, row * width + lane, width, weighted, first * width + row, width,
                               table, first * width + lane, width, count)
 
 
@@ -50,26 +50,28 @@ def _workspace(indptr, width):
     """What one run of rows writes in, by vertex and by edge.
 
     Returns:
-        edges: of a vertex: int64 places where the other side's rows begin, a_e, and a number each.
+        edges: of a vertex: int64 places where the other side's rows begin, a_e, y_e, and a number each.
         gram_places: int64 (width,), where the rows of G begin.
     """
     longest = 0
     for vertex in range(len(indptr) - 1):
         longest = max(longest, indptr[vertex + 1] - indptr[vertex])
     room = longest + EDGES
-    return (np.zeros(room, dtype=np.int64), zeros(room), zeros(room)), np.arange(width) * width
+    return (np.zeros(room, dtype=np.int64), zeros(room), zeros(room), zeros(room)), np.arange(width) * width
 
 
 @njit(cache=True, fastmath=FAST)
-def _enter(edges, indptr, indices, of_entries, vertex, width, rows):
-    """Take a vertex's edges; returns their number, filled up to a multiple of EDGES."""
-    places, weights, _ = edges
+def _enter(edges, graph, vertex, width, rows):
+    """Take a vertex's edges; returns their number, and that filled up to a multiple of EDGES."""
+    places, weights, pulls, _ = edges
+    indptr, indices, of_squares, of_products = graph
     first, degree = indptr[vertex], indptr[vertex + 1] - indptr[vertex]
     count = -(-degree // EDGES) * EDGES
     for edge in range(degree):
-        places[edge], weights[edge] = indices[first + edge] * width, of_entries[first + edge]
+        places[edge] = indices[first + edge] * width
+        weights[edge], pulls[edge] = of_squares[first + edge], of_products[first + edge]
     for edge in range(degree, count):
-        places[edge], weights[edge] = rows * width, 0
+        places[edge], weights[edge], pulls[edge] = rows * width, 0, 0
     return degree, count
 
 
@@ -83,7 +85,7 @@ def _add_product(out, vector, gram, gram_places, start, size, width):
 @njit(cache=True, fastmath=FAST)
 def _apply(out, vector, table, edges, count, gram, gram_places, ridge, width):
     """out = A x."""
-    places, weights, values = edges
+    places, weights, _, values = edges
     for lane in range(0, width, LANES):
         scale_lanes(out, lane, ridge, vector, lane)
     _add_product(out, vector, gram, gram_places, 0, width, width)
@@ -95,9 +97,9 @@ def _apply(out, vector, table, edges, count, gram, gram_places, ridge, width):
 
 
 @njit(cache=True, fastmath=FAST)
-def _residual(out, vector, table, edges, degree, count, base, gram, gram_places, ridge, width):
+def _residual(out, vector, table, edges, count, gram, gram_places, ridge, width):
     """out = y - A x; returns x'A x - 2 y'x."""
-    places, weights, values = edges
+    places, weights, pulls, values = edges
     for lane in range(0, width, LANES):
         scale_lanes(out, lane, ridge, vector, lane)
     _add_product(out, vector, gram, gram_places, 0, width, width)
@@ -106,18 +108,16 @@ def _residual(out, vector, table, edges, degree, count, base, gram, gram_places,
         scale_lanes(out, lane, np.float32(-1), out, lane)
     for edge in range(0, count, EDGES):
         dot_rows(values, edge, table, places, edge, 0, width, vector, 0)
-        for at in range(edge, min(edge + EDGES, degree)):
-            pull, product = base + weights[at], values[at]
-            value += product * (weights[at] * product - 2 * pull)
-            values[at] = pull - weights[at] * product
-        for at in range(max(edge, degree), edge + EDGES):
-            values[at] = 0
+        for at in range(edge, edge + EDGES):
+            product = values[at]
+            value += product * (weights[at] * product - 2 * pulls[at])
+            values[at] = pulls[at] - weights[at] * product
         add_rows(out, 0, values, edge, table, places, edge, 0, width)
     return value
 
 
 @njit(cache=True, fastmath=FAST, parallel=True)
-def conjugate_gradient(own, table, gram, graph, ridges, base, width, bounds, steps, values):
+def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, values):
     """Move every row of `own` by steps of conjugate gradients from where it is.
 
     Takacs, Pilaszy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
@@ -126,27 +126,26 @@ def conjugate_gradient(own, table, gram, graph, ridges, base, width, bounds, ste
     Args:
         own, table: tables of this side and of the other.
         gram: float32 (width^2,), w0 G.
-        graph: (indptr int64, indices int32, a_e float32) of this side's edges.
+        graph: (indptr int64, indices int32, a_e float32, y_e float32) of this side's edges.
         ridges: float32 (rows,).
-        base: y's weights are base + a_e.
         bounds: int64, runs of rows.
         steps: at most so many, fewer where rounding has taken over.
         values: float64 (rows,), filled with x'A x - 2 y'x.
     """
-    indptr, indices, of_entries = graph
+    indptr = graph[0]
     rows = len(table) // width - 1
     for run in prange(len(bounds) - 1):
         edges, gram_places = _workspace(indptr, width)
         x, residual, direction, product = zeros(width), zeros(width), zeros(width), zeros(width)
         for vertex in range(bounds[run], bounds[run + 1]):
-            degree, count = _enter(edges, indptr, indices, of_entries, vertex, width, rows)
+            degree, count = _enter(edges, graph, vertex, width, rows)
             for lane in range(0, width, LANES):
                 if degree > 0:
                     copy_lanes(x, lane, own, vertex * width + lane)
                 else:
                     scale_lanes(x, lane, NONE, x, lane)
             ridge = ridges[vertex]
-            value = _residual(residual, x, table, edges, degree, count, base, gram, gram_places, ridge, width)
+            value = _residual(residual, x, table, edges, count, gram, gram_places, ridge, width)
             for lane in range(0, width, LANES):
                 copy_lanes(direction, lane, residual, lane)
             square = dot_lanes(residual, 0, residual, 0, width)
@@ -172,7 +171,7 @@ def conjugate_gradient(own, table, gram, graph, ridges, base, width, bounds, ste
 @njit(cache=True, fastmath=FAST)
 def _add_negative_outer(matrix, size, table, edges, count, start, batch):
     """matrix -= sum_e a_e v_e v_e' over lanes start .. start + size, upper triangle."""
-    places, weights, _ = edges
+    places, weights, _, _ = edges
     for first in range(0, count, BATCH):
         number = min(BATCH, count - first)
         for edge in range(number):
@@ -223,10 +222,10 @@ def _solve(matrix, size, vector, half):
 
 
 @njit(cache=True, fastmath=FAST)
-def _solve_block(x, start, size, table, edges, count, base, degree, gram, gram_places, ridge, work, width):
+def _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, work, width):
     """Minimize over lanes start .. start + size of x; the edges' products are held in `values`, and kept so."""
-    places, weights, values = edges
-    matrix, batch, gradient, half, pulls = work
+    places, weights, pulls, values = edges
+    matrix, batch, gradient, half, errors = work
     for row in range(size):
         for lane in range(row // LANES * LANES, size, LANES):
             scale_lanes(matrix, row * size + lane, np.float32(-1), gram, (start + row) * width + start + lane)
@@ -236,22 +235,22 @@ def _solve_block(x, start, size, table, edges, count, base, degree, gram, gram_p
         scale_lanes(gradient, lane, ridge, x, start + lane)
     _add_product(gradient, x, gram, gram_places, start, size, width)
     for edge in range(count):
-        pulls[edge] = weights[edge] * values[edge] - (base + weights[edge] if edge < degree else NONE)
+        errors[edge] = weights[edge] * values[edge] - pulls[edge]
     for edge in range(0, count, EDGES):
-        add_rows(gradient, 0, pulls, edge, table, places, edge, start, size)
+        add_rows(gradient, 0, errors, edge, table, places, edge, start, size)
     sound = _factorize(matrix, size)
     _solve(matrix, size, gradient, half)
     for lane in range(0, size, LANES):
         add_scaled_lanes(x, start + lane, np.float32(-1), gradient, lane)
     for edge in range(0, count, EDGES):
-        dot_rows(pulls, edge, table, places, edge, start, size, gradient, 0)
+        dot_rows(errors, edge, table, places, edge, start, size, gradient, 0)
         for at in range(edge, edge + EDGES):
-            values[at] -= pulls[at]
+            values[at] -= errors[at]
     return sound
 
 
 @njit(cache=True, fastmath=FAST, parallel=True)
-def solve_blocks(own, table, gram, graph, ridges, base, width, bounds, block, values):
+def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
     """Minimize every row of `own` exactly over one block of its factors after the other, the rest held.
 
     Rendle, Krichene, Zhang and Koren, "iALS++: speeding up matrix factorization with subspace optimization", 2021,
@@ -262,24 +261,24 @@ def solve_blocks(own, table, gram, graph, ridges, base, width, bounds, block, va
         values: float64 (rows,), filled with x'A x - 2 y'x; NaN where A is not positive definite in float32.
         and as for `conjugate_gradient`.
     """
-    indptr, indices, of_entries = graph
+    indptr = graph[0]
     rows = len(table) // width - 1
     for run in prange(len(bounds) - 1):
         edges, gram_places = _workspace(indptr, width)
-        work = (zeros(block * block), zeros(2 * BATCH * block), zeros(block), zeros(block), zeros(len(edges[2])))
+        work = (zeros(block * block), zeros(2 * BATCH * block), zeros(block), zeros(block), zeros(len(edges[3])))
         x, product = zeros(width), zeros(width)
         for vertex in range(bounds[run], bounds[run + 1]):
-            degree, count = _enter(edges, indptr, indices, of_entries, vertex, width, rows)
+            degree, count = _enter(edges, graph, vertex, width, rows)
             for lane in range(0, width, LANES):
                 copy_lanes(x, lane, own, vertex * width + lane)
             if degree == 0:
                 x[:] = 0
             for edge in range(0, count, EDGES):
-                dot_rows(edges[2], edge, table, edges[0], edge, 0, width, x, 0)
+                dot_rows(edges[3], edge, table, edges[0], edge, 0, width, x, 0)
             sound, ridge = True, ridges[vertex]
             for start in range(0, width if degree > 0 else 0, block):
                 size = min(block, width - start)
-                sound &= _solve_block(x, start, size, table, edges, count, base, degree, gram, gram_places, ridge,
+                sound &= _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge,
                                       work, width)
             for lane in range(0, width, LANES):
                 scale_lanes(product, lane, ridge, x, lane)
@@ -287,6 +286,5 @@ def solve_blocks(own, table, gram, graph, ridges, base, width, bounds, block, va
             _add_product(product, x, gram, gram_places, 0, width, width)
             value = np.float64(dot_lanes(product, 0, x, 0, width))
             for edge in range(degree):
-                of_edge, weight = edges[2][edge], edges[1][edge]
-                value += of_edge * (weight * of_edge - 2 * (base + weight))
+                value += edges[3][edge] * (edges[1][edge] * edges[3][edge] - 2 * edges[2][edge])
             values[vertex] = value if sound else np.nan

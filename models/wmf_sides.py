@@ -15,15 +15,19 @@ RUNS = 64  # runs of rows that threads take up
 
 @dataclass(frozen=True)
 class Loss:
-    """What `models.wmf` minimizes, as the kernels see it.
+    """What `models.wmf` minimizes, in one form for both losses.
 
-    sum_S [a (u'v)^2 - 2 (base + a) u'v + (base + a)] + unobserved sum_all (u'v)^2 + sum_rows penalty |row|^2
+    sum_S w (a (u'v)^2 - 2 (base + a) u'v + (base + a)) + unobserved sum_all w (u'v)^2
+        + regularization (sum_users w (d + unobserved items)^exponent |u|^2
+                          + sum_items (sum_S w + unobserved sum_users w)^exponent |v|^2)
+
+    with w the weight of the pair's user, and d the user's degree.
 
     Attributes:
         unobserved: weight of every pair, observed or not.
         base: 1 where the weight of observed pairs comes on top of that of all, else 0.
         alpha: a = alpha count; 0 for a = 1.
-        regularization, exponent: a row's penalty is regularization (d + unobserved other side)^exponent.
+        regularization, exponent: of a row's penalty.
     """
 
     unobserved: float
@@ -32,9 +36,9 @@ class Loss:
     regularization: float
     exponent: float
 
-    def edge_weights(self, counts: np.ndarray) -> np.ndarray:
-        """a of every edge, float32."""
-        return (self.alpha * counts if self.alpha > 0 else np.ones(len(counts))).astype(np.float32)
+    def of_counts(self, counts: np.ndarray) -> np.ndarray:
+        """a of every edge, float64."""
+        return self.alpha * counts.astype(np.float64) if self.alpha > 0 else np.ones(len(counts))
 
 
 @dataclass(frozen=True)
@@ -53,18 +57,26 @@ class Solver:
 class Side:
     """The rows of a (rows, others) CSR matrix.
 
+    A row's own weight changes nothing for the row itself, so that unseen users need none.
+
     Attributes:
         constant: the part of the loss that no factor changes.
     """
 
-    def __init__(self, matrix: csr_matrix, loss: Loss) -> None:
-        self.loss = loss
-        of_entries = loss.edge_weights(matrix.data)
+    def __init__(self, matrix: csr_matrix, loss: Loss, own: np.ndarray | None, others: np.ndarray | None) -> None:
+        """`own` and `others` are float64 weights of the rows and of the other side's; None for ones."""
+        self.unobserved = loss.unobserved
+        self.own = np.ones(matrix.shape[0]) if own is None else own
+        others = np.ones(matrix.shape[1]) if others is None else others
+        self.others = read_only(others, np.float32)
+        squares = loss.of_counts(matrix.data)
+        of_entries = others[matrix.indices]
+        pulls = of_entries * (loss.base + squares)
         self.graph = (read_only(matrix.indptr, np.int64), read_only(matrix.indices, np.int32),
-                      read_only(of_entries, np.float32))
-        self.constant = float(np.sum(loss.base + of_entries, dtype=np.float64))
-        weights = np.diff(matrix.indptr) + loss.unobserved * matrix.shape[1]
+                      read_only(of_entries * squares, np.float32), read_only(pulls, np.float32))
+        weights = _row_sums(matrix.indptr, of_entries) + loss.unobserved * others.sum()
         self.penalties = read_only(loss.regularization * weights**loss.exponent, np.float32)
+        self.constant = float(self.own @ _row_sums(matrix.indptr, pulls))
 
     def start(self, factors: int, scale: float, seed: int, name: str) -> np.ndarray:
         """A table of normal factors of deviation scale / sqrt(K), laid out for the kernels."""
@@ -83,22 +95,32 @@ class Side:
             ValueError: a system of equations is not positive definite in float32, or a factor not finite.
         """
         width = int(padded(factors))
-        gram = _gram(other, width) * np.float32(self.loss.unobserved)
+        gram = self._gram(other, width)
         values = np.zeros(len(self.penalties))
-        common = (own, other, gram, self.graph, self.penalties, np.float32(self.loss.base), width,
-                  self._runs(width))
+        common = (own, other, gram, self.graph, self.penalties, width, self._runs(width))
         if solver.steps > 0:
             conjugate_gradient(*common, solver.steps, values)
         else:
             solve_blocks(*common, min(solver.block, width), values)
         if not np.isfinite(values).all():
             raise ValueError("wmf: a row's equations cannot be solved in float32; raise regularization")
-        return float(values.sum())
+        return float(self.own @ values)
 
     def penalty(self, own: np.ndarray, factors: int) -> float:
         """What the side's own penalties add to the loss."""
         squares = np.square(rows(own, factors)).sum(axis=1, dtype=np.float64)
-        return float(squares @ self.penalties)
+        return float(squares @ (self.own * self.penalties))
+
+    def _gram(self, other: np.ndarray, width: int) -> np.ndarray:
+        """w0 G, float32 (width^2,): the weighted Gram matrix of the other side, summed in a fixed order."""
+        count = len(self.others)
+        weighted = other
+        if (self.others != 1).any():
+            weighted = (other[: count * width].reshape(count, width) * self.others[:, None]).reshape(-1)
+        parts = np.zeros((PARTS, width * width), dtype=np.float32)
+        gram_parts(weighted, other, count, width, parts)
+        upper = np.triu(parts.sum(axis=0).reshape(width, width))
+        return (upper + np.triu(upper, 1).T).reshape(-1) * np.float32(self.unobserved)
 
     def _runs(self, width: int) -> np.ndarray:
         """Bounds int64 of RUNS runs of rows of about equal cost; a row costs about as much as width / 2 edges."""
@@ -118,11 +140,7 @@ def rows(table: np.ndarray, factors: int) -> np.ndarray:
     return table.reshape(-1, int(padded(factors)))[:-1, :factors]
 
 
-def _gram(table: np.ndarray, width: int) -> np.ndarray:
-    """float32 (width^2,), the Gram matrix of the rows of a table, summed in a fixed order."""
-    parts = np.zeros((PARTS, width * width), dtype=np.float32)
-    gram_parts(table, len(table) // width - 1, width, parts)
-    upper = np.triu(parts.sum(axis=0).reshape(width, width))
-    return (upper + np.triu(upper, 1).T).reshape(-1)
-
-
+def _row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
+    """float64 (rows,), sums of the entries of each row of a CSR matrix."""
+    ends = np.concatenate([[0.0], np.cumsum(of_entries)])
+    return ends[indptr[1:]] - ends[indptr[:-1]]
