@@ -9,9 +9,11 @@ Factors u of users and v of items minimize, over all pairs of a user and an item
 
 with d the number of edges of a user or an item. The first is eq. 3 to 5 of Rendle, Krichene, Zhang and Koren,
 "Revisiting the performance of iALS on item recommendation benchmarks", 2021; the second eq. 3 of Hu, Koren and
-Volinsky, "Collaborative filtering for implicit feedback datasets", 2008. With one side held, each row of the other
-is a small linear system of equations (eq. 4 of Hu et al.) over the row's own edges and the Gram matrix of the side
-that is held.
+Volinsky, "Collaborative filtering for implicit feedback datasets", 2008. All terms of a user may weigh by a power of
+the user's degree, as in `models.mrf_dense`; an item's d and `users` are then sums of these weights.
+
+With one side held, each row of the other is a small linear system (eq. 4 of Hu et al.) over the row's own edges and
+the Gram matrix of the side that is held.
 """
 
 from collections.abc import Callable
@@ -42,7 +44,8 @@ class WmfSettings(ModelSettings):
     unobserved_weight: float = Field(
         0.1, gt=0, le=100, description="Weight alpha0 of all pairs beside the observed ones' 1; of rendle2021.")
     regularization: float = Field(
-        0.003, gt=0, description="Penalty lambda on the squares of the factors; hu2008 wants it a thousand times larger.")
+        0.01, gt=0, description="Penalty lambda on the squares of the factors; hu2008 wants it about five thousand "
+                                "times larger.")
     regularization_exponent: float = Field(
         1.0, ge=0, le=2, description="Exponent nu by which a row's penalty grows with its weight in the loss; of "
                                      "rendle2021.")

@@ -76,7 +76,7 @@ class Side:
                       read_only(of_entries * squares, np.float32), read_only(pulls, np.float32))
         weights = _row_sums(matrix.indptr, of_entries) + loss.unobserved * others.sum()
         self.penalties = read_only(loss.regularization * weights**loss.exponent, np.float32)
-        self.constant = float(self.own @ _row_sums(matrix.indptr, pulls))
+        self.constant = float(np.sum(self.own * _row_sums(matrix.indptr, pulls)))
 
     def start(self, factors: int, scale: float, seed: int, name: str) -> np.ndarray:
         """A table of normal factors of deviation scale / sqrt(K), laid out for the kernels."""
@@ -104,12 +104,12 @@ class Side:
             solve_blocks(*common, min(solver.block, width), values)
         if not np.isfinite(values).all():
             raise ValueError("wmf: a row's equations cannot be solved in float32; raise regularization")
-        return float(self.own @ values)
+        return float(np.sum(self.own * values))
 
     def penalty(self, own: np.ndarray, factors: int) -> float:
         """What the side's own penalties add to the loss."""
         squares = np.square(rows(own, factors)).sum(axis=1, dtype=np.float64)
-        return float(squares @ (self.own * self.penalties))
+        return float(np.sum(squares * self.own * self.penalties))
 
     def _gram(self, other: np.ndarray, width: int) -> np.ndarray:
         """w0 G, float32 (width^2,): the weighted Gram matrix of the other side, summed in a fixed order."""

@@ -14,6 +14,7 @@ SHORT = {
     "bpr_uniform": {"factors": 10, "epochs": 60},
     "bpr_popularity": {"factors": 10, "epochs": 60},
     "mrf_dense": {"l2": 2.0},
+    "wmf": {"factors": 8, "iterations": 6},
 }
 DRAWS_NOTHING = {"popularity", "mrf_dense"}
 IMPERSONAL = {"popularity"}
