@@ -14,6 +14,7 @@ from models.mult_vae import MultVAE
 from models.paired_symbols import PairedSymbols
 from models.popularity import Popularity
 from models.random_graph import RandomGraph
+from models.wmf import Wmf
 
 MODELS: dict[str, type[Model]] = {
     model.name: model
@@ -23,6 +24,7 @@ MODELS: dict[str, type[Model]] = {
         BprPopularity,
         MrfDense,
         MrfSparse,
+        Wmf,
         RandomGraph,
         PairedSymbols,
         BinaryMatrix,

@@ -19,6 +19,7 @@ SHORT = {
     "mult_dae": {"epochs": 20, "batch_users": 20, "learning_rate": 0.02, "hidden": 16},
     "mult_vae": {"epochs": 20, "batch_users": 20, "learning_rate": 0.02, "hidden": 16, "latent": 8},
     "mrf_sparse": {"l2": 2.0, "density": 0.5, "r": 0.1},
+    "wmf": {"factors": 8, "iterations": 6},
 }
 DRAWS_NOTHING = {"popularity", "mrf_dense", "mrf_sparse"}
 IMPERSONAL = {"popularity"}
