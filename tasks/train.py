@@ -16,6 +16,7 @@ import shutil
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,8 @@ import models
 import sql
 from models.base import Epoch, Model, ModelSettings
 from models.catalogue import MODELS
-from tasks import matrices, warehouse, warm_start
+from tasks import matrices, progress, warehouse, warm_start
+from tasks.artifacts import key as key_of
 from tasks.errors import OneclassError
 from tasks.home import Home
 from tasks.stage_task import stage_task
@@ -100,7 +102,10 @@ def train(
         split = matrices.read(home, matrices_digest)
         if previous:
             warm_start.begin(home, estimator, previous, split)
-        _fit_into(folder, estimator, split.train, {"matrices": matrices_digest, "key": key})
+        what, sizes = f"{model} ({protocol})", [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
+        logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
+        with progress.told(what, artifact_key=key_of(home.dataset, "train", model, protocol)) as tell:
+            _fit_into(folder, estimator, split.train, {"matrices": matrices_digest, "key": key}, _epochs(tell))
     effort = json.loads((folder / "fit.json").read_text())
     fit = Fit(model, protocol, digest, effort["seconds"], effort["peak_bytes"], effort["saved_bytes"])
     with warehouse.stage(home, run_id, "train") as connection:
@@ -110,7 +115,8 @@ def train(
         )
         connection.execute(sql.statement("train/fits"), {"run_id": run_id, **vars(fit)})
         _register_arrays(connection, protocol, model, folder)
-    logger.info("%s (%s) in %.1f s, %.0f MB saved", model, protocol, fit.seconds, fit.saved_bytes / 1e6)
+    took = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
+    logger.info("%s (%s): fitted in %s", model, protocol, took)
     return fit
 
 
@@ -130,12 +136,28 @@ def _continued(home: Home, model: str, key: str, previous: str | None) -> str:
     return hashlib.sha256(f"{key} from {previous}".encode()).hexdigest()[:16]
 
 
-def _fit_into(folder: Path, estimator: Model, interactions: csr_matrix, origin: dict[str, str]) -> None:
+def _epochs(tell: progress.Tell) -> Callable[[Epoch], None]:
+    """What a model calls after every pass, told as progress."""
+
+    def on_epoch(epoch: Epoch) -> None:
+        watched = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
+        tell(epoch.number, epoch.of, f"epoch {epoch.number} of {epoch.of}{watched}, {epoch.seconds:.2f} s")
+
+    return on_epoch
+
+
+def _fit_into(
+    folder: Path,
+    estimator: Model,
+    interactions: csr_matrix,
+    origin: dict[str, str],
+    on_epoch: Callable[[Epoch], None],
+) -> None:
     """Fit and save, whole or not at all, with what the fit is of and what it took in `fit.json`."""
     _reset_peak()
     began = time.perf_counter()
     try:
-        estimator.fit(interactions, on_epoch=_EpochLog(estimator.name))
+        estimator.fit(interactions, on_epoch=on_epoch)
     except ValueError as error:
         raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
     effort = {**origin, "seconds": time.perf_counter() - began, "peak_bytes": _peak()}
@@ -162,21 +184,6 @@ def _is_whole(folder: Path) -> bool:
     if not whole:
         logger.warning("%s: is damaged, and fitted anew", folder)
     return whole
-
-
-class _EpochLog:
-    """A line of progress an epoch; of epochs that take less than a second, one line a second and the last."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._last = -1.0
-
-    def __call__(self, epoch: Epoch) -> None:
-        now = time.monotonic()
-        if now - self._last >= 1 or epoch.number == epoch.of:
-            self._last = now
-            watched = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
-            logger.info("%s epoch %d of %d%s, %.2f s", self._model, epoch.number, epoch.of, watched, epoch.seconds)
 
 
 def _register_arrays(connection: duckdb.DuckDBPyConnection, protocol: str, model: str, folder: Path) -> None:
