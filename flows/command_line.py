@@ -19,10 +19,10 @@ def parser(module: str, description: str) -> argparse.ArgumentParser:
     """A parser with the flags that every run takes."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--home", metavar="DIR", help="where everything is kept; by default $ONECLASS_HOME, else ./var")
-    parser.add_argument("--models", type=_names, default=[], metavar="A,B,...", help="by default the data set's list")
+    parser.add_argument("--models", type=names, default=[], metavar="A,B,...", help="by default the data set's list")
     parser.add_argument(
         "--protocols",
-        type=_names,
+        type=names,
         default=[],
         metavar="P,Q",
         help="strong_generalization and leave_one_out by default; given with --split-files",
@@ -113,5 +113,6 @@ def _is_full(error: OSError) -> bool:
     return error.errno == errno.ENOSPC or (error.errno is None and any(words in str(error) for words in of_numpy))
 
 
-def _names(text: str) -> list[str]:
+def names(text: str) -> list[str]:
+    """The names of a comma-separated list."""
     return [name for name in text.replace(" ", "").split(",") if name]

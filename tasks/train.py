@@ -127,6 +127,11 @@ def fit_digest(matrices_digest: str, model: str, settings: ModelSettings, seed: 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def matrices_of(home: Home, model: str, digest: str) -> str:
+    """The digest of the matrices that a fit in the store is of."""
+    return json.loads((home.models / model / digest / "fit.json").read_text())["matrices"]
+
+
 def _continued(home: Home, model: str, key: str, previous: str | None) -> str:
     """The digest of a fit of that key that begins at `previous`; `previous` itself where nothing is new since."""
     if previous is None:
