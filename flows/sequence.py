@@ -52,7 +52,8 @@ def run_sequence(run: RunSettings, flow: str) -> Published:
     where = f"{run.home.limits.threads} threads, in {run.home.folder}"
     logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, where)
     with runs.recorded(run.home, run_id, flow, run.describe()):
-        splits = _prepare(run, run_id)
+        splits = prepare(run, run_id)
+        diagnose_task(run.home, run_id, run.seed)
         fits = {
             protocol: _train(run, run_id, protocol, splits) for protocol in run.protocols if protocol in splits.digests
         }
@@ -67,14 +68,14 @@ def run_sequence(run: RunSettings, flow: str) -> Published:
     return published
 
 
-def _prepare(run: RunSettings, run_id: str) -> Splits:
-    """Ingest, binarize, split, diagnose."""
+def prepare(run: RunSettings, run_id: str) -> Splits:
+    """Ingest, binarize, split; the digests of the run's protocols in the matrix store."""
     sources = list(run.split_files or run.sources)
     if run.is_demo:
         sources = make_demo(run.home, run.demo, run.seed)
     ingested = ingest_task(run.home, run.dataset, sources, run_id, replace=run.is_demo)
     binarize_task(run.home, run.binarize, run_id, since=run.since, until=run.until)
-    splits = split_task(
+    return split_task(
         run.home,
         run.split,
         run_id,
@@ -83,8 +84,6 @@ def _prepare(run: RunSettings, run_id: str) -> Splits:
         ids_are_numbers=run.dataset.id_order == "number",
         given_files=_train_and_test(ingested.file_ids) if run.split_files else None,
     )
-    diagnose_task(run.home, run_id, run.seed)
-    return splits
 
 
 def _train(run: RunSettings, run_id: str, protocol: str, splits: Splits) -> dict[str, str]:
