@@ -89,6 +89,43 @@ def train(
     previous = warm_start.latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
     if previous and not _is_whole(home.models / model / previous):
         previous = None
+    fit = fitted(
+        home,
+        protocol=protocol,
+        matrices_digest=matrices_digest,
+        model=model,
+        settings=settings,
+        seed=seed,
+        previous=previous,
+    )
+    with warehouse.stage(home, run_id, "train") as connection:
+        connection.execute(
+            "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
+            [run_id, protocol, model],
+        )
+        connection.execute(sql.statement("train/fits"), {"run_id": run_id, **vars(fit)})
+        _register_arrays(connection, protocol, model, home.models / model / fit.digest)
+    return fit
+
+
+def fitted(
+    home: Home,
+    *,
+    protocol: str,
+    matrices_digest: str,
+    model: str,
+    settings: ModelSettings,
+    seed: int,
+    previous: str | None = None,
+) -> Fit:
+    """A fit in the model store: made now, or taken from there where one of that digest is whole.
+
+    Args:
+        previous: digest of an earlier fit to begin at.
+
+    Raises:
+        OneclassError: the model cannot be fitted on this matrix.
+    """
     key = fit_digest(matrices_digest, model, settings, seed)
     digest = _continued(home, model, key, previous)
     folder = home.models / model / digest
@@ -108,13 +145,6 @@ def train(
             _fit_into(folder, estimator, split.train, {"matrices": matrices_digest, "key": key}, _epochs(tell))
     effort = json.loads((folder / "fit.json").read_text())
     fit = Fit(model, protocol, digest, effort["seconds"], effort["peak_bytes"], effort["saved_bytes"])
-    with warehouse.stage(home, run_id, "train") as connection:
-        connection.execute(
-            "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
-            [run_id, protocol, model],
-        )
-        connection.execute(sql.statement("train/fits"), {"run_id": run_id, **vars(fit)})
-        _register_arrays(connection, protocol, model, folder)
     took = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s (%s): fitted in %s", model, protocol, took)
     return fit
