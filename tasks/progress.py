@@ -20,6 +20,7 @@ from tasks.artifacts import ProgressArtifact
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_LINES = 1.0
+BAR_WIDTH, NUMBERS_WIDTH = 24, 32  # columns of the bar, and of the percentage, the times and the gaps
 BLUE = "bright_blue"  # colours by name only: Prefect's console has a theme without rich's own styles
 _SCREEN = threading.Lock()  # one bar at a time; who comes second tells its progress in lines
 
@@ -102,7 +103,7 @@ def _bar(what: str) -> Iterator[Tell]:
         return
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(style="grey37", complete_style=BLUE, finished_style=BLUE, pulse_style=BLUE),
+        BarColumn(bar_width=BAR_WIDTH, style="grey37", complete_style=BLUE, finished_style=BLUE, pulse_style=BLUE),
         TaskProgressColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
@@ -113,7 +114,8 @@ def _bar(what: str) -> Iterator[Tell]:
     try:
         with Bars(*columns, console=handler.console, transient=True, redirect_stdout=False) as bars:
             task = bars.add_task(what, total=None, words="")
-            yield lambda done, of, words="": bars.update(task, completed=done, total=of, words=words)
+            room = max(0, handler.console.width - len(what) - BAR_WIDTH - NUMBERS_WIDTH)  # or the bar would shrink
+            yield lambda done, of, words="": bars.update(task, completed=done, total=of, words=words[:room])
     finally:
         handler.removeFilter(_beside_the_bar)
         _SCREEN.release()

@@ -44,7 +44,11 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Result:
-    """One value of one refit: over all users, or over those whose training degree lies in a bin."""
+    """One value of one refit: over all users, or over those whose training degree lies in a bin.
+
+    Attributes:
+        settings: those that the sweep varies, as JSON; the others are in `operations.runs`.
+    """
 
     settings: str
     score: str
@@ -83,8 +87,11 @@ def settings_of(sweep: Sweep, own: ModelSettings) -> list[ModelSettings]:
 def label(name: str, place: int) -> str:
     """A refit in words, such as `paired_symbols r=0.25`."""
     sweep = SWEEPS[name]
-    varied = {key: value for key, value in sweep.settings[place].items() if value is not None}
-    return " ".join([sweep.model, *(f"{key}={value:g}" for key, value in varied.items())])
+    return " ".join([sweep.model, *(f"{key}={value:g}" for key, value in _varied(sweep, place).items())])
+
+
+def _varied(sweep: Sweep, place: int) -> dict[str, Any]:
+    return {key: value for key, value in sweep.settings[place].items() if value is not None}
 
 
 def refit(
@@ -106,7 +113,7 @@ def refit(
         home, protocol=sweep.protocol, matrices_digest=matrices_digest, model=sweep.model, settings=settings, seed=seed
     )
     model = catalogue.load(sweep.model, home.models / sweep.model / fit.digest, threads=home.limits.threads)
-    described = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
+    described = json.dumps(_varied(sweep, place), sort_keys=True)
     results = []
     for score in model.score_names:
         of_users, edge_ranks = rank(model, score, split.parts["test"])
