@@ -25,7 +25,7 @@ def backfill(
     home: str | None = None,
     models: list[str] | None = None,
     protocols: list[str] | None = None,
-    config: str | None = None,
+    config: list[str] | None = None,
     settings: dict[str, Any] | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -40,7 +40,7 @@ def backfill(
         until=until,
         models=models or (),
         protocols=protocols or (),
-        config=config,
+        config=config or (),
         settings=settings,
         seed=seed,
         threads=threads,
@@ -51,27 +51,8 @@ def backfill(
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
     parser = command_line.parser("flows.backfill", "From raw logs to published tables, in one run.")
-    parser.add_argument(
-        "--dataset",
-        required=True,
-        metavar="NAME",
-        help="a data set, built in or declared in HOME/datasets/NAME.toml; `demo` makes its own log",
-    )
-    parser.add_argument(
-        "--source",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="PATH",
-        help="raw log files or folders; by default those in HOME/NAME/landing",
-    )
-    parser.add_argument(
-        "--split-files",
-        nargs=2,
-        default=[],
-        metavar=("TRAIN", "TEST"),
-        help="adjacency lists that come as a split; evaluated as the protocol `given`",
-    )
+    command_line.add_logs(parser)
+    command_line.add_models(parser)
     parser.add_argument("--since", type=date.fromisoformat, metavar="DATE", help="events from this day on (YYYY-MM-DD)")
     parser.add_argument("--until", type=date.fromisoformat, metavar="DATE", help="events up to the end of this day")
     return parser
@@ -88,6 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
             "split_files": given.split_files,
             "since": given.since,
             "until": given.until,
+            "models": given.models,
+            "protocols": given.protocols,
             **command_line.common_parameters(given),
         }
         check(resolve(**parameters))

@@ -19,15 +19,14 @@ def parser(module: str, description: str) -> argparse.ArgumentParser:
     """A parser with the flags that every run takes."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--home", metavar="DIR", help="where everything is kept; by default $ONECLASS_HOME, else ./var")
-    parser.add_argument("--models", type=_names, default=[], metavar="A,B,...", help="by default the data set's list")
     parser.add_argument(
-        "--protocols",
-        type=_names,
+        "--config",
+        nargs="+",
+        action="extend",
         default=[],
-        metavar="P,Q",
-        help="strong_generalization and leave_one_out by default; given with --split-files",
+        metavar="FILE",
+        help="settings as TOML: [stage or model] name = value; a later file goes before an earlier one",
     )
-    parser.add_argument("--config", metavar="FILE", help="settings as TOML: [stage or model] name = value")
     parser.add_argument(
         "--set",
         dest="settings",
@@ -43,12 +42,47 @@ def parser(module: str, description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """The flags that say what the whole sequence trains, and by which protocols it judges."""
+    parser.add_argument("--models", type=names, default=[], metavar="A,B,...", help="by default the data set's list")
+    parser.add_argument(
+        "--protocols",
+        type=names,
+        default=[],
+        metavar="P,Q",
+        help="strong_generalization and leave_one_out by default; given with --split-files",
+    )
+
+
+def add_logs(parser: argparse.ArgumentParser) -> None:
+    """The flags that name a data set and its logs."""
+    parser.add_argument(
+        "--dataset",
+        required=True,
+        metavar="NAME",
+        help="a data set, built in or declared in HOME/datasets/NAME.toml; `demo` makes its own log",
+    )
+    parser.add_argument(
+        "--source",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PATH",
+        help="raw log files or folders; by default those in HOME/NAME/landing",
+    )
+    parser.add_argument(
+        "--split-files",
+        nargs=2,
+        default=[],
+        metavar=("TRAIN", "TEST"),
+        help="adjacency lists that come as a split; evaluated as the protocol `given`",
+    )
+
+
 def common_parameters(given: argparse.Namespace) -> dict[str, Any]:
     """The flags of `parser` as parameters of `flows.settings.resolve`."""
     return {
         "home": given.home,
-        "models": given.models,
-        "protocols": given.protocols,
         "config": given.config,
         "settings": dict(parse_assignment(text) for text in given.settings),
         "seed": given.seed,
@@ -113,5 +147,6 @@ def _is_full(error: OSError) -> bool:
     return error.errno == errno.ENOSPC or (error.errno is None and any(words in str(error) for words in of_numpy))
 
 
-def _names(text: str) -> list[str]:
+def names(text: str) -> list[str]:
+    """The names of a comma-separated list."""
     return [name for name in text.replace(" ", "").split(",") if name]

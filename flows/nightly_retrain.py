@@ -20,7 +20,7 @@ def nightly_retrain(
     home: str | None = None,
     models: list[str] | None = None,
     protocols: list[str] | None = None,
-    config: str | None = None,
+    config: list[str] | None = None,
     settings: dict[str, Any] | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -31,7 +31,7 @@ def nightly_retrain(
         home=home,
         models=models or (),
         protocols=protocols or (),
-        config=config,
+        config=config or (),
         settings=settings,
         seed=seed,
         threads=threads,
@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     """The command's flags."""
     parser = command_line.parser("flows.nightly_retrain", "What the nightly deployment runs, once, from a terminal.")
     parser.add_argument("--dataset", default="demo", metavar="NAME", help="the data set (default demo)")
+    command_line.add_models(parser)
     return parser
 
 
@@ -52,7 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        parameters = {"dataset": given.dataset, **command_line.common_parameters(given)}
+        parameters = {
+            "dataset": given.dataset,
+            "models": given.models,
+            "protocols": given.protocols,
+            **command_line.common_parameters(given),
+        }
         check(resolve(**parameters))
         return command_line.closing_words(nightly_retrain(**parameters))
 

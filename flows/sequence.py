@@ -8,13 +8,14 @@ from datetime import date
 from prefect.runtime import flow_run
 
 from flows.settings import RunSettings
-from tasks import artifacts, main_table, retention, runs, warehouse
+from tasks import artifacts, retention, runs, warehouse
 from tasks.binarize import binarize_task
 from tasks.demo import make_demo
 from tasks.diagnose import diagnose_task
 from tasks.errors import InputError
 from tasks.evaluate import evaluate_task
 from tasks.ingest import expected_sources, ingest_task, inspect
+from tasks.progress import duration
 from tasks.publish import Published, choose, publish_task
 from tasks.report import report_task
 from tasks.split import ALL_EDGES, Splits, split_task
@@ -47,8 +48,12 @@ def run_sequence(run: RunSettings, flow: str) -> Published:
     """Every stage in order; what a stage hands on are names and digests."""
     run_id = str(flow_run.id or uuid.uuid4())
     began = time.perf_counter()
+    plan = f"{len(run.models)} models ({', '.join(run.models)}) under {' and '.join(run.protocols)}"
+    where = f"{run.home.limits.threads} threads, in {run.home.folder}"
+    logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, where)
     with runs.recorded(run.home, run_id, flow, run.describe()):
-        splits = _prepare(run, run_id)
+        splits = prepare(run, run_id)
+        diagnose_task(run.home, run_id, run.seed)
         fits = {
             protocol: _train(run, run_id, protocol, splits) for protocol in run.protocols if protocol in splits.digests
         }
@@ -56,25 +61,21 @@ def run_sequence(run: RunSettings, flow: str) -> Published:
             evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol)
         published = _publish(run, run_id, splits)
         report_task(run.home, run_id)
-        artifacts.evaluation(
-            run.home,
-            main_table.records(published.table),
-            main_table.markdown(published.table, f"Evaluation on {run.dataset.name}"),
-        )
-        artifacts.report_link(run.home)
+        artifacts.evaluation(run.home, published.table)
+        artifacts.summary(run.home, run_id)
         retention.sweep(run.home)
-    logger.info("%s: done in %.0f s", run.dataset.name, time.perf_counter() - began)
+    logger.info("%s: done in %s; report: %s", run.dataset.name, duration(time.perf_counter() - began), published.report)
     return published
 
 
-def _prepare(run: RunSettings, run_id: str) -> Splits:
-    """Ingest, binarize, split, diagnose."""
+def prepare(run: RunSettings, run_id: str) -> Splits:
+    """Ingest, binarize, split; the digests of the run's protocols in the matrix store."""
     sources = list(run.split_files or run.sources)
     if run.is_demo:
         sources = make_demo(run.home, run.demo, run.seed)
     ingested = ingest_task(run.home, run.dataset, sources, run_id, replace=run.is_demo)
     binarize_task(run.home, run.binarize, run_id, since=run.since, until=run.until)
-    splits = split_task(
+    return split_task(
         run.home,
         run.split,
         run_id,
@@ -83,13 +84,15 @@ def _prepare(run: RunSettings, run_id: str) -> Splits:
         ids_are_numbers=run.dataset.id_order == "number",
         given_files=_train_and_test(ingested.file_ids) if run.split_files else None,
     )
-    diagnose_task(run.home, run_id, run.seed)
-    return splits
 
 
 def _train(run: RunSettings, run_id: str, protocol: str, splits: Splits) -> dict[str, str]:
     """Each model on the training edges of one protocol; the digests of the fits."""
-    return {model: _fit(run, run_id, protocol, splits, model) for model in run.models}
+    fits = {}
+    for number, model in enumerate(run.models, 1):
+        logger.info("%s: fit %d of %d, %s", protocol, number, len(run.models), model)
+        fits[model] = _fit(run, run_id, protocol, splits, model)
+    return fits
 
 
 def _fit(run: RunSettings, run_id: str, protocol: str, splits: Splits, model: str) -> str:

@@ -1,6 +1,7 @@
-"""The settings of a run: the data set's own, then the file of `--config`, then `--set`, then the flags."""
+"""The settings of a run: the data set's own, then the files of `--config`, then `--set`, then the flags."""
 
 import difflib
+import functools
 import importlib.util
 import os
 import tomllib
@@ -85,7 +86,7 @@ def resolve(
     models: Sequence[str] = (),
     split_files: Sequence[str | Path] = (),
     protocols: Sequence[str] = (),
-    config: str | Path | None = None,
+    config: Sequence[str | Path] = (),
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -94,13 +95,17 @@ def resolve(
 ) -> RunSettings:
     """Settings of a run from what a person gave.
 
+    Args:
+        config: TOML files of settings, a later one going before an earlier.
+        settings: single settings by dotted name, which go before all files.
+
     Raises:
         InputError: naming the data set, model, protocol, setting or file that is wrong.
     """
     root = Path(home or os.environ.get("ONECLASS_HOME") or "var")
     declared = datasets.load(dataset, root)
-    overrides = _merged(_read_config(config), _nested(settings or {}))
-    sections = _merged({"binarize": declared.binarize, "split": declared.split, **declared.models}, overrides)
+    own = {"binarize": declared.binarize, "split": declared.split, **declared.models}
+    sections = functools.reduce(_merged, [own, *map(_read_config, config), _nested(settings or {})])
     unknown = [name for name in sections if name not in STAGES and name not in MODELS]
     if unknown:
         raise InputError(_unknown("setting", unknown[0], [*STAGES, *MODELS]))
@@ -145,9 +150,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
-def _read_config(path: str | Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
+def _read_config(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

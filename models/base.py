@@ -183,6 +183,19 @@ class Model(ABC):
         """
         return None
 
+    def contributions(self, history: csr_matrix, item: int) -> np.ndarray | None:
+        """What each item of one user's history adds to the score of another; None where scores are no such sums.
+
+        Args:
+            history: (1, items) CSR.
+            item: the column that is scored.
+
+        Returns:
+            float32 (entries of the history,), in the order of `history.indices`. They sum to the score `score`,
+            but for what the model gives every user alike.
+        """
+        return None
+
     def save(self, folder: Path) -> None:
         """Write every fitted array (`<name>.npy`) and `settings.json` into an existing folder."""
         for name, array in {"item_degrees": self.item_degrees, **self._arrays()}.items():

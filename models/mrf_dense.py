@@ -55,6 +55,10 @@ class MrfDense(Model):
     name = "mrf_dense"
     Settings = MrfDenseSettings
 
+    def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
+        """The weights B_ji of the items j of the history; `offset` is what they leave of the score."""
+        return np.asarray(self.weights[history.indices, item])
+
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)

@@ -20,7 +20,7 @@ from models.base import Model
 from models.metrics import DegreeBin, Mean
 from models.ranking import NotRankable, target_ranks
 from models.threads import kernel_threads
-from tasks import matrices, warehouse
+from tasks import matrices, progress, warehouse
 from tasks.errors import OneclassError
 from tasks.home import Home
 from tasks.main_table import MAIN_METRICS
@@ -121,7 +121,7 @@ def rank(model: Model, score: str, part: Part) -> tuple[dict[str, np.ndarray], n
     users = _with_targets(part)
     size = max(1, BLOCK_BYTES // (4 * part.targets.shape[1]))
     blocks, edge_ranks = [], []
-    for start in range(0, len(users), size):
+    for start in progress.over(range(0, len(users), size), f"{model.name}/{score} ranks for {len(users):,} users"):
         block = users[start : start + size]
         histories, targets = part.histories[block], part.targets[block]
         scores = model.scores(histories, users=None if part.rows is None else part.rows[block], score=score)

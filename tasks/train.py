@@ -16,6 +16,7 @@ import shutil
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,8 @@ import models
 import sql
 from models.base import Epoch, Model, ModelSettings
 from models.catalogue import MODELS
-from tasks import matrices, warehouse, warm_start
+from tasks import matrices, progress, warehouse, warm_start
+from tasks.artifacts import key as key_of
 from tasks.errors import OneclassError
 from tasks.home import Home
 from tasks.stage_task import stage_task
@@ -87,6 +89,43 @@ def train(
     previous = warm_start.latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
     if previous and not _is_whole(home.models / model / previous):
         previous = None
+    fit = fitted(
+        home,
+        protocol=protocol,
+        matrices_digest=matrices_digest,
+        model=model,
+        settings=settings,
+        seed=seed,
+        previous=previous,
+    )
+    with warehouse.stage(home, run_id, "train") as connection:
+        connection.execute(
+            "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
+            [run_id, protocol, model],
+        )
+        connection.execute(sql.statement("train/fits"), {"run_id": run_id, **vars(fit)})
+        _register_arrays(connection, protocol, model, home.models / model / fit.digest)
+    return fit
+
+
+def fitted(
+    home: Home,
+    *,
+    protocol: str,
+    matrices_digest: str,
+    model: str,
+    settings: ModelSettings,
+    seed: int,
+    previous: str | None = None,
+) -> Fit:
+    """A fit in the model store: made now, or taken from there where one of that digest is whole.
+
+    Args:
+        previous: digest of an earlier fit to begin at.
+
+    Raises:
+        OneclassError: the model cannot be fitted on this matrix.
+    """
     key = fit_digest(matrices_digest, model, settings, seed)
     digest = _continued(home, model, key, previous)
     folder = home.models / model / digest
@@ -103,17 +142,14 @@ def train(
         if estimator.stops_early and "validation" in split.parts:
             estimator.watch(split.parts["validation"].histories, split.parts["validation"].targets)
         estimator.checkpoints = folder.parent / f"unfinished-{digest}"
-        _fit_into(folder, estimator, split.train, {"matrices": matrices_digest, "key": key})
+        what, sizes = f"{model} ({protocol})", [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
+        logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
+        with progress.told(what, artifact_key=key_of(home.dataset, "train", model, protocol)) as tell:
+            _fit_into(folder, estimator, split.train, {"matrices": matrices_digest, "key": key}, _epochs(tell))
     effort = json.loads((folder / "fit.json").read_text())
     fit = Fit(model, protocol, digest, effort["seconds"], effort["peak_bytes"], effort["saved_bytes"])
-    with warehouse.stage(home, run_id, "train") as connection:
-        connection.execute(
-            "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
-            [run_id, protocol, model],
-        )
-        connection.execute(sql.statement("train/fits"), {"run_id": run_id, **vars(fit)})
-        _register_arrays(connection, protocol, model, folder)
-    logger.info("%s (%s) in %.1f s, %.0f MB saved", model, protocol, fit.seconds, fit.saved_bytes / 1e6)
+    took = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
+    logger.info("%s (%s): fitted in %s", model, protocol, took)
     return fit
 
 
@@ -125,6 +161,11 @@ def fit_digest(matrices_digest: str, model: str, settings: ModelSettings, seed: 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def matrices_of(home: Home, model: str, digest: str) -> str:
+    """The digest of the matrices that a fit in the store is of."""
+    return json.loads((home.models / model / digest / "fit.json").read_text())["matrices"]
+
+
 def _continued(home: Home, model: str, key: str, previous: str | None) -> str:
     """The digest of a fit of that key that begins at `previous`; `previous` itself where nothing is new since."""
     if previous is None:
@@ -134,12 +175,28 @@ def _continued(home: Home, model: str, key: str, previous: str | None) -> str:
     return hashlib.sha256(f"{key} from {previous}".encode()).hexdigest()[:16]
 
 
-def _fit_into(folder: Path, estimator: Model, interactions: csr_matrix, origin: dict[str, str]) -> None:
+def _epochs(tell: progress.Tell) -> Callable[[Epoch], None]:
+    """What a model calls after every pass, told as progress."""
+
+    def on_epoch(epoch: Epoch) -> None:
+        watched = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
+        tell(epoch.number, epoch.of, f"epoch {epoch.number} of {epoch.of}{watched}, {epoch.seconds:.2f} s")
+
+    return on_epoch
+
+
+def _fit_into(
+    folder: Path,
+    estimator: Model,
+    interactions: csr_matrix,
+    origin: dict[str, str],
+    on_epoch: Callable[[Epoch], None],
+) -> None:
     """Fit and save, whole or not at all, with what the fit is of and what it took in `fit.json`."""
     _reset_peak()
     began = time.perf_counter()
     try:
-        estimator.fit(interactions, on_epoch=_EpochLog(estimator.name))
+        estimator.fit(interactions, on_epoch=on_epoch)
     except ValueError as error:
         raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
     effort = {**origin, "seconds": time.perf_counter() - began, "peak_bytes": _peak()}
@@ -166,21 +223,6 @@ def _is_whole(folder: Path) -> bool:
     if not whole:
         logger.warning("%s: is damaged, and fitted anew", folder)
     return whole
-
-
-class _EpochLog:
-    """A line of progress an epoch; of epochs that take less than a second, one line a second and the last."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._last = -1.0
-
-    def __call__(self, epoch: Epoch) -> None:
-        now = time.monotonic()
-        if now - self._last >= 1 or epoch.number == epoch.of:
-            self._last = now
-            watched = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
-            logger.info("%s epoch %d of %d%s, %.2f s", self._model, epoch.number, epoch.of, watched, epoch.seconds)
 
 
 def _register_arrays(connection: duckdb.DuckDBPyConnection, protocol: str, model: str, folder: Path) -> None:

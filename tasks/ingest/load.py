@@ -14,6 +14,7 @@ from pathlib import Path
 import duckdb
 
 import sql
+from tasks import progress
 from tasks.errors import OneclassError
 from tasks.ingest import archives
 from tasks.ingest.layouts import Layout
@@ -45,7 +46,8 @@ def load(connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFi
     Raises:
         OneclassError: DuckDB finds another number of lines in a log than its bytes have.
     """
-    for batch in _batches(files):
+    what = f"reading {len(files):,} logs, {sum(log.size for _, log in files) / 1e6:,.0f} MB"
+    for batch in progress.over(_batches(files), what, lambda batch: sum(log.size for _, log in batch)):
         ready = _prepare(batch, scratch)
         layout = batch[0][1].layout
         if layout.statement == "parquet":

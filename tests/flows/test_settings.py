@@ -12,7 +12,7 @@ from tasks.errors import InputError
 def test_layers_override_one_another(tmp_path):
     config = tmp_path / "settings.toml"
     config.write_text("[mrf_dense]\nl2 = 7.0\n[binarize]\nthreshold = 3\n")
-    run = resolve("ml-1m", home=tmp_path, config=config, settings={"binarize.threshold": 5})
+    run = resolve("ml-1m", home=tmp_path, config=[config], settings={"binarize.threshold": 5})
     assert run.binarize.threshold == 5  # --set over the file
     assert run.models["mrf_dense"].l2 == 7.0  # the file over the data set's own
     assert resolve("ml-1m", home=tmp_path).binarize.threshold == 4  # the data set's own over the default
@@ -67,7 +67,7 @@ def test_a_broken_assignment_is_told(text):
         ({"settings": {"split.held_out_share": 0.7}}, "setting split.held_out_share = 0.7"),
         ({"settings": {"bpr_uniform.epoch": 3}}, "setting bpr_uniform.epoch: unknown"),
         ({"settings": {"publish.model": "slimm"}}, "setting publish.model = slimm"),
-        ({"config": "absent.toml"}, "--config absent.toml: cannot be read"),
+        ({"config": ["absent.toml"]}, "--config absent.toml: cannot be read"),
         ({"threads": 0}, "--threads 0"),
         ({"seed": -1}, "--seed -1"),
         ({"seed": 2**63}, "--seed 9223372036854775808"),
@@ -88,10 +88,10 @@ def test_a_config_that_is_not_toml_is_told(tmp_path):
     path = tmp_path / "broken.toml"
     path.write_text("threshold = 4\n")
     with pytest.raises(InputError, match="setting threshold: belongs under a stage or a model"):
-        resolve("ml-1m", home=tmp_path, config=path)
+        resolve("ml-1m", home=tmp_path, config=[path])
     path.write_text("[mrf_dense\n")
     with pytest.raises(InputError, match="broken.toml: is not TOML"):
-        resolve("ml-1m", home=tmp_path, config=path)
+        resolve("ml-1m", home=tmp_path, config=[path])
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

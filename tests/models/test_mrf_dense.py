@@ -95,3 +95,13 @@ def test_the_gram_kernel_agrees_with_a_dense_product(long_tailed):
 def test_too_small_a_penalty_names_the_setting():
     with pytest.raises(ValueError, match="raise l2"):
         fit(csr_matrix(np.tile(np.eye(2), (3000, 4))), l2=1e-30, alpha=0.0)
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
+def test_contributions_and_the_offset_make_up_the_score(settings, long_tailed):
+    model = fit(long_tailed, **settings)
+    scores = model.scores(long_tailed)
+    for user, item in ((0, 0), (3, 5), (long_tailed.shape[0] - 1, long_tailed.shape[1] - 1)):
+        added = model.contributions(long_tailed[user], item)
+        assert added.dtype == np.float32 and len(added) == long_tailed[user].nnz
+        np.testing.assert_allclose(added.sum() + model.offset[item], scores[user, item], atol=1e-5)

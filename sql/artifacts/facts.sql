@@ -1,0 +1,56 @@
+-- One row: what this run was, what it read and checked, and the newest run before it that was evaluated to its
+-- end (nulls where there is none).
+with this as (
+    select * from operations.runs where run_id = $run_id
+), before as (
+    select earlier.*
+    from operations.runs as earlier, this
+    where earlier.dataset = this.dataset
+      and earlier.started_at < this.started_at
+      and earlier.state = 'completed'
+      and exists (from evaluation.metrics where metrics.run_id = earlier.run_id)
+    order by earlier.started_at desc
+    limit 1
+), logs as (
+    select
+        count(*) as log_files,
+        count(*) filter (where ingested_at >= (select started_at from this)) as new_log_files,
+        coalesce(sum(events), 0)::bigint as events,
+        coalesce(sum(events) filter (where ingested_at >= (select started_at from this)), 0)::bigint as new_events,
+        coalesce(sum(rejects), 0)::bigint as rejects
+    from operations.log_files
+), graph as (
+    select
+        count(*) as edges,
+        count(distinct user_index) as users,
+        count(distinct item_index) as items
+    from curated.interactions
+), checks as (
+    select
+        count(*) as rules,
+        count(*) filter (where not success) as not_met
+    from operations.contract_results
+    where run_id = $run_id
+), fits as (
+    select
+        count(*) as fits,
+        coalesce(sum(seconds), 0) as fit_seconds,
+        max(model) filter (where protocol = 'all_edges') as published_model
+    from operations.model_fits
+    where run_id = $run_id
+)
+select
+    this.flow,
+    this.started_at,
+    this.code_version,
+    this.settings,
+    logs.*,
+    graph.*,
+    checks.*,
+    fits.*,
+    before.run_id as before_run_id,
+    before.started_at as before_started_at,
+    before.code_version as before_code_version,
+    before.settings as before_settings
+from this, logs, graph, checks, fits
+left join before on true

@@ -1,0 +1,185 @@
+"""Sweeps: a model fitted again and again along one or two of its settings, for the figures that need that.
+
+Refits are kept in the model store like any other fit, so that a sweep that was cut off goes on where it
+stopped, until a later run tidies the store; what they score is kept in `evaluation.sweeps`.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
+
+import sql
+from models import catalogue, metrics
+from models.base import ModelSettings
+from models.metrics import Mean
+from tasks import matrices, warehouse
+from tasks.errors import InputError
+from tasks.evaluate import rank
+from tasks.home import Home
+from tasks.matrices import Part
+from tasks.stage_task import stage_task
+from tasks.train import fitted
+
+logger = logging.getLogger(__name__)
+
+ROWS_TO_COMPILE = 64  # users of a first fit that is thrown away: kernels are compiled outside of the clock
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The settings that take the place of a model's own, fit by fit, and the protocol that judges."""
+
+    model: str
+    protocol: str
+    settings: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One value of one refit: over all users, or over those whose training degree lies in a bin.
+
+    Attributes:
+        settings: those that the sweep varies, as JSON; the others are in `operations.runs`.
+    """
+
+    settings: str
+    score: str
+    degree_low: int | None
+    degree_high: int | None
+    metric: str
+    value: float
+    standard_error: float | None
+    users: int
+    seconds: float
+
+
+def _grid(**values: Sequence[Any]) -> tuple[dict[str, Any], ...]:
+    """Every combination, the last setting varying fastest."""
+    return tuple(dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
+
+
+SWEEPS = {
+    # Figure 3 of Paquet, Koenigstein and Winther (2014): mean rank as r in D' = rD varies.
+    "paired_symbols_r": Sweep("paired_symbols", "leave_one_out", _grid(r=(0.25, 0.5, 1.0, 2.0, 4.0, 8.0))),
+    # Section 6 of Paquet and Koenigstein (2013); a power of the histogram, gamma, would overrule r.
+    "random_graph_r": Sweep("random_graph", "leave_one_out", _grid(r=(0.5, 1.0), gamma=(None,))),
+    # Table 2 of Steck (2019): accuracy against training time.
+    "mrf_sparse_density": Sweep(
+        "mrf_sparse", "strong_generalization", _grid(density=(0.001, 0.005, 0.02, 0.1), r=(0.0, 0.1, 0.5))
+    ),
+}
+
+
+def settings_of(sweep: Sweep, own: ModelSettings) -> list[ModelSettings]:
+    """The refits' settings: the data set's own, with what the sweep varies."""
+    kind = catalogue.MODELS[sweep.model].Settings
+    return [kind(**{**own.model_dump(exclude_unset=True), **varied}) for varied in sweep.settings]
+
+
+def label(name: str, place: int) -> str:
+    """A refit in words, such as `paired_symbols r=0.25`."""
+    sweep = SWEEPS[name]
+    return " ".join([sweep.model, *(f"{key}={value:g}" for key, value in _varied(sweep, place).items())])
+
+
+def _varied(sweep: Sweep, place: int) -> dict[str, Any]:
+    return {key: value for key, value in sweep.settings[place].items() if value is not None}
+
+
+def refit(
+    home: Home, run_id: str, *, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int
+) -> list[Result]:
+    """Fit once, or take the fit from the store, and judge it on the test part.
+
+    Args:
+        name, place: the sweep, and which of its refits.
+
+    Raises:
+        OneclassError: the model cannot be fitted on this matrix.
+    """
+    sweep = SWEEPS[name]
+    split = matrices.read(home, matrices_digest)
+    if place == 0:
+        _compile(sweep.model, settings, split.train, home.limits.threads)
+    fit = fitted(
+        home, protocol=sweep.protocol, matrices_digest=matrices_digest, model=sweep.model, settings=settings, seed=seed
+    )
+    model = catalogue.load(sweep.model, home.models / sweep.model / fit.digest, threads=home.limits.threads)
+    described = json.dumps(_varied(sweep, place), sort_keys=True)
+    results = []
+    for score in model.score_names:
+        of_users, edge_ranks = rank(model, score, split.parts["test"])
+        means = metrics.over_users(of_users)
+        found = [(None, None, metric, mean) for metric, mean in means.items()]
+        if sweep.protocol == "leave_one_out":
+            found += _by_user_degree(split.parts["test"], edge_ranks)
+        results += [
+            Result(described, score, low, high, metric, mean.value, mean.standard_error, mean.users, fit.seconds)
+            for low, high, metric, mean in found
+        ]
+        logger.info("%s, %s: mean rank %.4f, nDCG@100 %.4f", label(name, place), score,
+                    means["mean_rank"].value, means["ndcg@100"].value)
+    return results
+
+
+def record(home: Home, run_id: str, name: str, results: Sequence[Result]) -> None:
+    """Put a sweep's results in the place of those of its last time, all of them or none."""
+    sweep, swept_at = SWEEPS[name], datetime.now(UTC).replace(tzinfo=None)
+    rows = [
+        {"sweep": name, "swept_at": swept_at, "protocol": sweep.protocol, "model": sweep.model, **vars(result)}
+        for result in results
+    ]
+    with warehouse.stage(home, run_id, "evaluate", {"protocol": sweep.protocol}) as connection:
+        connection.execute("delete from evaluation.sweeps where sweep = ?", [name])
+        connection.register("found", pl.DataFrame(rows, infer_schema_length=None).to_arrow())
+        connection.execute("insert into evaluation.sweeps by name select * from found")
+        connection.unregister("found")
+    logger.info("%s: %d results of %d refits kept in evaluation.sweeps", name, len(rows), len(sweep.settings))
+
+
+def latest_evaluated(home: Home) -> str | None:
+    """The newest completed run that evaluated anything, whose report can show the sweeps."""
+    with warehouse.connect(home, read_only=True) as connection:
+        found = connection.execute(sql.statement("sweep/latest_evaluated")).fetchone()
+    return found[0] if found else None
+
+
+def check_names(names: Sequence[str]) -> list[str]:
+    """The sweeps asked for; all whose model there is where none is.
+
+    Raises:
+        InputError: naming a sweep that there is not.
+    """
+    known = [name for name, sweep in SWEEPS.items() if sweep.model in catalogue.MODELS]
+    for name in names:
+        if name not in known:
+            raise InputError(f"--sweep {name}: unknown. Known: {', '.join(known)}.")
+    return list(names) or known
+
+
+def _compile(model: str, settings: ModelSettings, train: csr_matrix, threads: int) -> None:
+    try:
+        catalogue.MODELS[model](settings, threads=threads).fit(train[:ROWS_TO_COMPILE])
+    except ValueError as error:
+        logger.info("%s cannot be tried on a few users first (%s); the first fit's seconds may hold its compilation",
+                    model, error)
+
+
+def _by_user_degree(part: Part, edge_ranks: np.ndarray) -> list[tuple[int, int, str, Mean]]:
+    """The mean rank of the edges of users in each bin of training degrees; one edge a user."""
+    degrees = np.repeat(np.diff(part.histories.indptr), np.diff(part.targets.indptr))
+    return [
+        (cell.low, cell.high, "mean_rank", Mean(cell.mean, None, cell.edges))
+        for cell in metrics.by_degree(edge_ranks, degrees)
+    ]
+
+
+refit_task = stage_task(refit, "refit {name} {place}")

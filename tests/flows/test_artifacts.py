@@ -1,0 +1,177 @@
+"""What a run shows in Prefect, on a real server; and that nothing of it is needed where there is none."""
+
+import logging
+import time
+from uuid import UUID
+
+import httpx
+import pytest
+from prefect import flow
+from prefect.client.base import PrefectHttpxSyncClient
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.events.filters import EventFilter, EventNameFilter
+
+from flows import backfill
+from tasks import artifacts, lineage, warehouse
+from tasks.home import Home
+from tasks.stage_task import stage_task
+
+ML = ["--dataset", "ml-latest-small", "--models", "popularity,mrf_dense", "--threads", "2"]
+
+
+def shown(key):
+    """Artifacts of that key, oldest first."""
+    with get_client(sync_client=True) as client:
+        found = client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])))
+    return sorted(found, key=lambda artifact: artifact.created)
+
+
+def events(name, least):
+    """Events of that name, once there are at least so many: they arrive a moment after the run."""
+    for _ in range(100):
+        with get_client(sync_client=True) as client:
+            body = {"filter": EventFilter(event=EventNameFilter(prefix=[name])).model_dump(mode="json"), "limit": 50}
+            found = client.request("POST", "/events/filter", json=body).json()["events"]
+        if len(found) >= least:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{len(found)} events of {name}")
+
+
+@pytest.fixture(scope="module")
+def two_runs(prefect_server, ratings, tmp_path_factory):
+    """The same data set twice, the second time with another penalty, and with Data Docs there."""
+    home = tmp_path_factory.mktemp("home")
+    assert backfill.main([*ML, "--home", str(home), "--source", str(ratings)]) == 0
+    (home / "ml-latest-small" / "data_docs").mkdir()
+    (home / "ml-latest-small" / "data_docs" / "index.html").write_text("<p>contracts")
+    assert backfill.main([*ML, "--home", str(home), "--set", "mrf_dense.l2=900", "--source", str(ratings)]) == 0
+    return Home(home, "ml-latest-small")
+
+
+def test_the_summary_says_what_changed_since_the_last_run(two_runs):
+    with warehouse.connect(two_runs, read_only=True) as connection:
+        values = connection.execute(
+            "select value from evaluation.metrics join operations.runs using (run_id) where model = 'mrf_dense' "
+            "and metric = 'ndcg@100' and protocol = 'strong_generalization' order by started_at"
+        ).fetchall()
+    (before,), (now,) = values
+    first, second = (artifact.data for artifact in shown("ml-latest-small-summary")[-2:])
+    assert "This is the first run of this data set that was evaluated." in first
+    assert "models.mrf_dense.l2: 6.0 before, 900.0 now" in second
+    line = "| strong_generalization | mrf_dense | score | ndcg@100 "
+    assert f"{line}| {before:.4f} | {now:.4f} | {now - before:+.4f} |" in second
+    popularity = next(line for line in second.splitlines() if "| popularity | score | ndcg@100 |" in line)
+    assert popularity.endswith("| +0.0000 |")
+    assert "120 users" in second and "1,680 events" in second and "1 files" in second
+
+
+def test_the_summary_links_to_the_report_and_to_data_docs(two_runs):
+    first, second = (artifact.data for artifact in shown("ml-latest-small-summary")[-2:])
+    assert "report/index.html)" in first and "data_docs" not in first
+    assert "data_docs/index.html)" in second
+    assert shown("ml-latest-small-report") and shown("ml-latest-small-data-docs")
+
+
+def test_lineage_leads_from_the_raw_file_to_the_published_files(two_runs, ratings):
+    made = {}
+    for event in events("prefect.asset.materialization.succeeded", 20):
+        read = {one["prefect.resource.id"] for one in event["related"] if one["prefect.resource.role"] == "asset"}
+        made.setdefault(event["resource"]["prefect.resource.id"], set()).update(read)
+    table, models = "duckdb://ml-latest-small/", "model://ml-latest-small/"
+    steps = [
+        f"file://{ratings}",
+        f"{table}raw.events",
+        f"{table}curated.interactions",
+        f"{table}splits.strong_generalization",
+        f"{models}strong_generalization/mrf_dense",
+        f"{table}evaluation.metrics",
+        f"file://{two_runs.published.absolute()}/recommendations.parquet",
+    ]
+    for read, written in zip(steps, steps[1:]):
+        assert read in made[written], (read, written)
+
+
+@pytest.mark.parametrize("part", ["a b", "x" * 600, "50%", "[1]", "naïve&co", "a#b?c"])
+def test_any_path_has_a_key(tmp_path, part):
+    read, _ = lineage.of("ingest", {"home": Home(tmp_path, "small"), "sources": [tmp_path / part]})
+    assert read[0].key.startswith("file:///") and len(read[0].key) <= lineage.KEY_LENGTH
+
+
+def test_progress_is_shown_once_work_takes_long_and_ends_at_all_of_it(prefect_server, monkeypatch):
+    monkeypatch.setattr(artifacts, "SECONDS_BETWEEN_PROGRESS", 0.0)
+
+    @flow
+    def work(seconds):
+        monkeypatch.setattr(artifacts, "SECONDS_TO_FIRST_PROGRESS", seconds)
+        progress = artifacts.ProgressArtifact(f"train-{seconds:.0f}", "mrf_dense (given)")
+        for share in (0.25, 0.5, 1.0):
+            progress.show(share)
+
+    work(0.0)
+    work(60.0)
+    (one,) = shown("train-0")
+    assert one.type == "progress" and float(one.data) == 100 and one.description == "mrf_dense (given)"
+    assert not shown("train-60")
+
+
+def test_a_server_that_is_away_holds_no_stage_up(two_runs, caplog, monkeypatch):
+    monkeypatch.setattr(artifacts, "SECONDS_TO_FIRST_PROGRESS", 0.0)
+    monkeypatch.setattr(artifacts, "SECONDS_BETWEEN_PROGRESS", 0.0)
+    send = PrefectHttpxSyncClient.send
+
+    def refused(client, request, *args, **kwargs):
+        if "artifacts" in request.url.path:
+            raise httpx.ConnectError("connection refused")
+        return send(client, request, *args, **kwargs)
+
+    monkeypatch.setattr(PrefectHttpxSyncClient, "send", refused)
+    with warehouse.connect(two_runs, read_only=True) as connection:
+        (latest,) = connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()
+
+    def binarize(home, run_id):
+        progress = artifacts.ProgressArtifact("train-away", "mrf_dense (given)")
+        for step in range(1, 10):
+            progress.show(step / 10)
+        artifacts.evaluation(home, [])
+        artifacts.summary(home, run_id)
+        return "done"
+
+    @flow
+    def night():
+        return stage_task(binarize)(two_runs, latest)
+
+    caplog.set_level(logging.WARNING, logger="tasks.artifacts")
+    assert night() == "done"
+    told = [record.getMessage() for record in caplog.records if record.name == "tasks.artifacts"]
+    names = ["progress", "evaluation", "summary", "contract results"]
+    assert told == [f"{name} cannot be shown in Prefect: connection refused" for name in names]
+
+
+def test_outside_of_a_run_nothing_is_sent(home, monkeypatch):
+    monkeypatch.setattr(artifacts, "create_markdown_artifact", pytest.fail)
+    monkeypatch.setattr(artifacts, "create_table_artifact", pytest.fail)
+    with warehouse.connect(home):
+        pass
+    artifacts.summary(home, "run")
+    artifacts.evaluation(home, [])
+    artifacts.contract_results(home, "run", "ingest")
+
+
+def test_the_names_of_flow_and_tasks_are_those_of_the_stages(two_runs):
+    with warehouse.connect(two_runs, read_only=True) as connection:
+        run_id = connection.execute("select run_id from operations.runs order by started_at desc").fetchone()[0]
+    with get_client(sync_client=True) as client:
+        body = {"flow_runs": {"id": {"any_": [str(UUID(run_id))]}}}
+        runs = client.request("POST", "/task_runs/filter", json=body).json()
+    assert {run["name"] for run in runs} >= {
+        "ingest",
+        "binarize",
+        "split",
+        "diagnose",
+        "train mrf_dense on strong_generalization",
+        "evaluate leave_one_out",
+        "publish",
+        "report",
+    }

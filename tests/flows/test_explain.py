@@ -1,0 +1,187 @@
+"""A user explained from a small warehouse: what is read, who is folded in, and what is told when nothing fits."""
+
+import re
+
+import numpy as np
+import pytest
+
+from flows import explain as command
+from models.catalogue import MODELS
+from tasks import item_titles, matrices, runs, warehouse
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.errors import InputError
+from tasks.evaluate import evaluate
+from tasks.explain import explain
+from tasks.split import SplitSettings, split
+from tasks.train import train
+
+SETTINGS = {
+    "popularity": {},
+    "mrf_dense": {"l2": 2.0},
+    "paired_symbols": {"factors": 4, "sweeps": 2},
+}
+
+
+@pytest.fixture
+def run(home, log_events):
+    """A function that fits models on protocols in one completed run; 60 users of two tastes, and one dislike."""
+    generator = np.random.default_rng(1)
+    pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
+    log_events([(user, item, 5) for user, item in sorted(pairs)] + [("grump", "i1", 1)])
+
+    def made(run_id, *protocols, models=SETTINGS):
+        with runs.recorded(home, run_id, "backfill", {}):
+            binarize(home, BinarizeSettings(threshold=4), run_id)
+            digests = split(home, SplitSettings(held_out_share=0.2), run_id, protocols=protocols, seed=1).digests
+            for protocol in protocols:
+                fits = {
+                    model: train(home, run_id, protocol=protocol, matrices_digest=digests[protocol], model=model,
+                                 settings=MODELS[model].Settings(**SETTINGS[model]), seed=0).digest
+                    for model in models
+                }
+                evaluate(home, run_id, protocol, digests[protocol], fits)
+        return digests
+
+    return made
+
+
+def rows(home, query):
+    with warehouse.connect(home, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_a_training_user_is_asked_as_such(home, run):
+    run("run", "strong_generalization", "leave_one_out")
+    found = explain(home, "u7", top=5)
+    liked = {item for (item,) in rows(home, "select item_id from curated.interactions where user_id = 'u7'")}
+    ((held_out,),) = rows(home, "select item_id from splits.leave_one_out where user_id = 'u7' and role = 'held_out'")
+    assert {one.item_id for one in found.history} == liked
+    assert [one.model for one in found.by_model] == ["mrf_dense", "paired_symbols", "popularity"]
+    for one in found.by_model:
+        assert one.protocol == "leave_one_out" and one.known and one.told == len(liked) - 1 and len(one.items) == 5
+        assert not {item.item_id for item in one.items} & (liked - {held_out})
+        assert all(item.held_out == (item.item_id == held_out) for item in one.items)
+
+
+def test_the_reasons_are_the_largest_weights_of_the_history(home, run):
+    digest = run("run", "leave_one_out", models=["mrf_dense"])["leave_one_out"]
+    (fit,) = rows(home, "select digest from operations.model_fits")
+    weights = np.load(home.models / "mrf_dense" / fit[0] / "weights.npy")
+    index = dict(rows(home, "select distinct item_id, item_index from curated.interactions"))
+    ((user,),) = rows(home, "select distinct user_index from curated.interactions where user_id = 'u7'")
+    told = matrices.read(home, digest).train[[user]].indices
+    (found,) = explain(home, "u7", top=3).by_model
+    for item in found.items:
+        largest = np.sort(weights[told, index[item.item_id]])[::-1][:3]
+        np.testing.assert_array_equal([value for _, value in item.because], largest[largest > 0])
+        for reason, value in item.because:
+            assert weights[index[reason], index[item.item_id]] == np.float32(value)
+
+
+def test_like_has_an_uncertainty_where_the_model_keeps_it_apart(home, run):
+    run("run", "leave_one_out")
+    found = {one.model: one for one in explain(home, "u7").by_model}
+    assert all(0 < item.like[0] < 1 and item.like[1] > 0 for item in found["paired_symbols"].items)
+    assert all(item.like is None for item in found["mrf_dense"].items)
+    best = rows(home, "select arg_max(score, value) from evaluation.metrics where metric = 'mean_rank' "
+                      "and model = 'paired_symbols'")
+    assert found["paired_symbols"].score == best[0][0]
+    assert [item.users for item in found["popularity"].items] == [
+        users for item in found["popularity"].items
+        for (users,) in rows(home, f"select count(*) from curated.interactions where item_id = '{item.item_id}'")
+    ]
+
+
+def test_a_user_held_out_of_every_fit_is_folded_in(home, run):
+    run("run", "strong_generalization", models=["mrf_dense", "popularity"])
+    parts = dict(rows(home, "select distinct part, min(user_id) from splits.strong_generalization group by part"))
+    assert all(one.known for one in explain(home, parts["train"]).by_model)
+    for one in explain(home, parts["test"], models=["mrf_dense"]).by_model:
+        assert not one.known and one.items and all(item.because for item in one.items[:1])
+
+
+@pytest.mark.parametrize(
+    ("user", "models", "message"),
+    [
+        ("nobody", [], "--user nobody: no such user in small. There are .* and others"),
+        ("grump", [], "--user grump: has 1 events in the logs of small, and none of them is kept as a like"),
+        ("u7", ["hpf"], "--models hpf: the latest run kept no fit of it. It kept popularity"),
+    ],
+)
+def test_who_or_what_is_not_there_is_told(home, run, user, models, message):
+    run("run", "leave_one_out", models=["popularity"])
+    with pytest.raises(InputError, match=message):
+        explain(home, user, models=models)
+
+
+def test_a_home_without_a_run_says_what_to_run(home):
+    with pytest.raises(InputError, match="no such warehouse. Run `python -m flows.backfill --dataset small`"):
+        explain(home, "u7")
+    with warehouse.connect(home):
+        pass
+    with pytest.raises(InputError, match="no completed run.*flows.backfill"):
+        explain(home, "u7")
+
+
+def test_likes_that_were_filtered_anew_are_told(home, run):
+    run("run", "leave_one_out", models=["popularity"])
+    binarize(home, BinarizeSettings(threshold=4, min_item_edges=16), "next")
+    user = rows(home, "select any_value(user_id) from curated.interactions")[0][0]
+    with pytest.raises(InputError, match="filtered anew since the latest completed run"):
+        explain(home, user)
+
+
+def test_the_command_prints_titles_and_writes_nothing(home, run, tmp_path, capsys):
+    run("run", "leave_one_out", models=["mrf_dense"])
+    (home.root / "datasets").mkdir()
+    (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
+    titles = tmp_path / "movies.csv"
+    titles.write_text("movieId,title,genres\n" + "".join(f'i{n},"Film, the {n}th",Drama\n' for n in range(40)))
+    before = {file: file.stat().st_mtime_ns for file in home.folder.rglob("*")}
+    arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles), "--top", "3", "--user"]
+    assert command.main([*arguments, "u7"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"User u7 of small likes \d+ items", printed) and "Film, the" in printed
+    assert "mrf_dense, by score; fitted on leave_one_out, as a training user" in printed and "because of" in printed
+    assert {file: file.stat().st_mtime_ns for file in home.folder.rglob("*")} == before
+    assert command.main([*arguments, "nobody"]) == 2
+    assert "no such user" in capsys.readouterr().err
+    assert command.main([*arguments[:-1], "--top", "0", "--user", "u7"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("movieId,title,genres\n1,Toy Story (1995),Comedy\n", {"1": "Toy Story (1995)"}),
+        ('item_id;name\n7;"A; B"\n', {"7": "A; B"}),
+        ("1::Toy Story (1995)::Animation\n2::Jumanji::x\n", {"1": "Toy Story (1995)", "2": "Jumanji"}),
+        ("Title\tSKU\nLamp\tx1\nshort\n", {"x1": "Lamp"}),
+    ],
+)
+def test_titles_are_found_by_their_header(tmp_path, text, found):
+    path = tmp_path / "titles.csv"
+    path.write_text(text)
+    assert item_titles.read(path, ("sku",)) == found
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, "cannot be read"),
+        (b"", "is empty"),
+        (b"what,title\n1,x\n", "line 1: no column of item ids among what, title. Name it one of item_id"),
+        (b"movieId,genres\n1,x\n", "line 1: no column of titles"),
+    ],
+)
+def test_titles_that_cannot_be_read_are_told(tmp_path, data, message):
+    path = tmp_path / "titles.csv"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(InputError, match=f"--titles .*titles.csv.*{message}"):
+        item_titles.read(path)
+
+
+def test_latin_1_titles_are_read(tmp_path):
+    path = tmp_path / "movies.dat"
+    path.write_bytes("1::Misérables, Les::Drama\n".encode("latin-1"))
+    assert item_titles.read(path) == {"1": "Misérables, Les"}

@@ -1,0 +1,128 @@
+"""Sweeps on a small log and a real Prefect server: what is kept, what is taken from the store, what fails whole."""
+
+import json
+
+import duckdb
+import numpy as np
+import pytest
+
+from flows import backfill, sweep
+from models import catalogue, metrics
+from models.catalogue import MODELS
+from tasks import matrices
+from tasks import sweep as sweeps
+from tasks.errors import OneclassError
+from tasks.evaluate import rank
+from tasks.home import Home
+from tasks.sweep import SWEEPS, Sweep, settings_of
+
+ML = ["--dataset", "ml-latest-small", "--threads", "2"]
+SMALL = {
+    "penalties": Sweep("mrf_dense", "leave_one_out", ({"l2": 2.0}, {"l2": 200.0})),
+    "unseen": Sweep("mrf_dense", "strong_generalization", ({"alpha": 0.0},)),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_sweeps(prefect_server, monkeypatch):
+    monkeypatch.setattr(sweeps, "SWEEPS", SMALL)
+    monkeypatch.setattr(sweep, "SWEEPS", SMALL)
+
+
+def swept(home, ratings, *arguments):
+    return sweep.main([*ML, "--home", str(home), "--source", str(ratings), *arguments])
+
+
+def query(home, text):
+    with duckdb.connect(str(home / "ml-latest-small" / "warehouse.duckdb"), read_only=True) as connection:
+        return connection.execute(text).fetchall()
+
+
+def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
+    assert swept(tmp_path, ratings, "--set", "mrf_dense.alpha=0.5") == 0
+    told = capsys.readouterr().out
+    assert "penalties, leave_one_out, mean_rank:" in told and "mrf_dense l2=200" in told
+    assert query(tmp_path, "select distinct sweep, protocol, model, settings from evaluation.sweeps order by all") == [
+        ("penalties", "leave_one_out", "mrf_dense", '{"l2": 2.0}'),
+        ("penalties", "leave_one_out", "mrf_dense", '{"l2": 200.0}'),
+        ("unseen", "strong_generalization", "mrf_dense", '{"alpha": 0.0}'),
+    ]
+    home = Home(tmp_path, "ml-latest-small")
+    for folder in (home.models / "mrf_dense").iterdir():
+        model = catalogue.load("mrf_dense", folder)
+        varied = json.dumps({"alpha": 0.0} if model.settings.alpha == 0 else {"l2": model.settings.l2})
+        split = matrices.read(home, json.loads((folder / "fit.json").read_text())["matrices"])
+        of_users, edge_ranks = rank(model, "score", split.parts["test"])
+        kept = query(
+            tmp_path,
+            "select metric, value, users from evaluation.sweeps where degree_low is null "
+            f"and settings = '{varied}'",
+        )
+        means = metrics.over_users(of_users)
+        assert model.settings.alpha == (0 if varied == '{"alpha": 0.0}' else 0.5)
+        assert {metric: (value, users) for metric, value, users in kept} == {
+            metric: (mean.value, mean.users) for metric, mean in means.items()
+        }
+        bins = query(
+            tmp_path,
+            "select degree_low, degree_high, value, users from evaluation.sweeps where degree_low is not null "
+            f"and settings = '{varied}'",
+        )
+        degrees = np.diff(split.parts["test"].histories.indptr)
+        expected = split.protocol == "leave_one_out"
+        assert bool(bins) == expected
+        for low, high, value, users in bins:
+            inside = (degrees >= low) & (degrees <= high)
+            assert users == inside.sum() and value == pytest.approx(edge_ranks[inside].mean(), abs=1e-12)
+        assert not expected or sum(users for *_, users in bins) == len(degrees)
+
+
+def test_a_sweep_goes_on_where_it_stopped_and_takes_the_place_of_the_last(tmp_path, ratings):
+    assert swept(tmp_path, ratings, "--sweep", "penalties") == 0
+    before = query(tmp_path, "select * exclude swept_at from evaluation.sweeps order by all")
+    stamps = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("fit.json")}
+    assert len(stamps) == 2
+    assert swept(tmp_path, ratings, "--sweep", "penalties") == 0
+    assert query(tmp_path, "select * exclude swept_at from evaluation.sweeps order by all") == before
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("fit.json")} == stamps
+    assert query(tmp_path, "select count(*) from operations.model_fits") == [(0,)]  # no run's own fits
+    assert query(tmp_path, "select distinct flow, state from operations.runs") == [("sweep", "completed")]
+
+
+def test_a_refit_that_fails_leaves_the_last_results(tmp_path, ratings, monkeypatch, capsys):
+    assert swept(tmp_path, ratings, "--sweep", "penalties") == 0
+    before = query(tmp_path, "select * from evaluation.sweeps order by all")
+
+    def failing(home, **arguments):
+        if arguments["settings"].l2 == 200.0:
+            raise OneclassError("train: mrf_dense cannot be fitted: no memory")
+        return kept(home, **arguments)
+
+    kept = sweeps.fitted
+    monkeypatch.setattr(sweeps, "fitted", failing)
+    assert swept(tmp_path, ratings, "--sweep", "penalties", "--seed", "3") == 1
+    assert "no memory" in capsys.readouterr().err
+    assert query(tmp_path, "select * from evaluation.sweeps order by all") == before
+
+
+def test_the_report_of_the_last_run_is_made_anew(tmp_path, ratings):
+    run = [*ML, "--home", str(tmp_path), "--source", str(ratings), "--models", "popularity"]
+    assert backfill.main(run) == 0
+    page = tmp_path / "ml-latest-small" / "report" / "index.html"
+    page.unlink()
+    assert swept(tmp_path, ratings, "--sweep", "unseen") == 0
+    assert "popularity" in page.read_text()
+
+
+def test_a_sweep_that_there_is_not_is_told(tmp_path, ratings, capsys):
+    assert swept(tmp_path, ratings, "--sweep", "everything") == 2
+    assert "--sweep everything: unknown. Known: penalties, unseen." in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", [name for name, one in SWEEPS.items() if one.model in MODELS])
+def test_every_declared_refit_has_valid_settings_of_its_own(name, monkeypatch):
+    monkeypatch.setattr(sweeps, "SWEEPS", SWEEPS)
+    settings = settings_of(SWEEPS[name], MODELS[SWEEPS[name].model].Settings())
+    assert len({one.model_dump_json() for one in settings}) == len(SWEEPS[name].settings) > 1
+    assert all("=" in sweeps.label(name, place) for place in range(len(settings)))
