@@ -28,7 +28,7 @@ def answers(
     broken, warnings = (sum(row[key] for row in contracts) for key in ("broken", "warnings"))
     return [
         Answer("What came in?", came_in(overview), "log", alarm=overview["rejects"] > 0),
-        Answer("Was it sound?", sound(contracts), "contracts", alarm=broken + warnings > 0),
+        Answer("Was it sound?", sound(contracts), "soundness", alarm=broken + warnings > 0),
         Answer("What do the degrees look like?", _degrees(laws), "degrees-section"),
         Answer("Which model is best?", best(tables), "models"),
         Answer("How sure are we?", sure(tables), "certainty"),

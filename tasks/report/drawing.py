@@ -28,12 +28,12 @@ LIGHT = {
     "line": "#dfe2e8",
     "paper": "#fdfdfe",
     "blue": "#0062b0",
-    "orange": "#d1590a",
-    "green": "#007a53",
-    "pink": "#c0569b",
-    "gold": "#9a7200",
-    "sky": "#2e9fd0",
-    "wine": "#7d1f3f",
+    "orange": "#dd6410",
+    "green": "#008a60",
+    "pink": "#c757a0",
+    "gold": "#6e5300",
+    "sky": "#259ad3",
+    "wine": "#6b1232",
 }
 DARK = {
     "ink": "#e7e9ee",
@@ -42,12 +42,12 @@ DARK = {
     "line": "#343a46",
     "paper": "#14171d",
     "blue": "#4c9bf0",
-    "orange": "#ff9a52",
-    "green": "#3ecb9a",
-    "pink": "#f29bd0",
-    "gold": "#d9c04a",
-    "sky": "#9adcf7",
-    "wine": "#e0607f",
+    "orange": "#f58b3c",
+    "green": "#4fd8a6",
+    "pink": "#ea8cc6",
+    "gold": "#efe07a",
+    "sky": "#a5e3fa",
+    "wine": "#cf4a66",
 }
 HUES = ("blue", "orange", "green", "pink", "gold", "sky", "wine")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8")
@@ -58,6 +58,7 @@ MODELS = (
 )  # fmt: skip
 STYLE = {
     "svg.fonttype": "none",
+    "svg.hashsalt": "",
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "text.color": LIGHT["ink"],
@@ -191,8 +192,7 @@ def cells(axes: Axes, left: np.ndarray, bottom: np.ndarray, size: tuple[float, f
 def svg(drawn: Panel) -> str:
     """The panel as an `<svg>` element: ids of its own, colours as CSS variables, text as text, a title."""
     image = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": drawn.name}):
-        drawn.figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    drawn.figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
     text = image.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>|<!--.*?-->\s*|\s*<style.*?</style>", "", text, flags=re.DOTALL)
