@@ -1,11 +1,11 @@
--- One row per stage of a run: rules checked, and the names of those not met.
+-- One row per stage and contract checked in a run: its rules, and how many were not met.
 select
     stage,
+    contract,
     count(*) as rules,
-    count(*) filter (where not success) as not_met,
-    coalesce(string_agg(contract || ': ' || rule || ' (' || severity || ')', ', ' order by contract, rule)
-        filter (where not success), '') as which
+    count(*) filter (where not success and severity = 'error') as broken,
+    count(*) filter (where not success and severity <> 'error') as warnings
 from operations.contract_results
 where run_id = $run_id
-group by stage
-order by list_position(['ingest', 'binarize', 'split', 'diagnose', 'train', 'evaluate', 'publish'], stage)
+group by stage, contract
+order by list_position(['ingest', 'binarize', 'split', 'diagnose', 'train', 'evaluate', 'publish'], stage), contract

@@ -3,8 +3,8 @@ select
     model,
     protocol,
     seconds,
-    peak_bytes / 1e6 as peak_mb,
-    saved_bytes / 1e6 as saved_mb
+    peak_bytes,
+    saved_bytes
 from operations.model_fits
 where run_id = $run_id
 order by protocol, model

@@ -4,6 +4,8 @@ select
     family,
     exponent,
     cutoff,
+    d_min,
+    d_max,
     log_likelihood,
     aic,
     ks,

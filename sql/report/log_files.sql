@@ -4,6 +4,7 @@ select
     events,
     rejects,
     bytes,
+    left(sha256, 12) as sha256,
     ingested_at
 from operations.log_files
 order by file_id desc

@@ -1,0 +1,7 @@
+-- One row per side and degree that occurs.
+select
+    side,
+    degree,
+    vertices
+from diagnostics.degrees
+order by side desc, degree

@@ -1,0 +1,17 @@
+-- One row per refit, score, bin of user training degrees and metric of each model's latest sweep.
+select
+    sweep,
+    protocol,
+    model,
+    settings,
+    score,
+    degree_low,
+    degree_high,
+    metric,
+    value,
+    standard_error,
+    users,
+    seconds
+from evaluation.sweeps
+qualify swept_at = max(swept_at) over (partition by sweep, protocol, model, settings)
+order by sweep, protocol, model, settings, score, metric, degree_low

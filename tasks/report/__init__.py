@@ -1,0 +1,40 @@
+"""The report: one page that opens with no network, made anew after every run."""
+
+import os
+from pathlib import Path
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks import warehouse
+from tasks.home import Home
+from tasks.report import drawing
+from tasks.report.page import page
+from tasks.report.warehouse_rows import Rows
+
+
+def report(home: Home, run_id: str) -> None:
+    """Write `<home>/<dataset>/report/`: `index.html`, in one step, and `figures/<name>.svg`, all from the warehouse.
+
+    The page carries its style, script and figures in itself, and opens alone. Figures of a run before that this
+    one does not have are deleted.
+    """
+    with warehouse.connect(home, read_only=True) as connection, drawing.style():
+        text, panels = page(Rows(connection, run_id), home.dataset)
+    figures = home.report / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    for name, element in panels.items():
+        _write(figures / f"{name}.svg", drawing.file(element))
+    _write(home.report / "index.html", text)
+    for old in figures.glob("*.svg"):
+        if old.stem not in panels:
+            old.unlink()
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}")
+    fresh.write_text(text, encoding="utf-8")
+    os.replace(fresh, path)
+
+
+report_task = task(name="report", task_run_name="report", cache_policy=NO_CACHE, persist_result=False)(report)

@@ -1,0 +1,274 @@
+"""Figures of the ranking: how sure the main metric is, and for whom each model ranks well."""
+
+import numpy as np
+
+from tasks.main_table import Row as MainRow
+from tasks.report.drawing import LIGHT, Panel, cells, decades, few_ticks, mark, number, panel
+from tasks.report.figures import Figure, Row, column, grouped, legend_below, listed, mean_over, middles
+
+BASELINE = "popularity"
+HIGHLIGHTED, WITH_PERCENTILES, WITH_CELLS = 7, 3, 4
+FEW_EDGES = 10
+NO_RANKS = "Ranks by degree are those of the protocol leave_one_out, which this run has none of: add it to --protocols."
+SIDES = ("user", "item")
+MEAN_RANK = "The mean rank is the share of the other items that the held-out one beats: 1 is the head of the list, " \
+    "0.5 is guessing."
+
+
+def main_scores(table: list[MainRow]) -> dict[str, str]:
+    """The score by which each model does best, best model first; the table's rows are best first."""
+    found: dict[str, str] = {}
+    for row in table:
+        found.setdefault(row.model, row.score)
+    return found
+
+
+def named(model: str, score: str) -> str:
+    return model if score == "score" else f"{model}, {score}"
+
+
+def intervals(tables: dict[str, list[MainRow]]) -> Figure:
+    """The first main metric of every ranked list, with what two standard errors leave open."""
+    return Figure(
+        "intervals",
+        "How sure the main metric is",
+        see=" ".join(_open_sentence(protocol, rows) for protocol, rows in tables.items()),
+        how="A dot is the mean over test users, its bar two standard errors to each side, about 95 %. Bars that "
+        "overlap do not settle a comparison, for all models meet the same users; the paired differences below do.",
+        table="evaluation.metrics",
+        absent="No user had anything held out, so nothing was evaluated.",
+        panels=[_intervals(protocol, rows) for protocol, rows in tables.items()],
+    )
+
+
+def _open_sentence(protocol: str, rows: list[MainRow]) -> str:
+    level = sum(row.standing == "level" for row in rows)
+    best = named(rows[0].model, rows[0].score)
+    if len(rows) == 1:
+        return f"On {protocol}, {best} is alone."
+    others = f"and {level} of the {len(rows) - 1} other lists are not significantly worse" if level else "alone"
+    return f"On {protocol}, {best} leads {others}."
+
+
+def _intervals(protocol: str, rows: list[MainRow]) -> Panel:
+    metric = next(iter(rows[0].cells))
+    drawn = panel(f"intervals-{protocol}", f"{metric} of every list on {protocol}, with two standard errors",
+                  width=5.4, height=0.9 + 0.19 * len(rows), left=2.35)  # fmt: skip
+    axes = drawn.axes
+    for place, row in enumerate(rows):
+        value, error = row.cells[metric]
+        looks = mark(row.model)
+        axes.errorbar(value, place, xerr=2 * (error or 0.0), color=looks.colour, marker=looks.marker, elinewidth=1.4)
+    axes.set_yticks(range(len(rows)), [named(row.model, row.score) for row in rows], fontsize=8)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set(title=protocol, xlabel=metric)
+    axes.grid(visible=False, axis="y")
+    few_ticks(axes, "x")
+    return drawn
+
+
+def overview(rows: list[Row], scores: dict[str, str]) -> Figure:
+    """Figure 6 of Paquet and Koenigstein (2014): mean rank by degree, each model by its best score."""
+    chosen = [row for row in rows if scores.get(row["model"]) == row["score"]]
+    by_side = grouped(chosen, "side")
+    return Figure(
+        "ranks_by_degree",
+        "For whom each model ranks well",
+        see=" ".join(_ends_sentence(side, by_side[side]) for side in SIDES if by_side.get(side)),
+        how=f"{MEAN_RANK} Held-out likes are grouped by the likes in training of their user (left) and of their item "
+        "(right), in bins that double in width; each model by its best score. Where there are many models, those "
+        "below the best are thin grey lines, and popularity is dotted.",
+        table="evaluation.ranks_by_degree",
+        absent=NO_RANKS,
+        panels=[_overview(side, by_side[side], scores) for side in SIDES if by_side.get(side)],
+    )
+
+
+def _ends_sentence(side: str, rows: list[Row]) -> str:
+    """The best model at either end of the degrees: the lower and the upper half of the held-out likes."""
+    by_model = grouped(rows, "model")
+    bins = sorted({(row["degree_low"], row["edges"]) for row in next(iter(by_model.values()))})
+    running = np.cumsum([edges for _, edges in bins])
+    at = min(int(np.searchsorted(running, running[-1] / 2)), len(bins) - 1)
+    if at == 0:
+        return ""
+    split, said = bins[at][0], []
+    for few in (True, False):
+        means = {
+            model: mean_over(of_model, "mean_rank", where=lambda row: (row["degree_low"] < split) == few)
+            for model, of_model in by_model.items()
+        }
+        best = max(means, key=lambda model: means[model])
+        said.append(f"{best} ({means[best]:.3f})")
+    return f"By likes of the {side}: below {split:,} {said[0]} ranks best, from there on {said[1]}."
+
+
+def _overview(side: str, rows: list[Row], scores: dict[str, str]) -> Panel:
+    drawn = panel(f"ranks_by_degree-{side}", f"Mean rank of every model by {side} degree", height=3.3)
+    axes, by_model = drawn.axes, grouped(rows, "model")
+    order = [model for model in scores if model in by_model]
+    front = [model for model in order if model != BASELINE][:HIGHLIGHTED]
+    for model in reversed(order):
+        looks = mark(model).line | {"label": model} if model in front or model == BASELINE else {
+            "color": LIGHT["faint"], "linewidth": 0.9}  # fmt: skip
+        axes.plot(middles(by_model[model]), column(by_model[model], "mean_rank"), **looks)
+    _axes_of_ranks(drawn, rows, side)
+    legend_below(drawn, reverse=True)
+    return drawn
+
+
+def _axes_of_ranks(drawn: Panel, rows: list[Row], side: str) -> None:
+    axes, at = drawn.axes, middles(rows)
+    decades(axes, "x", at.min(), max(at.max(), at.min() * 2))
+    axes.set(xlabel=f"likes of the {side} in training", ylabel="mean rank")
+    few_ticks(axes, "y")
+
+
+def of_each_score(rows: list[Row], scores: dict[str, str]) -> Figure:
+    """The scores of the models that keep popularity and preference apart, against the best of all others."""
+    several = {
+        key: list(of_score.values())
+        for key, of_score in ((key, grouped(of_key, "score")) for key, of_key in grouped(rows, "side", "model").items())
+        if len(of_score) > 1
+    }
+    return Figure(
+        "ranks_by_score",
+        "What popularity adds, and where",
+        see=listed_scores(several),
+        how="Models that keep how much an item is liked apart from how often it is met rank by like alone, by "
+        "popularity x like, the papers' own, or by popularity x odds, which multiplies the odds instead; dotted is "
+        "popularity alone. Grouped as above.",
+        table="evaluation.ranks_by_degree",
+        absent=NO_RANKS if not rows else "No model of this run keeps popularity and preference apart.",
+        panels=[_scores(side, model, of_scores, rows) for (side, model), of_scores in several.items()],
+    )
+
+
+def listed_scores(several: dict[tuple[str, str], list[list[Row]]]) -> str:
+    """By item degree: which score is best for the items with the fewest likes, and which for those with most."""
+    said = []
+    for (side, model), of_scores in several.items():
+        if side == "item":
+            best = [max(of_scores, key=lambda of_score: of_score[at]["mean_rank"])[at]["score"] for at in (0, -1)]
+            said.append(
+                f"{model} places the items with the fewest likes best by {best[0]}, those with the most by {best[1]}"
+                if best[0] != best[1] else f"{model} places both the rarest and the most liked items best by {best[0]}"
+            )  # fmt: skip
+    return "; ".join(said) + "." if said else ""
+
+
+def _scores(side: str, model: str, of_scores: list[list[Row]], rows: list[Row]) -> Panel:
+    drawn = panel(f"ranks_by_score-{side}-{model}", f"{model}: mean rank of each score by {side} degree")
+    looks = (("blue", "o", "-"), ("orange", "s", (0, (5, 1.6))), ("green", "^", (0, (1.6, 1.2))), ("pink", "D", "-"))
+    for (colour, marker, dash), of_score in zip(looks, of_scores, strict=False):
+        drawn.axes.plot(middles(of_score), column(of_score, "mean_rank"), color=LIGHT[colour], marker=marker,
+                        linestyle=dash, label=of_score[0]["score"])  # fmt: skip
+    baseline = [row for row in rows if row["model"] == BASELINE and row["side"] == side]
+    if baseline:
+        drawn.axes.plot(middles(baseline), column(baseline, "mean_rank"), label=BASELINE, **mark(BASELINE).line)
+    _axes_of_ranks(drawn, of_scores[0], side)
+    drawn.axes.set(title=f"{model}, by {side}")
+    legend_below(drawn)
+    return drawn
+
+
+def percentiles(rows: list[Row], scores: dict[str, str]) -> Figure:
+    """Figure 7 of Paquet and Koenigstein (2014): how ranks are spread, for the best models and for popularity."""
+    models = [model for model in scores if model != BASELINE][:WITH_PERCENTILES] + [m for m in scores if m == BASELINE]
+    by_panel = grouped([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
+    chosen = {(side, model): by_panel[side, model] for side in SIDES for model in models if (side, model) in by_panel}
+    said = []
+    for (side, model), of_model in chosen.items():
+        if side == "user" and model != BASELINE:
+            said.append(f"{model} {mean_over(of_model, 'p50'):.3f} against {mean_over(of_model, 'mean_rank'):.3f}")
+    return Figure(
+        "rank_percentiles",
+        "How far ranks are spread",
+        see=f"The middle rank against the mean, which bad misses pull down: {listed(said)}." if said else "",
+        how=f"The solid line is the median, the dashed one the mean; half of all held-out likes lie in the dark band, "
+        f"nine of ten in the light one. The {WITH_PERCENTILES} best models and popularity.",
+        table="evaluation.ranks_by_degree",
+        absent=NO_RANKS,
+        panels=[_spread(side, model, of_model) for (side, model), of_model in chosen.items()],
+        size="small",
+    )
+
+
+def _spread(side: str, model: str, rows: list[Row]) -> Panel:
+    drawn = panel(f"rank_percentiles-{side}-{model}", f"{model}: percentiles of the rank by {side} degree",
+                  width=3.0, height=2.4)  # fmt: skip
+    axes, at, colour = drawn.axes, middles(rows), mark(model).colour
+    for low, high, alpha in (("p05", "p95", 0.16), ("p25", "p75", 0.34)):
+        axes.fill_between(at, column(rows, low), column(rows, high), color=colour, alpha=alpha, linewidth=0)
+    axes.plot(at, column(rows, "p50"), color=colour)
+    axes.plot(at, column(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
+    _axes_of_ranks(drawn, rows, side)
+    axes.set(title=model, ylabel="rank", ylim=(0, 1.02))
+    return drawn
+
+
+def both_degrees(rows: list[Row], scores: dict[str, str]) -> Figure:
+    """Mean rank by user and item degree at once, the best models, popularity last."""
+    models = [model for model in scores if model != BASELINE][:WITH_CELLS] + [m for m in scores if m == BASELINE]
+    by_list = grouped([row for row in rows if scores.get(row["model"]) == row["score"]], "model")
+    chosen = {model: by_list[model] for model in models if model in by_list}
+    low = min((row["mean_rank"] for of_model in chosen.values() for row in of_model if row["edges"] >= FEW_EDGES),
+              default=0.0)  # fmt: skip
+    return Figure(
+        "ranks_by_both_degrees",
+        "Users and items at once",
+        see=_tail_sentence(chosen),
+        how="A cell holds the held-out likes of users (across) and items (upwards) with at least that many likes in "
+        "training; the number is their mean rank in hundredths, and the darker the cell, the better. Cells of fewer "
+        f"than {FEW_EDGES} likes are pale. The best models, and popularity.",
+        table="evaluation.ranks_by_both_degrees",
+        absent=NO_RANKS,
+        panels=[_cells(model, of_model, low) for model, of_model in chosen.items()],
+        size="medium",
+    )
+
+
+def _tail_sentence(by_model: dict[str, list[Row]]) -> str:
+    """The best model for the rarer half of the items, users with few and with many likes apart."""
+    every = [row for rows in by_model.values() for row in rows]
+    if len({row["user_degree_low"] for row in every}) < 2 or len({row["item_degree_low"] for row in every}) < 2:
+        return ""
+    first = next(iter(by_model.values()))
+    halves = {}
+    for side in SIDES:
+        bins = sorted((row[f"{side}_degree_low"], row["edges"]) for row in first)
+        running = np.cumsum([edges for _, edges in bins])
+        halves[side] = max(bins[int(np.searchsorted(running, running[-1] / 2))][0], bins[0][0] + 1)
+    said = []
+    for few, words in ((True, "fewer"), (False, "more")):
+        means = {
+            model: mean_over(rows, "mean_rank", where=lambda row: row["item_degree_low"] < halves["item"]
+                             and (row["user_degree_low"] < halves["user"]) == few)
+            for model, rows in by_model.items()
+        }  # fmt: skip
+        known = {model: value for model, value in means.items() if not np.isnan(value)}
+        if known:
+            best = max(known, key=lambda model: known[model])
+            said.append(f"{best} ({known[best]:.3f}) for users with {words} likes than {halves['user']:,}"
+                        if few else f"{best} ({known[best]:.3f}) for the others")  # fmt: skip
+    return f"Items with fewer than {halves['item']:,} likes are placed best by {listed(said)}." if said else ""
+
+
+def _cells(model: str, rows: list[Row], low: float) -> Panel:
+    drawn = panel(f"ranks_by_both_degrees-{model}", f"{model}: mean rank by user degree and item degree", left=0.62)
+    axes = drawn.axes
+    users, items = (sorted({row[f"{side}_degree_low"] for row in rows}) for side in SIDES)
+    across = np.array([users.index(row["user_degree_low"]) for row in rows])
+    up = np.array([items.index(row["item_degree_low"]) for row in rows])
+    shade = np.clip((column(rows, "mean_rank") - low) / max(1e-9, 1 - low), 0, 1) ** 2
+    few = column(rows, "edges") < FEW_EDGES
+    cells(axes, across - 0.47, up - 0.47, (0.94, 0.94), np.where(few, 0.0, 0.75 * shade))
+    for x, y, row, pale in zip(across, up, rows, few, strict=True):
+        axes.text(x, y, f"{100 * row['mean_rank']:.0f}", ha="center", va="center_baseline", fontsize=8.5,
+                  color=LIGHT["soft" if pale else "ink"])  # fmt: skip
+    axes.set_xticks(range(len(users)), [number(value) for value in users])
+    axes.set_yticks(range(len(items)), [number(value) for value in items])
+    axes.set(title=model, xlabel="likes of the user, at least", ylabel="likes of the item, at least",
+             xlim=(-0.5, len(users) - 0.5), ylim=(-0.5, len(items) - 0.5))  # fmt: skip
+    axes.grid(visible=False)
+    return drawn

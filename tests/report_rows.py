@@ -1,0 +1,141 @@
+"""A warehouse with rows in every table that the report looks at: two runs of three models, made up but consistent."""
+
+import json
+from datetime import datetime, timedelta
+from itertools import combinations
+
+import duckdb
+import numpy as np
+
+RUN, BEFORE = "the-run", "the-run-before"
+BEGAN = datetime(2026, 11, 20, 3, 0)
+LISTS = [
+    ("popularity", "score"),
+    ("mrf_dense", "score"),
+    ("random_graph", "like"),
+    ("random_graph", "popularity_x_odds"),
+]
+MAIN = {
+    "strong_generalization": ("ndcg@100", "recall@20", "recall@50", "mean_rank", "validation_ndcg@100"),
+    "leave_one_out": ("mean_rank", "mean_rank_midtie", "median_rank", "ndcg@100"),
+}
+BINS = [(1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
+USERS = 40
+
+
+def fill(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill every table; the rows are the same every time."""
+    random = np.random.default_rng(5)
+    for table, rows in {**_log(random), **_runs(), **_evaluation(random), **_likes(random), **_sweeps()}.items():
+        for row in rows:
+            connection.execute(f"insert into {table} values ({', '.join('?' * len(row))})", row)
+
+
+def _log(random: np.random.Generator) -> dict[str, list[tuple]]:
+    share = np.arange(1, 31) ** -0.8 / (np.arange(1, 31) ** -0.8).sum()
+    edges = [
+        (f"u{user}", f"i{item}", user, int(item), 1, BEGAN, BEGAN, 1, 1)
+        for user in range(60)
+        for item in sorted(random.choice(30, size=int(random.integers(1, 12)), replace=False, p=share))
+    ]
+    degrees = []
+    for side, at in (("user", 2), ("item", 3)):
+        each = np.unique([edge[at] for edge in edges], return_counts=True)[1]
+        degrees += [(side, int(d), int(n)) for d, n in zip(*np.unique(each, return_counts=True), strict=True)]
+    laws = [
+        ("user", "power_law", 0.4, None, 1, 30, -150.25, 302.5, 0.2, 0.01),
+        ("user", "power_law_cutoff", 0.1, 9.5, 1, 30, -140.5, 285.0, 0.05, 0.62),
+        ("user", "log_normal", 1.5, 0.7, 1, 30, -142.5, 289.0, 0.07, 0.31),
+        ("user", "exponential", None, 6.25, 1, 30, -141.0, 284.0, 0.06, 0.4),
+        ("item", "power_law", 0.9, None, 1, 60, -100.0, 202.0, 0.3, 0.02),
+    ]
+    ratios = [(r, item, 1 + item, int(random.poisson(1 + item * r))) for r in (0.5, 1.0) for item in range(30)]
+    return {
+        "operations.log_files": [
+            (1, "/logs/<first>.csv", "a" * 64, 1_234_567, 900, 0, BEGAN - timedelta(days=1)),
+            (2, "/logs/second.csv", "b" * 64, 7_000, 12_345, 3, BEGAN + timedelta(minutes=1)),
+        ],
+        "raw.rejects": [(2, line, "x", "value: no number") for line in (4, 9, 11)],
+        "curated.interactions": edges,
+        "diagnostics.degrees": degrees,
+        "diagnostics.power_law_fits": laws,
+        "diagnostics.hidden_graph_ratios": ratios,
+    }
+
+
+def _runs() -> dict[str, list[tuple]]:
+    settings = {"seed": 0, "split": {"scheme": "hashed"}, "mrf_dense": {"l2": 6.0}}
+    rules = [
+        ("ingest", "raw.events", "no <nulls>", "error"),
+        ("evaluate", "evaluation.metrics", "plausible", "warning"),
+    ]
+    runs, results, fits = [], [], []
+    for run, began, changed in ((BEFORE, BEGAN - timedelta(days=1), {"seed": 7}), (RUN, BEGAN, {})):
+        text = json.dumps(settings | changed)
+        runs.append((run, "backfill", "small", began, began + timedelta(seconds=40), "completed", text, f"0.1.0+{run}"))
+        results += [(run, *rule, rule[1] == "raw.events" or run == BEFORE, "2 rows", "[]") for rule in rules]
+        fits += [
+            (run, protocol, model, "d", 1.5 * at, 10**8 + at, 12_345 * at)
+            for protocol in MAIN
+            for at, model in enumerate(dict.fromkeys(model for model, _ in LISTS))
+        ]
+    return {"operations.runs": runs, "operations.contract_results": results, "operations.model_fits": fits}
+
+
+def _evaluation(random: np.random.Generator) -> dict[str, list[tuple]]:
+    metrics, comparisons, beyond = [], [], []
+    for protocol, names in MAIN.items():
+        for at, (model, score) in enumerate(LISTS):
+            for metric in names:
+                value, error = 0.5 + 0.1 * at + 0.01 * random.random(), None if metric == "median_rank" else 0.0123
+                metrics.append((RUN, protocol, model, score, metric, value, error, USERS))
+                if model != "mrf_dense":  # new in the run
+                    metrics.append((BEFORE, protocol, model, score, metric, value - 0.02 * at, error, USERS))
+            metrics.append((BEFORE, protocol, "hpf", "score", names[0], 0.4, 0.01, USERS))  # gone since
+            for metric in ("coverage@20", "novelty@20"):
+                beyond.append((RUN, protocol, model, score, metric, random.random(), None, USERS))
+        comparisons += [
+            (RUN, protocol, names[0], *one, *other, -0.1, 0.02, 0.5 if one == LISTS[2] else 0.0001, USERS)
+            for one, other in combinations(LISTS, 2)
+        ]
+    by_degree = [
+        (RUN, *ranked, side, low, high, 20, 0.6 + 0.05 * at, *np.linspace(0.1, 0.9, 5).tolist())
+        for ranked in LISTS for side in ("user", "item") for at, (low, high) in enumerate(BINS)
+    ]  # fmt: skip
+    by_both = [
+        (RUN, *ranked, *user, *item, 5 + 10 * at, random.random())
+        for ranked in LISTS for user in BINS for at, item in enumerate(BINS)
+    ]  # fmt: skip
+    return {
+        "evaluation.metrics": metrics,
+        "evaluation.comparisons": comparisons,
+        "evaluation.beyond_accuracy": beyond,
+        "evaluation.ranks_by_degree": by_degree,
+        "evaluation.ranks_by_both_degrees": by_both,
+    }
+
+
+def _likes(random: np.random.Generator) -> dict[str, list[tuple]]:
+    by_degree = []
+    for low, high in [(degree, degree) for degree in range(41)] + [(41, 63), (64, 127)]:
+        histogram = random.multinomial(50, np.arange(1, 21) / 210)
+        by_degree.append((RUN, "random_graph", low, high, 50, histogram[:10].sum() / 50, histogram.tolist()))
+    calibration = [
+        (RUN, "random_graph", reference, at / 10, at / 10 + 0.1, 100, at / 10 + 0.05, min(1.0, at / 10 + shift), 0.03)
+        for reference, shift in (("coin", 0.15), ("density_ratio", 0.06)) for at in range(10)
+    ]  # fmt: skip
+    return {"evaluation.like_by_degree": by_degree, "evaluation.calibration": calibration}
+
+
+def _sweeps() -> dict[str, list[tuple]]:
+    rates = [
+        ("r", BEGAN, "leave_one_out", "paired_symbols", json.dumps({"r": r}), "like", low, high, "mean_rank",
+         0.9 - 0.01 * abs(r - 1) + 0.01 * at, 0.002, 100, 1.0)
+        for r in (0.5, 1.0, 4.0) for at, (low, high) in enumerate(BINS)
+    ]  # fmt: skip
+    costs = [
+        ("sparsity", BEGAN, "strong_generalization", "mrf_sparse", json.dumps({"density": density, "r": r}), "score",
+         None, None, "ndcg@100", 0.3 + 10 * density - 0.01 * r, 0.004, USERS, 1000 * density / (0.1 + r))
+        for density in (0.001, 0.005) for r in (0.0, 0.5)
+    ]  # fmt: skip
+    return {"evaluation.sweeps": rates + costs}
