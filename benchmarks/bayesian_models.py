@@ -2,7 +2,6 @@
 
     python -m benchmarks.bayesian_models --dataset ml-1m --source ratings.csv popularity random_graph:r=0.5
     python -m benchmarks.bayesian_models --dataset gowalla --split-files train.txt test.txt hpf:factors=40
-    python -m benchmarks.bayesian_models --dataset ml-1m --source ratings.csv --choose hpf
 
 A model is MODEL or MODEL:setting=value,...; `MODEL:tuned` begins with the data set's own settings. The log
 goes through ingest, binarize and split in a temporary home. Every score of every model is one row:
@@ -14,16 +13,13 @@ goes through ingest, binarize and split in a temporary home. Every score of ever
     unseen       nDCG@100 of users held out of training (strong_generalization), by a fit of its own
     CPU s        of the fit on the first protocol, all threads together
 
-With --choose, each model's settings are chosen from `GRIDS` on a validation part: by S of a second edge a
-user, cut from the training edges, or with --by ndcg@100 by the unseen users of the validation part. Only what
-was chosen is then fitted on all training edges and judged on the test part.
+Settings are chosen by `python -m flows.tune`, on validation parts; here they are judged on the test part.
 """
 
 import argparse
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import product
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -38,7 +34,7 @@ from tasks import evaluate, matrices
 from tasks.binarize import binarize
 from tasks.demo import make_demo
 from tasks.ingest import ingest
-from tasks.matrices import Part, SplitMatrices
+from tasks.matrices import SplitMatrices
 from tasks.split import split
 
 Splits = dict[str, SplitMatrices]
@@ -46,17 +42,6 @@ TAUS = {"tau_u": USER_FACTORS, "tau_v": ITEM_FACTORS, "tau_bv": ITEM_BIAS}
 BOTH = "leave_one_out,strong_generalization"
 BY_DEGREE = ("edges", "S", "p05", "p25", "p50", "p75", "p95", "like < 1/2", "mean like")
 HEAD = 0.8  # share of the training edges that the head's items carry
-GRIDS: dict[str, dict[str, tuple]] = {
-    "random_graph": {"learn_tau": (False,), "iterations": (60,), "gamma": (0.35, 0.5, 0.65),
-                     "factors": (20, 40, 64)},
-    "paired_symbols": {"factors": (20, 40, 64), "r": (1.0, 2.0, 4.0, 8.0)},
-    "binary_matrix": {"passes": (40,), "factors": (20, 40), "user_variance": (0.1, 0.2, 0.4)},
-    "hpf": {"factors": (20, 30, 50), "a": (0.1, 0.3, 1.0), "c": (0.1, 0.3, 1.0)},
-    "mrf_dense": {"alpha": (0.0, 0.25, 0.5, 0.75), "centred": (True, False),
-                  "l2": (6.0, 12.0, 25.0, 50.0, 100.0, 200.0, 500.0, 1000.0)},
-    "bpr_uniform": {"factors": (20, 40), "regularization": (0.003, 0.01, 0.03)},
-}
-POPULARITY_WEIGHTS = (0.25, 0.5, 0.75)  # in `popularity_x_odds`
 
 
 def prepared(run: RunSettings) -> Splits:
@@ -68,23 +53,6 @@ def prepared(run: RunSettings) -> Splits:
     digests = split(run.home, run.split, "benchmark", protocols=run.protocols, seed=run.seed,
                     ids_are_numbers=run.dataset.id_order == "number", given_files=given).digests
     return {protocol: matrices.read(run.home, digests[protocol]) for protocol in run.protocols}
-
-
-def second_left_out(split_: SplitMatrices, seed: int) -> SplitMatrices:
-    """A validation split: of each user with two training edges or more, one random edge is the target."""
-    train = split_.train
-    degrees = np.diff(train.indptr)
-    users = np.flatnonzero(degrees >= 2).astype(np.int32)
-    places = np.random.default_rng(seed).random(len(users)) * degrees[users]
-    chosen = train.indptr[users] + places.astype(int)
-    kept = np.ones(train.nnz, dtype=bool)
-    kept[chosen] = False
-    indptr = np.concatenate([[0], np.cumsum(kept)])[train.indptr]
-    rest = csr_matrix((train.data[kept], train.indices[kept], indptr), shape=train.shape)
-    left_out = train.data[chosen], train.indices[chosen], np.arange(len(users) + 1)
-    targets = csr_matrix(left_out, shape=(len(users), train.shape[1]))
-    part = Part(histories=rest[users], targets=targets, users=users, rows=users)
-    return SplitMatrices(split_.protocol, rest, split_.users, split_.items, {"validation": part})
 
 
 def outside_head(train: csr_matrix) -> np.ndarray:
@@ -125,17 +93,16 @@ def fitted(name: str, settings: ModelSettings, train: csr_matrix, run: RunSettin
     return model, time.process_time() - began
 
 
-def judged(name: str, settings: ModelSettings, splits: Splits, run: RunSettings, *, only: str | None = None,
+def judged(name: str, settings: ModelSettings, splits: Splits, run: RunSettings, *,
            by_degree: bool = False) -> Iterator[dict[str, str]]:
-    """Rows of the table, one a score, over all protocols; of one score where `only` names it."""
+    """Rows of the table, one a score, over all protocols."""
     fitted(name, settings, next(iter(splits.values())).train[:100], run)  # compiles
     changed = settings.model_dump(exclude_defaults=True).items()
     label = " ".join([name, ", ".join(f"{key}={value}" for key, value in changed)]).strip()
-    scores = [only] if only else MODELS[name].score_names
-    rows = {score: {"model": label, "score": score} for score in scores}
+    rows = {score: {"model": label, "score": score} for score in MODELS[name].score_names}
     for split_ in splits.values():
         model, seconds = fitted(name, settings, split_.train, run)
-        for score in scores:
+        for score in rows:
             rows[score].setdefault("CPU s", f"{seconds:.1f}")
             cells, of_edges = figures(model, score, split_)
             rows[score] |= cells
@@ -169,34 +136,6 @@ def print_by_degree(model: Model, title: str, split_: SplitMatrices, of_edges: n
         print_table(rows)
 
 
-def chosen(name: str, by: str, splits: Splits, run: RunSettings) -> tuple[ModelSettings, str]:
-    """The settings and the score that do best on validation, every candidate printed."""
-    validation = splits["strong_generalization" if by == "ndcg@100" else next(iter(splits))]
-    validation = validation if "validation" in validation.parts else second_left_out(validation, run.seed)
-    best, grid = (-np.inf, MODELS[name].Settings(), ""), GRIDS[name]
-    for values in product(*grid.values()):
-        settings = MODELS[name].Settings(**dict(zip(grid, values)))
-        model, _ = fitted(name, settings, validation.train, run)
-        print(", ".join(f"{key}={value}" for key, value in zip(grid, values)), end=":", flush=True)
-        for score, update in candidates(model):
-            model.settings = settings.model_copy(update=update)
-            of_users, _ = evaluate.rank(model, score, validation.parts["validation"])
-            value = metrics.over_users(of_users)[by].value
-            print(f" {' '.join([score, *map(str, update.values())])} {value:.4f}", end=",")
-            best = max(best, (value, model.settings, score), key=lambda found: found[0])
-        print(flush=True)
-    told = best[1].model_dump(include=set(grid) | {"popularity_weight"})
-    print(f"chosen on validation: {name} {told}, score {best[2]}, {by} {best[0]:.4f}\n", flush=True)
-    return best[1:]
-
-
-def candidates(model: Model) -> Iterator[tuple[str, dict[str, float]]]:
-    """All that one fit can rank by: a score, and settings that need no other fit."""
-    for score in model.score_names:
-        weighted = [{"popularity_weight": weight} for weight in POPULARITY_WEIGHTS]
-        yield from ((score, update) for update in (weighted if score == "popularity_x_odds" else [{}]))
-
-
 def named(text: str, run: RunSettings) -> tuple[str, ModelSettings]:
     """MODEL:setting=value,... read."""
     name, _, assignments = text.partition(":")
@@ -221,8 +160,6 @@ def main() -> None:
     parser.add_argument("--source", action="append", default=[], help="a log; may be repeated")
     parser.add_argument("--split-files", nargs=2, default=())
     parser.add_argument("--protocols", help=f"comma-separated; {BOTH}, or given with --split-files")
-    parser.add_argument("--choose", action="store_true")
-    parser.add_argument("--by", choices=("mean_rank", "ndcg@100"), default="mean_rank", help="chooses")
     parser.add_argument("--by-degree", action="store_true", help="S by degrees of users and items too")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
@@ -239,10 +176,8 @@ def main() -> None:
               f"{first.parts['test'].targets.nnz} held out, seed {run.seed}\n", flush=True)
         rows = []
         for text in arguments.models:
-            (name, settings), only = named(text, run), None
-            if arguments.choose:
-                settings, only = chosen(name, arguments.by, splits, run)
-            rows += judged(name, settings, splits, run, only=only, by_degree=arguments.by_degree)
+            name, settings = named(text, run)
+            rows += judged(name, settings, splits, run, by_degree=arguments.by_degree)
         print_table(rows)
 
 

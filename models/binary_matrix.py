@@ -55,6 +55,7 @@ class BinaryMatrix(Model):
     Settings: ClassVar[type[ModelSettings]] = BinaryMatrixSettings
 
     warm_startable = True
+    scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
         settings, entries = self.settings, 2 * interactions.nnz

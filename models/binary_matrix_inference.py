@@ -1,6 +1,7 @@
 """Minibatches of natural-gradient steps on a binary matrix; symbols as in `models.binary_matrix`."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -10,12 +11,20 @@ from models import binary_matrix_kernels as kernels
 from models.base import ModelSettings
 from models.binary_matrix_sampling import EntrySampler, Strategy
 from models.random_numbers import normals, purpose
+from models.search_space import SearchSpace, Span
 
 SMOOTHING = 0.2  # weight of the newest minibatch in the running noise-to-signal ratio
 
 
 class BinaryMatrixSettings(ModelSettings):
     """Priors, sampling, step sizes and minibatches."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Span(10, 100, log=True),
+        "user_variance": Span(0.05, 1.0, log=True),
+        "item_variance": Span(0.05, 1.0, log=True),
+        "passes": Span(20, 160, log=True),
+    }
 
     factors: int = Field(20, ge=1, description="K, the poster's D.")
     sampling: Strategy = Field("balanced", description="How entries are drawn: uniform, balanced or biased.")

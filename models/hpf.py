@@ -37,11 +37,20 @@ from models import hpf_kernels
 from models.base import Epoch, Model, ModelSettings
 from models.hpf_ascent import Ascent, Posterior, Prior, Side, edges, even_shards
 from models.products import dense_times
+from models.search_space import SearchSpace, Span
 from models.threads import kernel_threads
 
 
 class HPFSettings(ModelSettings):
     """Priors as in the paper, and when to stop."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Span(10, 100, log=True),
+        "a": Span(0.05, 2.0, log=True),
+        "a_prime": Span(0.1, 10.0, log=True),
+        "c": Span(0.05, 2.0, log=True),
+        "c_prime": Span(0.1, 10.0, log=True),
+    }
 
     factors: int = Field(20, ge=1, description="K, components of theta_u and beta_i.")
     a: float = Field(0.3, ge=0.05, description="Shape of a user's preferences; small is sparse, below 0.05 "
@@ -83,6 +92,7 @@ class HPF(Model):
     Settings: ClassVar[type[ModelSettings]] = HPFSettings
 
     warm_startable = True
+    scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
         settings = self.settings
@@ -94,10 +104,11 @@ class HPF(Model):
                 ascent.users.take(previous.user_posterior, users)
                 ascent.items.take(previous.item_posterior, items)
                 self._previous = None
+            # the posteriors' arrays and the items are updated in place, so that `scores` serves in every `on_epoch`
+            self.user_shape, self.user_rate, self.activity_rate = ascent.users.posterior
+            self.item_shape, self.item_rate, self.popularity_rate = ascent.items.posterior
+            self._items = ascent.items
             self.bounds = np.array(list(self._ascend(ascent, on_epoch)))
-        self.user_shape, self.user_rate, self.activity_rate = ascent.users.posterior
-        self.item_shape, self.item_rate, self.popularity_rate = ascent.items.posterior
-        self._items = ascent.items
 
     def _ascend(self, ascent: Ascent, on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
         """Iterate to convergence; the bound of every iteration."""

@@ -18,6 +18,7 @@ eq. 10 carry a slip, u_i where the sum in their denominator runs over u_i'.
 
 import time
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -28,6 +29,7 @@ from models.base import Epoch, Model, ModelSettings
 from models.paired_symbols_posterior import Posterior, Side, blank_rows
 from models.products import dense_times
 from models.random_numbers import normals, purpose
+from models.search_space import SearchSpace, Span
 from models.threads import kernel_threads
 
 START = purpose("paired_symbols start")
@@ -38,6 +40,15 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
 class PairedSymbolsSettings(ModelSettings):
     """Settings of `PairedSymbols`; the paper's where it states one."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Span(10, 100, log=True),
+        "r": Span(0.5, 16.0, log=True),
+        "sweeps": Span(10, 40),
+        "tau_u": Span(0.3, 10.0, log=True),
+        "tau_v": Span(0.3, 10.0, log=True),
+        "popularity_weight": Span(0.0, 1.0),
+    }
 
     factors: int = Field(20, ge=1, le=256, description="K, the length of u_i and v_j.")
     r: float = Field(1.0, gt=0, allow_inf_nan=False,
@@ -75,6 +86,7 @@ class PairedSymbols(Model):
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
 
     warm_startable = True
+    scorable_each_epoch = True
     _items: Side | None = None
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
@@ -123,10 +135,15 @@ class PairedSymbols(Model):
             for sweep in range(1, self.settings.sweeps + 1):
                 began = time.perf_counter()
                 values = {"bound": self._sweep(posterior), "xi_star": posterior.xi_star}
+                self._learn(posterior)
                 on_epoch(Epoch(sweep, self.settings.sweeps, time.perf_counter() - began, values))
+        self._previous = None
+
+    def _learn(self, posterior: Posterior) -> None:
+        """Take over what has been learned so far."""
         self.user_rows, self.item_rows = posterior.users.rows, posterior.items.rows
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
-        self.xi_star, self._items, self._previous = np.array([posterior.xi_star]), None, None
+        self.xi_star, self._items = np.array([posterior.xi_star]), None
 
     def _start(self, interactions: csr_matrix) -> Posterior:
         """Users at zero, items at small random means (at zero they would stay), or as `begin_from` says."""

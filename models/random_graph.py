@@ -8,7 +8,7 @@ how popular an item is (pi_n, how often it is considered) and how well it please
 import time
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numba import njit
@@ -22,6 +22,7 @@ from models.negatives import histogram, histogram_power, transposed
 from models.random_graph_inference import GraphSampler, Posterior, adjacency, step_sizes, update_side
 from models.random_graph_posterior import USER_BIAS, USER_FACTORS, Precisions, Side
 from models.random_numbers import GOLDEN, mix, purpose
+from models.search_space import Choice, SearchSpace, Span
 from models.threads import kernel_threads
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
@@ -30,6 +31,15 @@ FOLD_IN = purpose("random graph: fold-in")
 
 class RandomGraphSettings(ModelSettings):
     """Settings of the random-graph model; the paper's values where it states them."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Span(10, 100, log=True),
+        "iterations": Span(30, 80),
+        "gamma": Span(0.2, 1.0),
+        "learn_tau": Choice((False, True)),
+        "tau": Span(0.3, 10.0, log=True),
+        "popularity_weight": Span(0.0, 1.0),
+    }
 
     factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
     iterations: int = Field(40, ge=1, description="t_max, hidden graphs drawn and passes made.")
@@ -89,6 +99,7 @@ class RandomGraph(Model):
     Settings = RandomGraphSettings
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
     warm_startable = True
+    scorable_each_epoch = True
     _start: Posterior | None = None
 
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:

@@ -61,6 +61,10 @@ class Home:
         return self.folder / "report"
 
     @property
+    def tuning(self) -> Path:
+        return self.folder / "tuning"
+
+    @property
     def landing(self) -> Path:
         return self.folder / "landing"
 

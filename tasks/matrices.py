@@ -8,6 +8,7 @@ import hashlib
 import json
 import shutil
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,16 +92,26 @@ def _holds(folder: Path, arrays: dict[str, np.ndarray]) -> bool:
     return stored.keys() == arrays.keys() and all(stored[name].shape == arrays[name].shape for name in arrays)
 
 
-def read(home: Home, digest: str) -> SplitMatrices:
-    """The split of that digest, its arrays memory-mapped."""
+def read(home: Home, digest: str, parts: Collection[str] | None = None) -> SplitMatrices:
+    """The split of that digest, its arrays memory-mapped.
+
+    Args:
+        parts: those to read, all by default; of the others no file is opened.
+    """
     folder = home.matrices / digest
     description = json.loads((folder / "split.json").read_text())
-    arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in folder.glob("*.npy")}
-    columns = description["shape"][1]
-    train = _matrix(arrays, "train", columns)
-    parts = {name: _part(arrays, name, train) for name in description["parts"]}
+    wanted = [name for name in description["parts"] if parts is None or name in parts]
+    left_out = tuple(f"{name}_" for name in set(description["parts"]) - set(wanted))
+    files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
+    arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
+    train = _matrix(arrays, "train", description["shape"][1])
     return SplitMatrices(
-        description["protocol"], train, arrays["users"], arrays["items"], parts, description["numbering"]
+        description["protocol"],
+        train,
+        arrays["users"],
+        arrays["items"],
+        {name: _part(arrays, name, train) for name in wanted},
+        description["numbering"],
     )
 
 

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from flows import backfill, nightly_retrain
+from flows import backfill, nightly_retrain, tune
 from models.catalogue import MODELS
 from tasks import datasets
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = {"flows.backfill": backfill.parser, "flows.nightly_retrain": nightly_retrain.parser}
+COMMANDS = {
+    "flows.backfill": backfill.parser,
+    "flows.nightly_retrain": nightly_retrain.parser,
+    "flows.tune": tune.parser,
+}
 
 
 def typed() -> list[str]:
@@ -25,7 +29,8 @@ def test_a_documented_command_is_taken(line):
     if module not in COMMANDS or "--help" in arguments:
         return
     given = COMMANDS[module]().parse_args(arguments)
-    assert set(given.models) <= set(MODELS)
+    models = [given.model] if "model" in given else given.models
+    assert set(models) <= set(MODELS)
 
 
 def test_there_are_commands_to_check():

@@ -227,3 +227,17 @@ def test_degenerate_data_get_finite_scores(name, likes):
         warnings.simplefilter("error", RuntimeWarning)
         assert np.isfinite(all_scores(model, matrix)).all()
         assert np.isfinite(all_scores(model, matrix, users=np.arange(len(likes)))).all()
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].scorable_each_epoch])
+def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checkerboard):
+    model, seen = make(name), []
+
+    def look(epoch):
+        seen.append([all_scores(model, checkerboard[:9], users=users) for users in (None, np.arange(9))])
+
+    model.fit(checkerboard, on_epoch=look)
+    assert len(seen) > 2 and np.isfinite(seen).all() and not np.array_equal(seen[0], seen[-1])
+    for users, last in zip((None, np.arange(9)), seen[-1], strict=True):
+        np.testing.assert_array_equal(last, all_scores(model, checkerboard[:9], users=users))
+        np.testing.assert_array_equal(last, all_scores(fitted(name), checkerboard[:9], users=users))

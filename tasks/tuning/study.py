@@ -1,0 +1,165 @@
+"""The studies of a data set, in `<home>/<dataset>/tuning/study.db`: Optuna's own tables, for its own tools too.
+
+A trial that came to an end has an `Outcome` among its attributes. One without was cut off; it does not count, and the
+trial that takes its place is given the same settings, for a trial's draws are named by the seed and by how many came
+to an end before it.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState
+from sqlalchemy import URL
+
+import models
+from models.base import ModelSettings
+from models.search_space import Choice, SearchSpace, Span
+from tasks.home import Home
+from tasks.tuning.validation import METRICS
+
+optuna.logging.disable_default_handler()  # the flow says what happens
+
+STATES = {"done": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is tuned: the trials of equal searches are one study.
+
+    Attributes:
+        matrices_digest: the protocol's split in the matrix store.
+        start: the settings that the search begins at, and those that it does not touch.
+        space: where it looks, by setting.
+        seed: of the draws of settings, of the models, and of the cut of a validation part.
+    """
+
+    model: str
+    protocol: str
+    matrices_digest: str
+    start: ModelSettings
+    space: SearchSpace
+    seed: int = 0
+
+    @property
+    def metric(self) -> str:
+        return METRICS[self.protocol]
+
+    @property
+    def study(self) -> str:
+        """The study's name: what would make two values incomparable, in one digest."""
+        fixed = self.start.model_dump(mode="json", exclude=set(self.space))
+        space = {name: repr(range_) for name, range_ in self.space.items()}
+        parts = [self.matrices_digest, self.metric, fixed, space, self.seed]
+        digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+        return f"{self.model} {self.protocol} {digest}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended.
+
+    Attributes:
+        number: counts from 1, over the trials that came to an end.
+        settings: all of the model's.
+        value: the validation metric; of a pruned trial, that of its last checkpoint; None for a failed one.
+        score: which of the model's scores that was.
+        seconds: wall time of the fit, checkpoints included.
+        checkpoint_seconds: wall time of the checkpoints.
+        note: why it failed, or how far it came.
+    """
+
+    number: int
+    state: Literal["done", "pruned", "failed"]
+    settings: dict[str, Any]
+    value: float | None = None
+    standard_error: float | None = None
+    score: str = ""
+    seconds: float = 0.0
+    checkpoint_seconds: float = 0.0
+    note: str = ""
+
+
+class Study:
+    """One study in the home's database, made where it is not there."""
+
+    def __init__(self, home: Home, search: Search) -> None:
+        self.search = search
+        self._study = optuna.create_study(
+            storage=_storage(home),
+            study_name=search.study,
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5),
+            load_if_exists=True,
+        )
+
+    def begin(self) -> None:
+        """Close what a cut-off run left open, and put the settings to begin at in front where they were never tried."""
+        for trial in self._study.get_trials(states=(TrialState.RUNNING,)):
+            self._study.tell(trial.number, state=TrialState.FAIL)
+        start = self.search.start.model_dump(mode="json")
+        waiting = [trial.user_attrs for trial in self._study.get_trials(states=(TrialState.WAITING,))]
+        if {"settings": start} not in waiting and all(outcome.settings != start for outcome in self.outcomes()):
+            nearest = {name: _nearest(range_, start[name]) for name, range_ in self.search.space.items()}
+            self._study.enqueue_trial(nearest, user_attrs={"settings": start})
+
+    def outcomes(self) -> list[Outcome]:
+        """Of the trials that came to an end, in their order."""
+        trials = self._study.get_trials(deepcopy=False)
+        return [Outcome(**trial.user_attrs["outcome"]) for trial in trials if "outcome" in trial.user_attrs]
+
+    def best(self) -> Outcome | None:
+        """The trial of the highest value, the first of equals; None where none was fitted to its end."""
+        done = [outcome for outcome in self.outcomes() if outcome.state == "done"]
+        return max(done, key=lambda outcome: outcome.value, default=None)
+
+    def other_source(self) -> int:
+        """Trials that another version of the models' source made."""
+        trials, source = self._study.get_trials(deepcopy=False), models.source_fingerprint()
+        return sum("outcome" in trial.user_attrs and trial.user_attrs["source"] != source for trial in trials)
+
+    def ask(self) -> tuple[optuna.Trial, dict[str, Any]]:
+        """The next trial and its settings, the model's defaults included."""
+        draw = np.random.SeedSequence([self.search.seed, len(self.outcomes())]).generate_state(1)[0]
+        self._study.sampler = optuna.samplers.TPESampler(seed=int(draw))
+        trial = self._study.ask({name: _distribution(range_) for name, range_ in self.search.space.items()})
+        settings = trial.user_attrs.get("settings") or {**self.search.start.model_dump(mode="json"), **trial.params}
+        return trial, settings
+
+    def tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
+        """Close a trial."""
+        trial.set_user_attr("source", models.source_fingerprint())
+        trial.set_user_attr("outcome", dataclasses.asdict(outcome))
+        value = outcome.value if outcome.state == "done" else None
+        self._study.tell(trial, value, state=STATES[outcome.state])
+
+
+@functools.lru_cache(maxsize=1)
+def _storage(home: Home) -> optuna.storages.RDBStorage:
+    home.tuning.mkdir(parents=True, exist_ok=True)
+    url = URL.create("sqlite", database=str(home.tuning.resolve() / "study.db"))
+    return optuna.storages.RDBStorage(url.render_as_string())
+
+
+def _distribution(range_: Span | Choice) -> BaseDistribution:
+    if isinstance(range_, Choice):
+        return CategoricalDistribution(range_.values)
+    whole = isinstance(range_.low, int) and isinstance(range_.high, int)
+    return (IntDistribution if whole else FloatDistribution)(range_.low, range_.high, log=range_.log)
+
+
+def _nearest(range_: Span | Choice, value: Any) -> Any:
+    """The value itself where the search space holds it, else what stands for it there in the sampler's eyes."""
+    if isinstance(range_, Choice):
+        return value if value in range_.values else range_.values[0]
+    if value is None:
+        middle = math.sqrt(range_.low * range_.high) if range_.log else (range_.low + range_.high) / 2
+        return round(middle) if isinstance(range_.low, int) and isinstance(range_.high, int) else middle
+    return min(max(value, range_.low), range_.high)

@@ -1,0 +1,140 @@
+"""One trial: a fit with the settings that are asked of it, judged on the validation users."""
+
+import logging
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import optuna
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from models import metrics
+from models.base import Epoch, Model
+from models.catalogue import MODELS
+from models.metrics import Mean
+from tasks.errors import OneclassError
+from tasks.evaluate import rank
+from tasks.home import Home
+from tasks.matrices import Part
+from tasks.tuning.best_settings import short
+from tasks.tuning.study import Outcome, Search, Study
+from tasks.tuning.validation import Validation, validation
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINTS = (1 / 8, 1 / 4, 1 / 2)  # of the epochs; the same shares for all, so that trials can be compared there
+LEAST_USERS = 50  # fewer tell too little to stop a trial by
+SCORES_PER_EDGE = 2  # computed and ranked in the time that an epoch takes for an edge, and less
+
+
+def run_trial(home: Home, search: Search) -> Outcome:
+    """Ask the study for settings, fit and judge them, and tell the study.
+
+    Settings that the model refuses, and fits that end in numbers that cannot be ranked, are failed trials.
+    """
+    study, kind = Study(home, search), MODELS[search.model]
+    judged = validation(home, search.protocol, search.matrices_digest, search.seed)
+    number = len(study.outcomes()) + 1
+    trial, settings = study.ask()
+    began, checkpoints = time.perf_counter(), None
+    try:
+        model = kind(kind.Settings(**settings), seed=search.seed, threads=home.limits.threads)
+        if kind.stops_early and judged.part.rows is None:
+            model.watch(judged.part.histories, judged.part.targets)
+        checkpoints = _Checkpoints(model, judged, trial) if kind.scorable_each_epoch else None
+        model.fit(judged.train, on_epoch=checkpoints)
+        ended = {"seconds": time.perf_counter() - began}
+        mean, score = judge(model, judged.part, search.metric)
+        ended |= {"state": "done", "value": mean.value, "standard_error": mean.standard_error, "score": score}
+    except optuna.TrialPruned:
+        ended = {"state": "pruned", "value": checkpoints.value, "note": f"stopped at {checkpoints.percent} %"}
+    except (ValueError, ArithmeticError, MemoryError, OneclassError) as error:
+        ended = {"state": "failed", "note": " ".join(f"{error or type(error).__name__}".split())}
+    spent = checkpoints.seconds if checkpoints else 0.0
+    common = {"settings": settings, "seconds": time.perf_counter() - began, "checkpoint_seconds": spent}
+    outcome = Outcome(number, **{**common, **ended})
+    study.tell(trial, outcome)
+    _log(search, outcome, study.best())
+    return outcome
+
+
+def judge(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
+    """The metric by the best of the model's scores, and that score's name."""
+    means = {score: metrics.over_users(rank(model, score, part)[0])[metric] for score in model.score_names}
+    best = max(means, key=lambda score: means[score].value)
+    return means[best], best
+
+
+@dataclass
+class _Checkpoints:
+    """Judges a fit on its way, and stops one that falls behind the median of the trials before it.
+
+    Where and on whom it judges depends on counts alone, never on the time that something took, so that a study can be
+    made again. The users are as many as keep the three checkpoints at a fraction of the fit.
+
+    Attributes:
+        percent: how far the fit was at the last checkpoint.
+        value: the metric there.
+        seconds: wall time of all so far.
+    """
+
+    model: Model
+    judged: Validation
+    trial: optuna.Trial
+    percent: int = 0
+    value: float | None = None
+    seconds: float = field(default=0.0)
+
+    def __call__(self, epoch: Epoch) -> None:
+        reached = [share for share in CHECKPOINTS if epoch.number == int(np.ceil(share * epoch.of)) < epoch.of]
+        part = _some(self.judged.part, self._affordable(epoch.of)) if reached else None
+        if part is None:
+            return
+        began = time.perf_counter()
+        mean, _ = judge(self.model, part, self.judged.metric)
+        self.seconds += time.perf_counter() - began
+        self.percent, self.value = int(100 * reached[-1]), mean.value
+        self.trial.report(mean.value, self.percent)
+        if self.trial.should_prune():
+            raise optuna.TrialPruned
+
+    def _affordable(self, epochs: int) -> int:
+        """Users whose three rankings take no more than about a third of the fit."""
+        scores = SCORES_PER_EDGE * epochs * self.judged.train.nnz / 3
+        return int(scores / (len(CHECKPOINTS) * len(self.model.score_names) * self.judged.train.shape[1]))
+
+
+def _some(part: Part, users: int) -> Part | None:
+    """So many users of a part, evenly over it, among those with an edge to be found; None where that is too few."""
+    with_targets = np.flatnonzero(np.diff(part.targets.indptr))
+    users = min(users, len(with_targets))
+    if users < min(LEAST_USERS, len(with_targets)):
+        return None
+    chosen = with_targets[np.arange(users) * len(with_targets) // users]
+    rows = None if part.rows is None else part.rows[chosen]
+    return Part(part.histories[chosen], part.targets[chosen], part.users[chosen], rows)
+
+
+def _log(search: Search, outcome: Outcome, best: Outcome | None) -> None:
+    told = ", ".join(f"{name} {short(outcome.settings[name])}" for name in search.space)
+    if outcome.state == "done":
+        end = f"{search.metric} {outcome.value:.4f} by {outcome.score}"
+    elif outcome.state == "pruned":
+        end = f"{outcome.note}, where {search.metric} was {outcome.value:.4f}"
+    else:
+        end = f"failed: {outcome.note}"
+    so_far = f"; best so far {best.value:.4f}, trial {best.number}" if best else ""
+    level = logging.WARNING if outcome.state == "failed" else logging.INFO
+    logger.log(level, "trial %d (%s): %s; %.1f s%s", outcome.number, told, end, outcome.seconds, so_far)
+
+
+@task(
+    name="trial",
+    task_run_name="trial {number} of {search.model}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def trial_task(home: Home, search: Search, number: int) -> Outcome:
+    """`run_trial` as a Prefect task run; `number` is for its name."""
+    return run_trial(home, search)

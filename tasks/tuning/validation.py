@@ -1,0 +1,75 @@
+"""What tuning fits on and judges by. Of a stored split, only the arrays of the training and validation parts are read.
+
+strong_generalization has a validation part of users whom no training edge names. The other protocols have none, and
+are given one that is cut from their training edges, by a hash of user and item, the way that their test part was:
+one edge of every user with two or more, or a fifth of the edges of every user with five or more.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from models.held_out_edges import held_out_edges, parted
+from models.threads import kernel_threads
+from tasks import matrices
+from tasks.errors import InputError
+from tasks.home import Home
+from tasks.matrices import Part, SplitMatrices
+
+METRICS = {"strong_generalization": "ndcg@100", "leave_one_out": "mean_rank", "given": "ndcg@20"}
+GIVEN_SHARE = 0.2  # of a user's training edges, in the validation part of `given`
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What settings are chosen on.
+
+    Attributes:
+        metric: what is maximized, one of `models.metrics`.
+        train: (training users, items), what every trial is fitted on.
+        part: users with the edges to be found.
+    """
+
+    metric: str
+    train: csr_matrix
+    part: Part
+
+    @property
+    def users(self) -> int:
+        """Users with an edge to be found."""
+        return int(np.count_nonzero(np.diff(self.part.targets.indptr)))
+
+
+def validation(home: Home, protocol: str, matrices_digest: str, seed: int) -> Validation:
+    """The training and validation parts of a stored split.
+
+    Args:
+        seed: of the hash that cuts the validation part, where the protocol has none.
+
+    Raises:
+        InputError: no user has an edge to be found, or nothing is left to train on.
+    """
+    if protocol == "strong_generalization":
+        split = matrices.read(home, matrices_digest, parts=("validation",))
+        found = Validation(METRICS[protocol], split.train, split.parts["validation"])
+    else:
+        split = matrices.read(home, matrices_digest, parts=())
+        with kernel_threads(home.limits.threads):
+            found = _cut(split, seed)
+    if not found.users or not found.train.nnz:
+        raise InputError(
+            f"{protocol}: {found.users} validation users with an edge to be found and {found.train.nnz} edges to "
+            "train on; the log is too small to tune on."
+        )
+    return found
+
+
+def _cut(split: SplitMatrices, seed: int) -> Validation:
+    degrees = np.diff(split.train.indptr)
+    counts = degrees >= 2 if split.protocol == "leave_one_out" else np.floor(GIVEN_SHARE * degrees)
+    chosen = held_out_edges(split.train, counts, seed, split.users, split.items)
+    train, targets = parted(split.train, chosen)
+    rows = np.flatnonzero(counts).astype(np.int32)
+    part = Part(histories=train[rows], targets=targets[rows], users=split.users[rows], rows=rows)
+    return Validation(METRICS[split.protocol], train, part)

@@ -1,0 +1,78 @@
+"""The command `flows.tune` as its user runs it, on a real Prefect server and a real warehouse."""
+
+import tomllib
+
+import duckdb
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+
+from flows import backfill, tune
+from models.catalogue import MODELS
+
+ML = ["--dataset", "ml-latest-small", "--threads", "2"]
+HPF = ["--model", "hpf", "--set", "hpf.max_iterations=4", "hpf.a_prime=0.5"]
+SEARCHED = set(MODELS["hpf"].Settings.search_space) - {"a_prime"}
+
+
+def tuned(home, ratings, *arguments):
+    return tune.main([*ML, *HPF, "--home", str(home), "--source", str(ratings), *map(str, arguments)])
+
+
+def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsys, prefect_server):
+    assert tuned(tmp_path, ratings, "--trials", 1) == 0
+    assert tuned(tmp_path, ratings, "--trials", 3) == 0  # the third in all
+    file = tmp_path / "ml-latest-small" / "tuning" / "hpf.toml"
+    printed = capsys.readouterr().out
+    assert "hpf on strong_generalization: 3 trials" in printed and f"--config {file}" in printed
+    text = file.read_text()
+    found = tomllib.loads(text)["hpf"]
+    assert found.keys() == SEARCHED | {"max_iterations", "a_prime"}
+    assert found["max_iterations"] == 4 and found["a_prime"] == 0.5
+    assert "--trials 3" in text and "hpf.a_prime=0.5" in text
+
+    with get_client(sync_client=True) as client:
+        ours = FlowRunFilter(name=FlowRunFilterName(like_="ml-latest-small"))
+        names = [run.name for run in client.read_task_runs(flow_run_filter=ours)]
+    assert sorted(name for name in names if name.startswith("trial")) == [f"trial {n} of hpf" for n in (1, 2, 3)]
+    with duckdb.connect(str(tmp_path / "ml-latest-small" / "warehouse.duckdb")) as connection:
+        assert connection.execute("select distinct flow, state from operations.runs").fetchall() == [
+            ("tune", "completed")
+        ]
+        assert connection.execute("select count(*) from evaluation.metrics").fetchone() == (0,)
+
+    more = tmp_path / "more.toml"
+    more.write_text("[publish]\ntop_n = 7\n")
+    arguments = ["--home", str(tmp_path), "--models", "hpf", "--config", str(file), str(more)]
+    assert backfill.main([*ML, *arguments]) == 0
+    with duckdb.connect(str(tmp_path / "ml-latest-small" / "warehouse.duckdb")) as connection:
+        query = "select settings from operations.runs order by started_at desc limit 1"
+        assert f'"factors": {found["factors"]}' in connection.execute(query).fetchone()[0]
+        assert connection.execute("select max(rank) from published.recommendations").fetchone() == (7,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "hpff"], "model hpff: unknown. Did you mean hpf?"),
+        (["--model", "popularity"], "--model popularity: has no settings to tune. Models that have:"),
+        (["--trials", "0"], "--trials 0: must be at least 1."),
+        (["--timeout", "-1"], "--timeout -1: must be more than 0 minutes."),
+        (["--protocol", "leave_two_out"], "protocol leave_two_out: unknown"),
+        (["--protocol", "given"], "protocol given: needs --split-files"),
+        (["--set", *(f"hpf.{name}=1" for name in SEARCHED)], "--set: fixes every setting of hpf that is searched"),
+        ([], "absent.csv: no such file"),
+    ],
+)
+def test_a_wrong_argument_is_told_before_anything_is_written(tmp_path, capsys, arguments, message):
+    home = tmp_path / "home"
+    assert tune.main([*ML, *HPF, "--home", str(home), "--source", "absent.csv", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not home.exists()
+
+
+def test_a_log_too_small_to_tune_on_is_told(tmp_path, capsys, prefect_server):
+    log = tmp_path / "ratings.csv"
+    log.write_text("userId,movieId,rating\n1,1,5\n2,2,5\n")
+    assert tuned(tmp_path / "home", log, "--protocol", "leave_one_out") == 2
+    assert "too small to tune on" in capsys.readouterr().err
