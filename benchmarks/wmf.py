@@ -118,7 +118,8 @@ def accuracies(fit: Fit, train: csr_matrix, held_out: csr_matrix) -> np.ndarray:
 def print_table(fits: dict[str, tuple[Fit, str]], train: csr_matrix, held_out: csr_matrix) -> None:
     """One line a fit; `fits` names the line that each is compared with."""
     found = {name: accuracies(fit, train, held_out) for name, (fit, _) in fits.items()}
-    print(f"{'':16} {'s a sweep':>10} {'of CPU':>8} {'ratio':>6} {'of CPU':>7} {'nDCG@100':>9} {'difference':>11} {'s.e.':>6}")
+    print(f"{'':16} {'s a sweep':>10} {'of CPU':>8} {'ratio':>6} {'of CPU':>7} {'nDCG@100':>9} {'difference':>11} "
+          f"{'s.e.':>6}")
     for name, (fit, other) in fits.items():
         beside, pairs = fits[other][0], compare(found[name], found[other])
         print(f"{name:16} {fit.wall:10.4f} {fit.cpu:8.4f} {beside.wall / fit.wall:6.2f} {beside.cpu / fit.cpu:7.2f} "

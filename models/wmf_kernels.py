@@ -253,8 +253,8 @@ def _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, 
 def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
     """Minimize every row of `own` exactly over one block of its factors after the other, the rest held.
 
-    Rendle, Krichene, Zhang and Koren, "iALS++: speeding up matrix factorization with subspace optimization", 2021,
-    algorithm 2; with one block of all factors the normal equations are solved, whatever the row was.
+    Rendle, Krichene, Zhang and Koren, "iALS++: speeding up matrix factorization with subspace optimization", 2021;
+    with one block of all factors the normal equations are solved, whatever the row was.
 
     Args:
         block: factors to a block, a multiple of LANES; the last one may be smaller.
