@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from flows import command_line
-from tasks import datasets, explanation_text, item_titles
+from tasks import datasets, explanation_page, explanation_text, item_titles
 from tasks.errors import InputError
 from tasks.explain import explain
 from tasks.home import Home
@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     """The command's flags."""
     parser = argparse.ArgumentParser(
         prog="python -m flows.explain",
-        description="One user's history, and what each model of the latest run recommends and why. Nothing is written.",
+        description="One user's history, and what each model of the latest run recommends and why; also as a page.",
     )
     parser.add_argument("--dataset", required=True, metavar="NAME", help="the data set")
     parser.add_argument("--user", required=True, metavar="ID", help="the user's id, as it stands in the logs")
@@ -44,8 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
         if given.top < 1:
             raise InputError(f"--top {given.top}: must be at least 1.")
         titles = item_titles.read(Path(given.titles), declared.columns.item) if given.titles else {}
-        found = explain(Home(root, declared.name), given.user, models=given.models, top=given.top)
-        return explanation_text.plain(found, titles)
+        home = Home(root, declared.name)
+        found = explain(home, given.user, models=given.models, top=given.top)
+        page = explanation_page.write(home, found, titles)
+        return f"{explanation_text.plain(found, titles)}\n\nPage: {page}"
 
     return command_line.run(command, debug=given.debug)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tasks.explain import ByModel, Explanation, Recommended
 
-TITLE_WIDTH, HISTORY_SHOWN = 44, 20
+TITLE_WIDTH, REASON_WIDTH, HISTORY_SHOWN = 44, 24, 20
 
 
 def plain(explanation: Explanation, titles: Mapping[str, str]) -> str:
@@ -46,12 +46,12 @@ def _of_model(found: ByModel, titles: Mapping[str, str]) -> str:
 
 
 def _reasons(item: Recommended, titles: Mapping[str, str]) -> str:
-    return "; ".join(f"{_title(one, titles) or one} {added:+.3f}" for one, added in item.because)
+    return "; ".join(f"{_title(one, titles, REASON_WIDTH) or one} {added:+.3f}" for one, added in item.because)
 
 
-def _title(item_id: str, titles: Mapping[str, str]) -> str:
+def _title(item_id: str, titles: Mapping[str, str], width: int = TITLE_WIDTH) -> str:
     title = titles.get(item_id, "")
-    return title if len(title) <= TITLE_WIDTH else title[: TITLE_WIDTH - 1] + "…"
+    return title if len(title) <= width else title[: width - 1] + "…"
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:

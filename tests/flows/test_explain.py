@@ -7,11 +7,11 @@ import pytest
 
 from flows import explain as command
 from models.catalogue import MODELS
-from tasks import item_titles, matrices, runs, warehouse
+from tasks import explanation_page, item_titles, matrices, runs, warehouse
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError
 from tasks.evaluate import evaluate
-from tasks.explain import explain
+from tasks.explain import ByModel, Explanation, explain
 from tasks.split import SplitSettings, split
 from tasks.train import train
 
@@ -48,6 +48,10 @@ def run(home, log_events):
 def rows(home, query):
     with warehouse.connect(home, read_only=True) as connection:
         return connection.execute(query).fetchall()
+
+
+def files(home):
+    return {file: file.stat().st_mtime_ns for file in home.folder.rglob("*") if file.is_file()}
 
 
 def test_a_training_user_is_asked_as_such(home, run):
@@ -131,22 +135,33 @@ def test_likes_that_were_filtered_anew_are_told(home, run):
         explain(home, user)
 
 
-def test_the_command_prints_titles_and_writes_nothing(home, run, tmp_path, capsys):
+def test_the_command_prints_titles_and_writes_its_page_only(home, run, tmp_path, capsys):
     run("run", "leave_one_out", models=["mrf_dense"])
     (home.root / "datasets").mkdir()
     (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     titles = tmp_path / "movies.csv"
     titles.write_text("movieId,title,genres\n" + "".join(f'i{n},"Film, the {n}th",Drama\n' for n in range(40)))
-    before = {file: file.stat().st_mtime_ns for file in home.folder.rglob("*")}
+    before = files(home)
     arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles), "--top", "3", "--user"]
     assert command.main([*arguments, "u7"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"User u7 of small likes \d+ items", printed) and "Film, the" in printed
     assert "mrf_dense, by score; fitted on leave_one_out, as a training user" in printed and "because of" in printed
-    assert {file: file.stat().st_mtime_ns for file in home.folder.rglob("*")} == before
+    page = home.report / "users" / "u7.html"
+    assert str(page) in printed and files(home).items() - before.items() == {(page, page.stat().st_mtime_ns)}
+    text = page.read_text()
+    assert "Film, the" in text and "because of" in text and "http" not in text and "<script" not in text
     assert command.main([*arguments, "nobody"]) == 2
     assert "no such user" in capsys.readouterr().err
     assert command.main([*arguments[:-1], "--top", "0", "--user", "u7"]) == 2
+
+
+@pytest.mark.parametrize("user", ["../../x", "a/b", ".", "..", "x" * 400, "naïve <b>", "%2E"])
+def test_any_user_has_a_page_in_the_folder_of_users(home, user):
+    nothing = ByModel("popularity", "score", "leave_one_out", known=True, told=40, items=[])
+    page = explanation_page.write(home, Explanation("small", user, [], [nothing]), {})
+    assert page.parent == home.report / "users" and list(page.parent.iterdir()) == [page]
+    assert "<b>" not in page.read_text()
 
 
 @pytest.mark.parametrize(
