@@ -35,7 +35,7 @@ def _open_sentence(protocol: str, rows: list[MainRow]) -> str:
 def _intervals(protocol: str, rows: list[MainRow]) -> Panel:
     metric = next(iter(rows[0].cells))
     drawn = panel(f"intervals-{protocol}", f"{metric} of every list on {protocol}, with two standard errors",
-                  width=5.4, height=0.9 + 0.19 * len(rows), left=2.35)  # fmt: skip
+                  width=4.5, height=0.9 + 0.19 * len(rows), left=2.1)  # fmt: skip
     axes = drawn.axes
     for place, row in enumerate(rows):
         value, error = row.cells[metric]

@@ -207,7 +207,7 @@ def both_degrees(rows: list[Row], scores: dict[str, str]) -> Figure:
         "Users and items at once",
         see=_tail_sentence(chosen),
         how="A cell holds the held-out likes of users (across) and items (upwards) with at least that many likes in "
-        "training; the number is their mean rank in hundredths, and the darker the cell, the better. Cells of fewer "
+        "training; the number is their mean rank in hundredths, and the stronger the blue, the better. Cells of fewer "
         f"than {FEW_EDGES} likes are pale. The best models, and popularity.",
         table="evaluation.ranks_by_both_degrees",
         absent=NO_RANKS,

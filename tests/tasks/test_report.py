@@ -17,8 +17,9 @@ from tests.report_rows import BEFORE, LISTS, MAIN, RUN, fill
 CHANGED = f"""
     select protocol, metric, model, score, b.value, n.value, n.value - b.value,
         case when b.value is null then 'new' when n.value is null then 'gone' when n.value = b.value then 'the same'
-            else if(n.value > b.value, 'better', 'worse')
-                || if(abs(n.value - b.value) > 2 * sqrt(n.standard_error ** 2 + b.standard_error ** 2), ', beyond', '')
+            when abs(n.value - b.value) <= 2 * sqrt(n.standard_error ** 2 + b.standard_error ** 2)
+                then 'within the noise'
+            when n.value > b.value then 'better' else 'worse'
         end
     from (from evaluation.metrics where run_id = '{RUN}') n
     full join (from evaluation.metrics where run_id = '{BEFORE}') b using (protocol, model, score, metric)
