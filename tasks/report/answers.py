@@ -6,7 +6,7 @@ from tasks.main_table import Row as MainRow
 from tasks.report.changes import Changes
 from tasks.report.figures import grouped, listed
 from tasks.report.figures_degrees import law_sentence
-from tasks.report.figures_ranks import named
+from tasks.report.figures_intervals import named
 from tasks.report.tables import text
 from tasks.report.warehouse_rows import Row
 

@@ -39,7 +39,7 @@ def _metrics(rows: list[Row]) -> Table:
         Column("before", "before", "metric"), Column("now", "now", "metric"),
         Column("change", "change", "change", "standard error as if the two runs' users were independent",
                error="standard_error"),
-        Column("verdict", "verdict", "text", "beyond: more than two standard errors"),
+        Column("verdict", "verdict", "text", "better or worse: by more than two standard errors"),
     ]  # fmt: skip
     return Table("metric_changes", "Main metric of every list, then and now", "evaluation.metrics", columns, rows)
 
@@ -64,14 +64,16 @@ def _verdict(row: Row) -> str:
         return "gone"
     if not row["change"]:
         return "the same"
-    return ("better" if row["change"] > 0 else "worse") + (", beyond" if row["beyond"] else "")
+    if not row["beyond"]:
+        return "within the noise" if row["beyond"] is not None else "no standard error"
+    return "better" if row["change"] > 0 else "worse"
 
 
 def _sentence(metrics: list[Row], tables: list[Table]) -> str:
     """What a reader should know: models, metrics beyond the noise, files, rules, settings."""
     said = [f"{heading}: {listed(models)}" for heading, verdict in (("New", "new"), ("Gone", "gone"))
             if (models := _models(metrics, verdict))]  # fmt: skip
-    moved = [row for row in metrics if row["verdict"].endswith("beyond")]
+    moved = [row for row in metrics if row["verdict"] in ("better", "worse")]
     same = sum(row["verdict"] == "the same" for row in metrics)
     if moved:
         best = max(moved, key=lambda row: abs(row["change"]))

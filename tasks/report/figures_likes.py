@@ -91,7 +91,7 @@ def histograms(rows: list[Row]) -> Figure:
         see="Held-out likes given more than 0.75: "
         + listed_sentence([_sure_sentence(model, of_model) for model, of_model in by_model.items()]),
         how="A column is all users with that many likes in training, 1 to 40; in it, the shades show how the like "
-        "probabilities p(g = 1 | h = 1) of their held-out likes are spread: the darker, the larger the column's share. "
+        "probabilities p(g = 1 | h = 1) of their held-out likes are spread: the stronger, the larger the share. "
         "Every one of them was liked, so mass should move up as more is known of a user.",
         table="evaluation.like_by_degree",
         absent=ABSENT if not rows else "No test user has between 1 and 40 likes in training.",

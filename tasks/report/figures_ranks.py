@@ -1,4 +1,4 @@
-"""Figures of the ranking: how sure the main metric is, and for whom each model ranks well."""
+"""Figures of the ranking: for whom each model ranks well, by the degrees of users and items."""
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from tasks.report.figures import Figure, Row, column, grouped, legend_below, lis
 BASELINE = "popularity"
 HIGHLIGHTED, WITH_PERCENTILES, WITH_CELLS = 7, 3, 4
 FEW_EDGES = 10
+FAINT = {"color": LIGHT["faint"], "linewidth": 0.9}
 NO_RANKS = "Ranks by degree are those of the protocol leave_one_out, which this run has none of: add it to --protocols."
 SIDES = ("user", "item")
 MEAN_RANK = "The mean rank is the share of the other items that the held-out one beats: 1 is the head of the list, " \
@@ -23,50 +24,6 @@ def main_scores(table: list[MainRow]) -> dict[str, str]:
     return found
 
 
-def named(model: str, score: str) -> str:
-    return model if score == "score" else f"{model}, {score}"
-
-
-def intervals(tables: dict[str, list[MainRow]]) -> Figure:
-    """The first main metric of every ranked list, with what two standard errors leave open."""
-    return Figure(
-        "intervals",
-        "How sure the main metric is",
-        see=" ".join(_open_sentence(protocol, rows) for protocol, rows in tables.items()),
-        how="A dot is the mean over test users, its bar two standard errors to each side, about 95 %. Bars that "
-        "overlap do not settle a comparison, for all models meet the same users; the paired differences below do.",
-        table="evaluation.metrics",
-        absent="No user had anything held out, so nothing was evaluated.",
-        panels=[_intervals(protocol, rows) for protocol, rows in tables.items()],
-    )
-
-
-def _open_sentence(protocol: str, rows: list[MainRow]) -> str:
-    level = sum(row.standing == "level" for row in rows)
-    best = named(rows[0].model, rows[0].score)
-    if len(rows) == 1:
-        return f"On {protocol}, {best} is alone."
-    others = f"and {level} of the {len(rows) - 1} other lists are not significantly worse" if level else "alone"
-    return f"On {protocol}, {best} leads {others}."
-
-
-def _intervals(protocol: str, rows: list[MainRow]) -> Panel:
-    metric = next(iter(rows[0].cells))
-    drawn = panel(f"intervals-{protocol}", f"{metric} of every list on {protocol}, with two standard errors",
-                  width=5.4, height=0.9 + 0.19 * len(rows), left=2.35)  # fmt: skip
-    axes = drawn.axes
-    for place, row in enumerate(rows):
-        value, error = row.cells[metric]
-        looks = mark(row.model)
-        axes.errorbar(value, place, xerr=2 * (error or 0.0), color=looks.colour, marker=looks.marker, elinewidth=1.4)
-    axes.set_yticks(range(len(rows)), [named(row.model, row.score) for row in rows], fontsize=8)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set(title=protocol, xlabel=metric)
-    axes.grid(visible=False, axis="y")
-    few_ticks(axes, "x")
-    return drawn
-
-
 def overview(rows: list[Row], scores: dict[str, str]) -> Figure:
     """Figure 6 of Paquet and Koenigstein (2014): mean rank by degree, each model by its best score."""
     chosen = [row for row in rows if scores.get(row["model"]) == row["score"]]
@@ -76,8 +33,8 @@ def overview(rows: list[Row], scores: dict[str, str]) -> Figure:
         "For whom each model ranks well",
         see=" ".join(_ends_sentence(side, by_side[side]) for side in SIDES if by_side.get(side)),
         how=f"{MEAN_RANK} Held-out likes are grouped by the likes in training of their user (left) and of their item "
-        "(right), in bins that double in width; each model by its best score. Where there are many models, those "
-        "below the best are thin grey lines, and popularity is dotted.",
+        "(right), in bins that double in width, of which the outermost may hold few; each model by its best score. "
+        f"Beyond the {HIGHLIGHTED} best, models are thin grey lines, named one by one below; popularity is dotted.",
         table="evaluation.ranks_by_degree",
         absent=NO_RANKS,
         panels=[_overview(side, by_side[side], scores) for side in SIDES if by_side.get(side)],
@@ -106,14 +63,45 @@ def _ends_sentence(side: str, rows: list[Row]) -> str:
 def _overview(side: str, rows: list[Row], scores: dict[str, str]) -> Panel:
     drawn = panel(f"ranks_by_degree-{side}", f"Mean rank of every model by {side} degree", height=3.3)
     axes, by_model = drawn.axes, grouped(rows, "model")
-    order = [model for model in scores if model in by_model]
-    front = [model for model in order if model != BASELINE][:HIGHLIGHTED]
-    for model in reversed(order):
-        looks = mark(model).line | {"label": model} if model in front or model == BASELINE else {
-            "color": LIGHT["faint"], "linewidth": 0.9}  # fmt: skip
+    muted = _muted(scores)
+    for model in reversed([model for model in scores if model in by_model]):
+        looks = FAINT if model in muted else mark(model).line | {"label": model}
         axes.plot(middles(by_model[model]), column(by_model[model], "mean_rank"), **looks)
     _axes_of_ranks(drawn, rows, side)
     legend_below(drawn, reverse=True)
+    return drawn
+
+
+def others(rows: list[Row], scores: dict[str, str]) -> Figure:
+    """The models that the overview mutes, one by one, among all others."""
+    by_panel = grouped([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
+    keys = [key for side in SIDES for model in _muted(scores) if (key := (side, model)) in by_panel]
+    said = [f"{model} {mean_over(by_panel[side, model], 'mean_rank'):.3f}" for side, model in keys if side == "user"]
+    return Figure(
+        "ranks_of_others",
+        "The other models, one by one",
+        see=f"Their mean ranks over all held-out likes: {listed(said)}.",
+        how="The model in colour, all others in grey, popularity dotted; the axes are those above.",
+        table="evaluation.ranks_by_degree",
+        absent="",
+        panels=[_other(*key, by_panel) for key in keys],
+        size="small",
+    )
+
+
+def _muted(scores: dict[str, str]) -> list[str]:
+    return [model for model in scores if model != BASELINE][HIGHLIGHTED:]
+
+
+def _other(side: str, chosen: str, by_panel: dict[tuple[str, str], list[Row]]) -> Panel:
+    drawn = panel(f"ranks_of_others-{side}-{chosen}", f"{chosen}: mean rank by {side} degree, among all models",
+                  width=3.0, height=2.4)  # fmt: skip
+    on_side = {model: rows for (of_side, model), rows in by_panel.items() if of_side == side}
+    for model in sorted(on_side, key=lambda model: model == chosen):
+        looks = mark(model).line if model in (chosen, BASELINE) else FAINT
+        drawn.axes.plot(middles(on_side[model]), column(on_side[model], "mean_rank"), **looks)
+    _axes_of_ranks(drawn, [row for rows in on_side.values() for row in rows], side)
+    drawn.axes.set(title=chosen)
     return drawn
 
 
@@ -219,7 +207,7 @@ def both_degrees(rows: list[Row], scores: dict[str, str]) -> Figure:
         "Users and items at once",
         see=_tail_sentence(chosen),
         how="A cell holds the held-out likes of users (across) and items (upwards) with at least that many likes in "
-        "training; the number is their mean rank in hundredths, and the darker the cell, the better. Cells of fewer "
+        "training; the number is their mean rank in hundredths, and the stronger the blue, the better. Cells of fewer "
         f"than {FEW_EDGES} likes are pale. The best models, and popularity.",
         table="evaluation.ranks_by_both_degrees",
         absent=NO_RANKS,

@@ -10,7 +10,14 @@ import jinja2
 from markupsafe import Markup
 
 from tasks import main_table
-from tasks.report import content, figures_degrees, figures_likes, figures_ranks, figures_sweeps
+from tasks.report import (
+    content,
+    figures_degrees,
+    figures_intervals,
+    figures_likes,
+    figures_ranks,
+    figures_sweeps,
+)
 from tasks.report.answers import answers
 from tasks.report.changes import since_the_last_run
 from tasks.report.drawing import DARK, LIGHT, svg, variables
@@ -56,8 +63,9 @@ def drawn(rows: Rows, tables: dict[str, list[main_table.Row]], laws: list[dict[s
     return [
         figures_degrees.degrees(rows("degrees"), laws),
         figures_degrees.hidden_graph_ratios(rows("hidden_graph_ratios")),
-        figures_ranks.intervals(tables),
+        figures_intervals.intervals(tables),
         figures_ranks.overview(ranks, scores),
+        figures_ranks.others(ranks, scores),
         figures_ranks.of_each_score(ranks, scores),
         figures_ranks.percentiles(ranks, scores),
         figures_ranks.both_degrees(rows("ranks_by_both_degrees"), scores),

@@ -9,7 +9,7 @@ import pytest
 
 from tasks import main_table, warehouse
 from tasks.home import Home, Limits
-from tasks.report import drawing, figures_degrees, report
+from tasks.report import drawing, figures_degrees, figures_ranks, report
 from tasks.report.page import drawn
 from tasks.report.warehouse_rows import Rows
 from tests.report_rows import BEFORE, LISTS, MAIN, RUN, fill
@@ -17,8 +17,9 @@ from tests.report_rows import BEFORE, LISTS, MAIN, RUN, fill
 CHANGED = f"""
     select protocol, metric, model, score, b.value, n.value, n.value - b.value,
         case when b.value is null then 'new' when n.value is null then 'gone' when n.value = b.value then 'the same'
-            else if(n.value > b.value, 'better', 'worse')
-                || if(abs(n.value - b.value) > 2 * sqrt(n.standard_error ** 2 + b.standard_error ** 2), ', beyond', '')
+            when abs(n.value - b.value) <= 2 * sqrt(n.standard_error ** 2 + b.standard_error ** 2)
+                then 'within the noise'
+            when n.value > b.value then 'better' else 'worse'
         end
     from (from evaluation.metrics where run_id = '{RUN}') n
     full join (from evaluation.metrics where run_id = '{BEFORE}') b using (protocol, model, score, metric)
@@ -196,7 +197,8 @@ def test_nothing_is_fetched(page):
 def test_each_panel_is_a_file_with_a_title_and_both_themes(home, figures):
     names = {panel.name for figure in figures.values() for panel in figure.panels}
     assert {file.stem for file in (home.report / "figures").glob("*.svg")} == names and len(names) > 15
-    assert {figure.name for figure in figures.values() if not figure.panels} == set()
+    assert [figure.name for figure in figures.values() if not figure.panels] == ["ranks_of_others"]  # there are three
+    assert all(figure.see and figure.how for figure in figures.values() if figure.panels)
     for name in names:
         text = (home.report / "figures" / f"{name}.svg").read_text()
         root = ElementTree.fromstring(text)
@@ -248,6 +250,29 @@ def test_ranks_are_drawn_as_they_are(home, figures):
     assert len(figures["rank_percentiles"].panels) == 2 * 3 and len(figures["ranks_by_score"].panels) == 2
     for panel in figures["ranks_by_score"].panels:
         assert set(lines(panel)) == {"like", "popularity_x_odds", "popularity"}
+
+
+def test_models_beyond_the_best_are_muted_and_shown_one_by_one(home):
+    models = ["popularity", *drawing.MODELS]
+    rows = [
+        {"side": side, "model": model, "score": "score", "degree_low": low, "degree_high": low, "edges": 5,
+         "mean_rank": 0.9 - 0.01 * at - 0.001 * low}
+        for side in ("user", "item") for at, model in enumerate(models) for low in (1, 2, 4)
+    ]  # fmt: skip
+    scores = dict.fromkeys(models, "score")
+    with drawing.style():
+        overview, others = figures_ranks.overview(rows, scores), figures_ranks.others(rows, scores)
+    for panel in overview.panels:
+        assert set(lines(panel)) == {"popularity", *drawing.MODELS[: figures_ranks.HIGHLIGHTED]}
+        assert len(panel.axes.lines) == len(models)
+    assert others.see.startswith("Their mean ranks over all held-out likes: mrf_sparse 0.818, wmf 0.808")
+    left = drawing.MODELS[figures_ranks.HIGHLIGHTED :]
+    assert [panel.axes.get_title("left") for panel in others.panels] == [*left, *left]
+    for panel in others.panels:
+        at = models.index(panel.axes.get_title("left"))
+        top = panel.axes.lines[-1]
+        assert top.get_color() == drawing.mark(models[at]).colour and len(panel.axes.lines) == len(models)
+        np.testing.assert_allclose(top.get_ydata(), [0.9 - 0.01 * at - 0.001 * low for low in (1, 2, 4)])
 
 
 def test_cells_of_both_degrees_hold_their_mean_rank(home, figures):
