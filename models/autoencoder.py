@@ -45,8 +45,8 @@ class AutoencoderSettings(ModelSettings):
                                      "of a user.")
     hidden: int = Field(200, ge=1, le=8192, description="Units of the hidden layer next to the items.")
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where the gradient steps run; auto takes a CUDA device where PyTorch sees one. The draws are the "
-                    "same on both; on a CUDA device the last bits of a fit may differ from run to run.")
+        "auto", description="Where the gradient steps run; auto takes a CUDA device where PyTorch sees one. The draws "
+                            "are the same on both; on CUDA the last bits of a fit may differ from run to run.")
     cpu_threads: int = Field(
         1, ge=1, le=256, description="CPU threads of PyTorch's sums, whatever --threads says: the last bits of a fit "
                                      "depend on it.")

@@ -31,16 +31,21 @@ if TYPE_CHECKING:
 
 
 class CDAESettings(AutoencoderSettings):
-    """Chosen on unseen validation users of ml-1m, but for K, the dropout and the optimizer's settings of its family."""
+    """Chosen on unseen validation users of ml-1m, where K and the dropout are those of its family."""
 
     search_space: ClassVar[SearchSpace] = {
         "hidden": Choice((50, 100, 200, 400)), "batch_users": Choice((100, 200, 500)),
         "learning_rate": Span(3e-4, 1e-2, log=True), "dropout": Span(0.2, 0.8),
         "weight_decay": Span(1e-6, 1e-2, log=True), "negative_weight": Span(0.03, 1.0, log=True)}
 
+    batch_users: int = Field(100, ge=1, description="Users of one gradient step.")
+    learning_rate: float = Field(4e-3, gt=0, le=1, description="Step size of Adam.")
+    weight_decay: float = Field(
+        1e-5, ge=0, lt=1, description="Penalty on the squares of the weights, user nodes included and biases left out, "
+                                      "beside the mean loss of a user.")
     hidden: int = Field(200, ge=1, le=8192, description="Units K of the hidden layer.")
     negative_weight: float = Field(
-        1.0, gt=0, le=1, description="Weight of an item that the user does not like, where a liked one has 1.")
+        0.3, gt=0, le=1, description="Weight of an item that the user does not like, where a liked one has 1.")
 
 
 class CDAE(Autoencoder):
