@@ -36,30 +36,30 @@ def zeros(size):
     return room[start : start + size]
 
 
-def _place(context, builder, array_type, array, index):
+def address(context, builder, array_type, array, index):
     data = context.make_array(array_type)(context, builder, value=array).data
     return builder.gep(data, [index])
 
 
-def _load(builder, place):
+def load_vector(builder, place):
     return builder.load(builder.bitcast(place, _VECTOR.as_pointer()), align=4)
 
 
-def _store(builder, value, place):
+def store_vector(builder, value, place):
     builder.store(value, builder.bitcast(place, _VECTOR.as_pointer()), align=4)
 
 
-def _splat(builder, scalar):
+def splat(builder, scalar):
     first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), scalar, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(first, ir.Constant(_VECTOR, ir.Undefined), mask)
 
 
-def _multiply_add(builder, left, right, total):
+def multiply_add(builder, left, right, total):
     return builder.fadd(total, builder.fmul(left, right, flags=_FUSED), flags=_FUSED)
 
 
-def _total(builder, vector):
+def sum_of_lanes(builder, vector):
     name = f"llvm.vector.reduce.fadd.v{LANES}f32"
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_LANE, [_LANE, _VECTOR]), name)
     return builder.call(function, [_LANE(0.0), vector], fastmath=("reassoc",))
@@ -71,8 +71,8 @@ def copy_lanes(typingctx, target, at, source, source_at):
 
     def codegen(context, builder, signature, arguments):
         target, at, source, source_at = arguments
-        value = _load(builder, _place(context, builder, signature.args[2], source, source_at))
-        _store(builder, value, _place(context, builder, signature.args[0], target, at))
+        value = load_vector(builder, address(context, builder, signature.args[2], source, source_at))
+        store_vector(builder, value, address(context, builder, signature.args[0], target, at))
         return context.get_dummy_value()
 
     return types.void(target, types.intp, source, types.intp), codegen
@@ -84,7 +84,7 @@ def prefetch(typingctx, array, at):
 
     def codegen(context, builder, signature, arguments):
         array, at = arguments
-        place = _place(context, builder, signature.args[0], array, at)
+        place = address(context, builder, signature.args[0], array, at)
         byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
@@ -100,9 +100,9 @@ def scale_lanes(typingctx, target, at, scale, source, source_at):
 
     def codegen(context, builder, signature, arguments):
         target, at, scale, source, source_at = arguments
-        value = _load(builder, _place(context, builder, signature.args[3], source, source_at))
-        value = builder.fmul(_splat(builder, scale), value)
-        _store(builder, value, _place(context, builder, signature.args[0], target, at))
+        value = load_vector(builder, address(context, builder, signature.args[3], source, source_at))
+        value = builder.fmul(splat(builder, scale), value)
+        store_vector(builder, value, address(context, builder, signature.args[0], target, at))
         return context.get_dummy_value()
 
     return types.void(target, types.intp, types.float32, source, types.intp), codegen
@@ -117,9 +117,9 @@ def add_weighted_lanes(typingctx, target, at, weights, weights_at, source, sourc
 
     def codegen(context, builder, signature, arguments):
         target, at, weights, weights_at, source, source_at, step, count = arguments
-        place = _place(context, builder, signature.args[0], target, at)
-        first_weight = _place(context, builder, signature.args[2], weights, weights_at)
-        first_source = _place(context, builder, signature.args[4], source, source_at)
+        place = address(context, builder, signature.args[0], target, at)
+        first_weight = address(context, builder, signature.args[2], weights, weights_at)
+        first_source = address(context, builder, signature.args[4], source, source_at)
         zero = ir.Constant(_VECTOR, [0.0] * LANES)
         sums = [cgutils.alloca_once_value(builder, zero) for _ in range(UNROLLED)]
         unrolled = count.type(UNROLLED)
@@ -127,13 +127,13 @@ def add_weighted_lanes(typingctx, target, at, weights, weights_at, source, sourc
             for part, total in enumerate(sums):
                 number = builder.add(first, first.type(part))
                 weight = builder.load(builder.gep(first_weight, [number]))
-                values = _load(builder, builder.gep(first_source, [builder.mul(number, step)]))
-                added = _multiply_add(builder, _splat(builder, weight), values, builder.load(total))
+                values = load_vector(builder, builder.gep(first_source, [builder.mul(number, step)]))
+                added = multiply_add(builder, splat(builder, weight), values, builder.load(total))
                 builder.store(added, total)
-        result = _load(builder, place)
+        result = load_vector(builder, place)
         for total in sums:
             result = builder.fadd(result, builder.load(total))
-        _store(builder, result, place)
+        store_vector(builder, result, place)
         return context.get_dummy_value()
 
     place = types.intp
@@ -146,9 +146,9 @@ def add_scaled_lanes(typingctx, target, at, scale, source, source_at):
 
     def codegen(context, builder, signature, arguments):
         target, at, scale, source, source_at = arguments
-        place = _place(context, builder, signature.args[0], target, at)
-        value = _load(builder, _place(context, builder, signature.args[3], source, source_at))
-        _store(builder, _multiply_add(builder, _splat(builder, scale), value, _load(builder, place)), place)
+        place = address(context, builder, signature.args[0], target, at)
+        value = load_vector(builder, address(context, builder, signature.args[3], source, source_at))
+        store_vector(builder, multiply_add(builder, splat(builder, scale), value, load_vector(builder, place)), place)
         return context.get_dummy_value()
 
     return types.void(target, types.intp, types.float32, source, types.intp), codegen
@@ -166,10 +166,10 @@ def product_moments(typingctx, row, means_at, variances_at, own, width):
     def codegen(context, builder, signature, arguments):
         row, means_at, variances_at, own, width = arguments
         means, variances = (
-            _place(context, builder, signature.args[0], row, at) for at in (means_at, variances_at)
+            address(context, builder, signature.args[0], row, at) for at in (means_at, variances_at)
         )
         own_means, own_seconds, own_variances = (
-            _place(context, builder, signature.args[3], own, builder.mul(width, width.type(part)))
+            address(context, builder, signature.args[3], own, builder.mul(width, width.type(part)))
             for part in range(3)
         )
         zero = ir.Constant(_VECTOR, [0.0] * LANES)
@@ -178,22 +178,22 @@ def product_moments(typingctx, row, means_at, variances_at, own, width):
             lane,
             _,
         ):
-            mean = _load(builder, builder.gep(means, [lane]))
-            total = _multiply_add(
-                builder, mean, _load(builder, builder.gep(own_means, [lane])), builder.load(mean_sum)
+            mean = load_vector(builder, builder.gep(means, [lane]))
+            total = multiply_add(
+                builder, mean, load_vector(builder, builder.gep(own_means, [lane])), builder.load(mean_sum)
             )
             builder.store(total, mean_sum)
-            total = _multiply_add(
+            total = multiply_add(
                 builder,
-                _load(builder, builder.gep(variances, [lane])),
-                _load(builder, builder.gep(own_seconds, [lane])),
+                load_vector(builder, builder.gep(variances, [lane])),
+                load_vector(builder, builder.gep(own_seconds, [lane])),
                 builder.load(variance_sum),
             )
-            total = _multiply_add(
-                builder, builder.fmul(mean, mean), _load(builder, builder.gep(own_variances, [lane])), total
+            total = multiply_add(
+                builder, builder.fmul(mean, mean), load_vector(builder, builder.gep(own_variances, [lane])), total
             )
             builder.store(total, variance_sum)
-        totals = [_total(builder, builder.load(place)) for place in (mean_sum, variance_sum)]
+        totals = [sum_of_lanes(builder, builder.load(place)) for place in (mean_sum, variance_sum)]
         return context.make_tuple(builder, signature.return_type, totals)
 
     return types.UniTuple(types.float32, 2)(row, types.intp, types.intp, own, types.intp), codegen
@@ -209,25 +209,25 @@ def add_outer(typingctx, target, at, stride, left, left_at, left_step, right, ri
 
     def codegen(context, builder, signature, arguments):
         target, at, stride, left, left_at, left_step, right, right_at, right_step, count = arguments
-        first = _place(context, builder, signature.args[0], target, at)
+        first = address(context, builder, signature.args[0], target, at)
         rows = [builder.gep(first, [builder.mul(stride, stride.type(row))]) for row in range(ROWS)]
-        left_place = _place(context, builder, signature.args[3], left, left_at)
-        right_place = _place(context, builder, signature.args[6], right, right_at)
+        left_place = address(context, builder, signature.args[3], left, left_at)
+        right_place = address(context, builder, signature.args[6], right, right_at)
         before = builder.block
         loop, after = (builder.append_basic_block(name) for name in ("edges", "done"))
-        starts = [_load(builder, row) for row in rows]
+        starts = [load_vector(builder, row) for row in rows]
         builder.cbranch(builder.icmp_signed(">", count, count.type(0)), loop, after)
         builder.position_at_end(loop)
         number = builder.phi(count.type)
         sums = [builder.phi(_VECTOR) for _ in rows]
         offset = builder.mul(number, left_step)
-        x = _load(builder, builder.gep(right_place, [builder.mul(number, right_step)]))
+        x = load_vector(builder, builder.gep(right_place, [builder.mul(number, right_step)]))
         scalars = [
             builder.load(builder.gep(left_place, [builder.add(offset, offset.type(row))]))
             for row in range(ROWS)
         ]
         nexts = [
-            _multiply_add(builder, _splat(builder, scalar), x, total) for scalar, total in zip(scalars, sums)
+            multiply_add(builder, splat(builder, scalar), x, total) for scalar, total in zip(scalars, sums)
         ]
         following = builder.add(number, number.type(1))
         builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
@@ -242,7 +242,7 @@ def add_outer(typingctx, target, at, stride, left, left_at, left_step, right, ri
             end.add_incoming(start, before)
             end.add_incoming(value, loop)
         for end, row in zip(ends, rows):
-            _store(builder, end, row)
+            store_vector(builder, end, row)
         return context.get_dummy_value()
 
     place = types.intp

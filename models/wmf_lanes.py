@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from models.vector_lanes import LANES, _load, _multiply_add, _place, _splat, _store, _total
+from models.vector_lanes import LANES, address, load_vector, multiply_add, splat, store_vector, sum_of_lanes
 
 EDGES = 8  # rows to a step
 
@@ -56,19 +56,19 @@ def dot_rows(typingctx, out, at, table, places, places_at, start, width, vector,
     def codegen(context, builder, signature, arguments):
         out, at, table, places, places_at, start, width, vector, vector_at = arguments
         kinds = signature.args
-        numbers = _place(context, builder, kinds[3], places, places_at)
-        first = _place(context, builder, kinds[2], table, width.type(0))
+        numbers = address(context, builder, kinds[3], places, places_at)
+        first = address(context, builder, kinds[2], table, width.type(0))
         rows = list(_row_places(builder, first, numbers, start))
-        factor = _place(context, builder, kinds[7], vector, vector_at)
+        factor = address(context, builder, kinds[7], vector, vector_at)
         sums = [cgutils.alloca_once_value(builder, _ZERO) for _ in rows]
         step = width.type(LANES)
         with cgutils.for_range_slice(builder, width.type(0), width, step, width.type) as (lane, _):
-            values = _load(builder, builder.gep(factor, [lane]))
+            values = load_vector(builder, builder.gep(factor, [lane]))
             for row, total in zip(rows, sums):
-                term = _load(builder, builder.gep(row, [lane]))
-                builder.store(_multiply_add(builder, term, values, builder.load(total)), total)
+                term = load_vector(builder, builder.gep(row, [lane]))
+                builder.store(multiply_add(builder, term, values, builder.load(total)), total)
         result = _totals(builder, [builder.load(total) for total in sums])
-        target = _place(context, builder, kinds[0], out, at)
+        target = address(context, builder, kinds[0], out, at)
         builder.store(result, builder.bitcast(target, result.type.as_pointer()), align=4)
         return context.get_dummy_value()
 
@@ -83,19 +83,19 @@ def add_rows(typingctx, target, at, weights, weights_at, table, places, places_a
     def codegen(context, builder, signature, arguments):
         target, at, weights, weights_at, table, places, places_at, start, width = arguments
         kinds = signature.args
-        numbers = _place(context, builder, kinds[5], places, places_at)
-        first = _place(context, builder, kinds[4], table, width.type(0))
+        numbers = address(context, builder, kinds[5], places, places_at)
+        first = address(context, builder, kinds[4], table, width.type(0))
         rows = list(_row_places(builder, first, numbers, start))
-        scalars = _place(context, builder, kinds[2], weights, weights_at)
-        scales = [_splat(builder, builder.load(builder.gep(scalars, [width.type(edge)]))) for edge in range(EDGES)]
-        sums = _place(context, builder, kinds[0], target, at)
+        scalars = address(context, builder, kinds[2], weights, weights_at)
+        scales = [splat(builder, builder.load(builder.gep(scalars, [width.type(edge)]))) for edge in range(EDGES)]
+        sums = address(context, builder, kinds[0], target, at)
         step = width.type(LANES)
         with cgutils.for_range_slice(builder, width.type(0), width, step, width.type) as (lane, _):
             place = builder.gep(sums, [lane])
-            total = _load(builder, place)
+            total = load_vector(builder, place)
             for row, scale in zip(rows, scales):
-                total = _multiply_add(builder, scale, _load(builder, builder.gep(row, [lane])), total)
-            _store(builder, total, place)
+                total = multiply_add(builder, scale, load_vector(builder, builder.gep(row, [lane])), total)
+            store_vector(builder, total, place)
         return context.get_dummy_value()
 
     i = types.intp
@@ -108,14 +108,14 @@ def dot_lanes(typingctx, one, one_at, other, other_at, width):
 
     def codegen(context, builder, signature, arguments):
         one, one_at, other, other_at, width = arguments
-        left = _place(context, builder, signature.args[0], one, one_at)
-        right = _place(context, builder, signature.args[2], other, other_at)
+        left = address(context, builder, signature.args[0], one, one_at)
+        right = address(context, builder, signature.args[2], other, other_at)
         total = cgutils.alloca_once_value(builder, _ZERO)
         step = width.type(LANES)
         with cgutils.for_range_slice(builder, width.type(0), width, step, width.type) as (lane, _):
-            values = (_load(builder, builder.gep(side, [lane])) for side in (left, right))
-            builder.store(_multiply_add(builder, *values, builder.load(total)), total)
-        return _total(builder, builder.load(total))
+            values = (load_vector(builder, builder.gep(side, [lane])) for side in (left, right))
+            builder.store(multiply_add(builder, *values, builder.load(total)), total)
+        return sum_of_lanes(builder, builder.load(total))
 
     i = types.intp
     return types.float32(one, i, other, i, i), codegen
