@@ -24,8 +24,9 @@ from tasks.tuning.validation import Validation, validation
 logger = logging.getLogger(__name__)
 
 CHECKPOINTS = (1 / 8, 1 / 4, 1 / 2)  # of the epochs; the same shares for all, so that trials can be compared there
-LEAST_USERS = 50  # fewer tell too little to stop a trial by
+LEAST_USERS = 50  # however small the log; fewer tell too little to stop a trial by
 SCORES_PER_EDGE = 2  # computed and ranked in the time that an epoch takes for an edge, and less
+FOLD_IN = 3  # what folding a user in takes at most, measured by what a whole fit takes for a training user
 
 
 def run_trial(home: Home, search: Search) -> Outcome:
@@ -88,11 +89,10 @@ class _Checkpoints:
 
     def __call__(self, epoch: Epoch) -> None:
         reached = [share for share in CHECKPOINTS if epoch.number == int(np.ceil(share * epoch.of)) < epoch.of]
-        part = _some(self.judged.part, self._affordable(epoch.of)) if reached else None
-        if part is None:
+        if not reached:
             return
         began = time.perf_counter()
-        mean, _ = judge(self.model, part, self.judged.metric)
+        mean, _ = judge(self.model, _some(self.judged.part, self._affordable(epoch.of)), self.judged.metric)
         self.seconds += time.perf_counter() - began
         self.percent, self.value = int(100 * reached[-1]), mean.value
         self.trial.report(mean.value, self.percent)
@@ -100,17 +100,17 @@ class _Checkpoints:
             raise optuna.TrialPruned
 
     def _affordable(self, epochs: int) -> int:
-        """Users whose three rankings take no more than about a third of the fit."""
-        scores = SCORES_PER_EDGE * epochs * self.judged.train.nnz / 3
-        return int(scores / (len(CHECKPOINTS) * len(self.model.score_names) * self.judged.train.shape[1]))
+        """Users whose three rankings take no more than about a third of the fit, a third of that each."""
+        (users, items), share = self.judged.train.shape, 1 / (3 * len(CHECKPOINTS))
+        by_scores = SCORES_PER_EDGE * epochs * self.judged.train.nnz * share / (len(self.model.score_names) * items)
+        by_folding = users * share / FOLD_IN if self.judged.part.rows is None else by_scores
+        return max(LEAST_USERS, int(min(by_scores, by_folding)))
 
 
-def _some(part: Part, users: int) -> Part | None:
-    """So many users of a part, evenly over it, among those with an edge to be found; None where that is too few."""
+def _some(part: Part, users: int) -> Part:
+    """At most so many users of a part, evenly over it, among those with an edge to be found."""
     with_targets = np.flatnonzero(np.diff(part.targets.indptr))
     users = min(users, len(with_targets))
-    if users < min(LEAST_USERS, len(with_targets)):
-        return None
     chosen = with_targets[np.arange(users) * len(with_targets) // users]
     rows = None if part.rows is None else part.rows[chosen]
     return Part(part.histories[chosen], part.targets[chosen], part.users[chosen], rows)
