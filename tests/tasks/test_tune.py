@@ -6,6 +6,7 @@ import tomllib
 from typing import ClassVar
 
 import numpy as np
+import optuna
 import pytest
 from pydantic import Field
 
@@ -68,9 +69,20 @@ def toy(monkeypatch):
     return Toy
 
 
+@pytest.fixture(scope="module")
+def no_studies(tmp_path_factory):
+    """A database without a study; making its tables takes longer than the trials here."""
+    home = Home(tmp_path_factory.mktemp("studies"), "none")
+    Study(home, Search("toy", PROTOCOLS[0], "", ToySettings(), {}))
+    url = f"sqlite:///{home.tuning}/study.db"
+    optuna.delete_study(study_name=optuna.get_all_study_names(url)[0], storage=url)
+    return home.tuning
+
+
 @pytest.fixture
-def digests(home, log_events):
+def digests(home, log_events, no_studies):
     """200 users, 60 items with a long tail; the second file is the test part of the given split."""
+    shutil.copytree(no_studies, home.tuning)
     generator = np.random.default_rng(2)
     share = 1 / np.arange(1, 61)
     liked = [generator.choice(60, size=14, replace=False, p=share / share.sum()) for _ in range(200)]
@@ -96,9 +108,10 @@ def tried(home, what, trials):
 
 
 def copied(home, name):
-    """The same data set in another home, without its studies."""
+    """The same data set in another home; to be made before there is a study."""
     other = Home(home.root.parent / name, home.dataset, home.limits)
     shutil.copytree(home.matrices, other.matrices)
+    shutil.copytree(home.tuning, other.tuning)
     return other
 
 
@@ -179,8 +192,8 @@ def test_early_stopping_watches_the_validation_users(home, digests, toy):
 
 
 def test_the_same_seed_makes_the_same_trials_also_after_a_cut(home, digests):
-    whole = tried(home, search(digests), 12)
     cut = copied(home, "cut")
+    whole = tried(home, search(digests), 12)
     tried(cut, search(digests), 11)  # ten are drawn at random before the sampler learns from them
     Study(cut, search(digests)).ask()  # a process that is killed here leaves this one open
     assert tried(cut, search(digests), 12) == whole
