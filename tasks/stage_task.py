@@ -16,7 +16,7 @@ from tasks.progress import duration
 
 logger = logging.getLogger(__name__)
 
-FOLLOWED_BY = {"ingest": "binarize", "binarize": "split", "split": "diagnose", "diagnose": "train", "publish": "report"}
+FOLLOWED_BY = {"ingest": "binarize", "binarize": "split", "diagnose": "train", "publish": "report"}
 
 
 def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Callable[..., Any]:
