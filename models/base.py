@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 from scipy.sparse import csr_matrix
 
+from models.negative_laws import NegativeLaw
 from models.ranking import top_items
 from models.search_space import SearchSpace
 from models.threads import kernel_threads
@@ -179,6 +180,10 @@ class Model(ABC):
         Returns:
             float32 (block, items) each; NaN for an item of -1.
         """
+        return None
+
+    def negative_law(self) -> NegativeLaw | None:
+        """What `like` holds likes against; None where the model has no `like`, or learns it from no negatives."""
         return None
 
     def save(self, folder: Path) -> None:
