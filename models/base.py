@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 from scipy.sparse import csr_matrix
 
+from models.negative_laws import NegativeLaw
 from models.ranking import top_items
 from models.search_space import SearchSpace
 from models.threads import kernel_threads
@@ -194,6 +195,10 @@ class Model(ABC):
             float32 (entries of the history,), in the order of `history.indices`. They sum to the score `score`,
             but for what the model gives every user alike.
         """
+        return None
+
+    def negative_law(self) -> NegativeLaw | None:
+        """What `like` holds likes against; None where the model has no `like`, or learns it from no negatives."""
         return None
 
     def save(self, folder: Path) -> None:

@@ -38,6 +38,7 @@ from models.base import Epoch, Model, ModelSettings
 from models.binary_matrix_inference import BinaryMatrixSettings, Inference, Posterior, float32_pair
 from models.binary_matrix_sampling import EntrySampler
 from models.like_probability import like_of_pairs, like_of_rows
+from models.negative_laws import AllZeros
 from models.products import dense_times
 from models.random_graph_posterior import Side
 from models.threads import kernel_threads
@@ -112,6 +113,10 @@ class BinaryMatrix(Model):
             if items is not None and np.ndim(items) == 2:
                 return like_of_pairs(side, columns, np.asarray(items))
             return like_of_rows(side, columns, items)
+
+    def negative_law(self) -> AllZeros:
+        """Whichever way entries are drawn, the bound is that of the whole matrix."""
+        return AllZeros()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         K, table = self.settings.factors, self._user_table(histories, users)

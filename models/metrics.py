@@ -56,6 +56,16 @@ class DegreeBin:
     percentiles: tuple[float, ...]
 
 
+@dataclass(frozen=True)
+class DegreeCell:
+    """Ranks of the edges whose user and item have degrees in two bins: (low, high), both included."""
+
+    user: tuple[int, int]
+    item: tuple[int, int]
+    edges: int
+    mean: float
+
+
 def edge_ranks(ranks: TargetRanks, *, midtie: bool = False) -> np.ndarray:
     """S of every target: the share of its user's candidates that it beats.
 
@@ -106,7 +116,7 @@ def over_users(values: dict[str, np.ndarray]) -> dict[str, Mean]:
     The standard error of a mean is std / sqrt(users), with n in the variance as in Liang et al. (2018); one
     user has none, and a percentile neither.
     """
-    means = {metric: _mean(of_users) for metric, of_users in values.items()}
+    means = {metric: mean(of_users) for metric, of_users in values.items()}
     points = _percentiles(values["mean_rank"])
     users = len(values["mean_rank"])
     return means | {name: Mean(point, None, users) for name, point in zip(PERCENTILES, points, strict=True)}
@@ -138,16 +148,45 @@ def by_degree(ranks: np.ndarray, degrees: np.ndarray) -> list[DegreeBin]:
     Returns:
         the bins that hold an edge, by degree; percentiles are those of `PERCENTILES`, in its order.
     """
-    bins = np.frexp(degrees.astype(np.float64))[1]  # 0 for degree 0, else 1 + floor(log2 degree)
+    bins = log_bins(degrees)
     found = []
     for number in np.unique(bins):
         inside = ranks[bins == number]
-        low, high = (0, 0) if number == 0 else (1 << (int(number) - 1), (1 << int(number)) - 1)
-        found.append(DegreeBin(low, high, len(inside), float(np.mean(inside)), _percentiles(inside)))
+        found.append(DegreeBin(*ends(number), len(inside), float(np.mean(inside)), _percentiles(inside)))
     return found
 
 
-def _mean(values: np.ndarray) -> Mean:
+def by_both_degrees(ranks: np.ndarray, user_degrees: np.ndarray, item_degrees: np.ndarray) -> list[DegreeCell]:
+    """Mean rank of edges grouped by the degrees of both their vertices, in the bins of `by_degree`.
+
+    Args:
+        ranks: float64 (edges,), S of each edge.
+        user_degrees, item_degrees: (edges,), training degrees of its user and its item.
+
+    Returns:
+        the pairs of bins that hold an edge, by user degree, then item degree.
+    """
+    pairs, cells = np.unique(np.stack([log_bins(user_degrees), log_bins(item_degrees)]), axis=1, return_inverse=True)
+    edges = np.bincount(cells)
+    means = np.bincount(cells, weights=ranks) / edges
+    return [
+        DegreeCell(ends(user), ends(item), int(count), float(mean))
+        for user, item, count, mean in zip(*pairs, edges, means, strict=True)
+    ]
+
+
+def log_bins(degrees: np.ndarray) -> np.ndarray:
+    """The bin of each degree: 0 for degree 0, else 1 + floor(log2 degree)."""
+    return np.frexp(degrees.astype(np.float64))[1]
+
+
+def ends(number: int) -> tuple[int, int]:
+    """Lowest and highest degree of a bin of `log_bins`."""
+    return (0, 0) if number == 0 else (1 << (int(number) - 1), (1 << int(number)) - 1)
+
+
+def mean(values: np.ndarray) -> Mean:
+    """The mean of one value a user, float64 (users,), with std / sqrt(users) as its standard error."""
     users = len(values)
     return Mean(float(np.mean(values)), float(np.std(values) / np.sqrt(users)) if users > 1 else None, users)
 

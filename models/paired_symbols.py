@@ -26,6 +26,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 from models.base import Epoch, Model, ModelSettings
+from models.negative_laws import CensoredPairs
 from models.paired_symbols_posterior import Posterior, Side, blank_rows
 from models.products import dense_times
 from models.random_numbers import normals, purpose
@@ -128,6 +129,12 @@ class PairedSymbols(Model):
             first += np.float32(weight) * value
             second += np.float32(weight) * value**2
         return like, np.sqrt(np.maximum(second - first**2, 0))
+
+    def negative_law(self) -> CensoredPairs:
+        """The D' = r D censored pairs of section 2."""
+        lane = self.item_rows.shape[1] // 2 + self.settings.factors + 1
+        users, items = (rows[:, lane].astype(np.float64) for rows in (self.user_rows, self.item_rows))
+        return CensoredPairs(users, items, self.settings.r)
 
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
         with kernel_threads(self.threads):

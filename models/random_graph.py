@@ -18,6 +18,7 @@ from scipy.sparse import csr_matrix
 from models.balanced_histogram import balanced
 from models.base import Epoch, Model, ModelSettings
 from models.like_probability import like_logits, like_of_pairs, like_of_rows
+from models.negative_laws import WithoutReplacement
 from models.negatives import histogram, histogram_power, transposed
 from models.random_graph_inference import GraphSampler, Posterior, adjacency, step_sizes, update_side
 from models.random_graph_posterior import USER_BIAS, USER_FACTORS, Precisions, Side
@@ -194,6 +195,10 @@ class RandomGraph(Model):
             if items is not None and np.ndim(items) == 2:
                 return like_of_pairs(side, self.posterior.items, np.asarray(items))
             return like_of_rows(side, self.posterior.items, items)
+
+    def negative_law(self) -> WithoutReplacement:
+        """Section 4.1: as many negatives as likes."""
+        return WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):

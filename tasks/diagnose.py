@@ -1,4 +1,5 @@
-"""The degrees of the observed graph: their distributions, the check of eq. 1, and the laws that they follow.
+"""The degrees of the observed graph: their distributions, the check of eq. 1, the laws that they follow, and the
+hidden graphs that would be sampled around it.
 
 Laws are fitted on the bounded support that degrees really have: from the smallest degree seen, which is 1
 unless a filter raised it, to the size of the other side. In `diagnostics.power_law_fits`:
@@ -12,6 +13,9 @@ unless a filter raised it, to the size of the other side. In `diagnostics.power_
 A p-value says how often degrees drawn from the fitted law, and fitted anew, lie at least as far from their
 fit (KS distance) as the real ones: small where the law is wrong. Its resolution is 1 / 100. Where all degrees
 of a side are equal, every law fits perfectly in a limit: exponent, cutoff and p_value are NULL.
+
+`diagnostics.hidden_graph_ratios` has one sample of q(H) for each rate r of eq. 8, as in Figure 3 of Paquet and
+Koenigstein (2014): an item's edges in the observed graph (positives), and those that were sampled (negatives).
 """
 
 import logging
@@ -21,8 +25,10 @@ import duckdb
 import numpy as np
 
 import sql
+from models import hidden_graph_ratios
 from models.degree_fits import REPLICATES, Fit, fit
 from models.degree_laws import FAMILIES
+from models.threads import kernel_threads
 from tasks.home import Home
 from tasks.stage_task import stage_task
 from tasks.warehouse import stage
@@ -54,16 +60,18 @@ class Diagnosed:
 
 
 def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
-    """Rewrite `diagnostics.degrees` and `diagnostics.power_law_fits` from `curated.interactions`.
+    """Rewrite the tables of `diagnostics` from `curated.interactions`.
 
     Args:
-        seed: of the bootstrap behind the p-values.
+        seed: of the bootstrap behind the p-values, and of the hidden graphs.
 
     Raises:
         ContractBroken: the tables broke their contract; the earlier ones stay.
     """
     with stage(home, run_id, "diagnose") as connection:
         found = rewrite(connection, seed)
+        with kernel_threads(home.limits.threads):
+            sample_hidden_graphs(connection, (found.users, found.items), seed)
     logger.info(
         "a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
         found.mean_user_degree,
@@ -75,7 +83,7 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
 
 
 def rewrite(connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = REPLICATES) -> Diagnosed:
-    """The stage's work on an open connection; see `diagnose`."""
+    """Degrees and laws, on an open connection; see `diagnose`."""
     connection.execute("delete from diagnostics.degrees")
     connection.execute("delete from diagnostics.power_law_fits")
     connection.execute(sql.statement("diagnose/degrees"))
@@ -90,6 +98,25 @@ def rewrite(connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = 
     user_density, item_density = mean["user"] / max(1, items), mean["item"] / max(1, users)
     agree = bool(np.isclose(user_density, item_density, rtol=1e-9, atol=0.0))
     return Diagnosed(users, items, edges, mean["user"], mean["item"], user_density, item_density, agree, fits)
+
+
+def sample_hidden_graphs(connection: duckdb.DuckDBPyConnection, shape: tuple[int, int], seed: int) -> None:
+    """Rewrite `diagnostics.hidden_graph_ratios`, on an open connection.
+
+    Args:
+        shape: users and items of the curated interactions.
+    """
+    connection.execute("delete from diagnostics.hidden_graph_ratios")
+    if not min(shape):
+        return
+    edges = connection.execute("select user_index, item_index from curated.interactions").fetchnumpy()
+    likes = hidden_graph_ratios.by_user(*(np.ma.getdata(column) for column in edges.values()), shape[0])
+    del edges
+    for r in hidden_graph_ratios.RATES:
+        positives, negatives = hidden_graph_ratios.sample(likes, shape[1], r, seed)
+        connection.register("sampled", {"positives": positives, "negatives": negatives})
+        connection.execute(sql.statement("diagnose/hidden_graph_ratios"), {"r": r})
+        connection.unregister("sampled")
 
 
 def _histogram(connection: duckdb.DuckDBPyConnection, side: str) -> tuple[np.ndarray, np.ndarray]:

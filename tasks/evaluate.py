@@ -1,30 +1,29 @@
 """Evaluate: every fitted model ranks all items for the users of a protocol's test part.
 
 Users are scored a block at a time, so that a users x items array is never held; what is kept of a user is one
-number a metric.
+number a metric. `tasks/evaluate_like.py` judges `like`; `tasks/evaluate_tables.py` makes rows of it all.
 """
 
 import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 
-import duckdb
 import numpy as np
-import polars as pl
 from scipy.sparse import csr_matrix
 
 from models import catalogue, metrics
 from models.base import Model
-from models.metrics import DegreeBin, Mean
-from models.ranking import NotRankable, target_ranks
+from models.beyond_accuracy import FIRST, Exposure
+from models.metrics import DegreeBin
+from models.ranking import NotRankable, target_ranks, top_items
 from models.threads import kernel_threads
-from tasks import matrices, progress, warehouse
+from tasks import evaluate_like, evaluate_truth, matrices, progress, warehouse
 from tasks.errors import OneclassError
+from tasks.evaluate_tables import Ranked, write
 from tasks.home import Home
 from tasks.main_table import MAIN_METRICS
-from tasks.matrices import Part
+from tasks.matrices import Part, SplitMatrices
 from tasks.stage_task import stage_task
 
 logger = logging.getLogger(__name__)
@@ -46,24 +45,13 @@ class Evaluated:
     users_without_target: int
 
 
-@dataclass(frozen=True)
-class _Ranked:
-    """One ranked list: what it scored for each user, over users, and by degree."""
-
-    model: str
-    score: str
-    of_users: dict[str, np.ndarray]
-    means: dict[str, Mean]
-    bins: list[tuple[str, DegreeBin]]
-
-
 def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fits: dict[str, str]) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
-    `evaluation.metrics` gets every metric of the test part, and `validation_ndcg@100` where there is a
-    validation part; `evaluation.comparisons` every pair of ranked lists, once, in the order of `fits`;
-    `evaluation.ranks_by_degree`, on leave_one_out, the strict ranks by training degree, both ends of a bin
-    included.
+    `metrics` gets every metric of the test part, and `validation_ndcg@100` where there is a validation part;
+    `comparisons` every pair of ranked lists, once, in the order of `fits`; `beyond_accuracy` what the test
+    users' first recommendations are like. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` get
+    the strict ranks by training degrees, `like_by_degree` and `calibration` the models' `like`.
 
     Args:
         matrices_digest: the protocol's split in the matrix store.
@@ -75,7 +63,8 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fits:
     """
     split = matrices.read(home, matrices_digest)
     users = len(_with_targets(split.parts["test"]))
-    ranked: list[_Ranked] = []
+    ranked: list[Ranked] = []
+    likes: list[evaluate_like.Like] = []
     if users == 0:
         logger.warning(
             "%s: no test user has anything to be found, so nothing is evaluated; "
@@ -83,25 +72,34 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fits:
             protocol,
         )
     else:
-        degrees = _item_degrees(split.train) if protocol == "leave_one_out" else None
+        degrees = _item_degrees(split.train)
+        truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
         for name, digest in fits.items():
             model = catalogue.load(name, home.models / name / digest, threads=home.limits.threads)
-            ranked.extend(_of_model(model, protocol, split.parts, degrees))
+            ranked.extend(_of_model(model, split, degrees))
+            if protocol == "leave_one_out" and (like := evaluate_like.of_model(model, split, truth)):
+                likes.append(like)
     with warehouse.stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
-        _write(connection, run_id, protocol, ranked)
+        write(connection, run_id, protocol, ranked, likes)
     return Evaluated(protocol, users, len(split.parts["test"].users) - users)
 
 
-def _of_model(model: Model, protocol: str, parts: dict[str, Part], degrees: np.ndarray | None) -> Iterator[_Ranked]:
-    """Every ranked list of one model; `degrees`, of items, where ranks by degree are wanted."""
+def _of_model(model: Model, split: SplitMatrices, item_degrees: np.ndarray) -> Iterator[Ranked]:
+    """Every ranked list of one model."""
+    protocol, parts = split.protocol, split.parts
     for score in model.score_names:
         started = time.perf_counter()
-        of_users, edge_ranks = rank(model, score, parts["test"])
+        exposure = Exposure(item_degrees, split.train.shape[0])
+        of_users, edge_ranks = rank(model, score, parts["test"], exposure)
         means = metrics.over_users(of_users)
         if "validation" in parts and len(_with_targets(parts["validation"])):
             validation, _ = rank(model, score, parts["validation"])
             means["validation_ndcg@100"] = metrics.over_users(validation)["ndcg@100"]
-        bins = [] if degrees is None else _by_degree(parts["test"], degrees, edge_ranks)
+        bins, cells = [], []
+        if protocol == "leave_one_out":
+            sides = _degrees_of_edges(parts["test"], item_degrees)
+            bins = _by_degree(edge_ranks, sides)
+            cells = metrics.by_both_degrees(edge_ranks, sides["user"], sides["item"])
         main = MAIN_METRICS[protocol][0]
         logger.info(
             "%s %s/%s: %s %.4f over %d users, %.1f s",
@@ -113,11 +111,17 @@ def _of_model(model: Model, protocol: str, parts: dict[str, Part], degrees: np.n
             means[main].users,
             time.perf_counter() - started,
         )
-        yield _Ranked(model.name, score, of_users, means, bins)
+        yield Ranked(model.name, score, of_users, means, exposure.metrics(), bins, cells)
 
 
-def rank(model: Model, score: str, part: Part) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """`metrics.user_metrics` of the part's users that have a target, and S of each of their targets."""
+def rank(
+    model: Model, score: str, part: Part, exposure: Exposure | None = None
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """`metrics.user_metrics` of the part's users that have a target, and S of each of their targets.
+
+    Args:
+        exposure: counts these users' first recommendations, where they are wanted.
+    """
     users = _with_targets(part)
     size = max(1, BLOCK_BYTES // (4 * part.targets.shape[1]))
     blocks, edge_ranks = [], []
@@ -128,6 +132,9 @@ def rank(model: Model, score: str, part: Part) -> tuple[dict[str, np.ndarray], n
         try:
             with kernel_threads(model.threads):
                 ranks = target_ranks(scores, histories, targets)
+                if exposure is not None:
+                    best, _ = top_items(scores, histories.indptr, histories.indices, FIRST)
+                    exposure.add(best, histories)
         except NotRankable as error:
             user = int(part.users[block[error.row]])
             raise OneclassError(
@@ -152,69 +159,14 @@ def _item_degrees(train: csr_matrix, chunk: int = 1 << 22) -> np.ndarray:
     return degrees
 
 
-def _by_degree(part: Part, item_degrees: np.ndarray, edge_ranks: np.ndarray) -> list[tuple[str, DegreeBin]]:
+def _degrees_of_edges(part: Part, item_degrees: np.ndarray) -> dict[str, np.ndarray]:
+    """Training degrees of the user and of the item of every target."""
     user_degrees = np.repeat(np.diff(part.histories.indptr), np.diff(part.targets.indptr))
-    sides = {"user": user_degrees, "item": item_degrees[part.targets.indices]}
+    return {"user": user_degrees, "item": item_degrees[part.targets.indices]}
+
+
+def _by_degree(edge_ranks: np.ndarray, sides: dict[str, np.ndarray]) -> list[tuple[str, DegreeBin]]:
     return [(side, one) for side, degrees in sides.items() for one in metrics.by_degree(edge_ranks, degrees)]
-
-
-def _write(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, ranked: list[_Ranked]) -> None:
-    """Replace what this run had written before, when it is a retry of the stage."""
-    for table in ("metrics", "comparisons"):
-        old = f"delete from evaluation.{table} where run_id = ? and protocol = ?"
-        connection.execute(old, [run_id, protocol])
-    _insert(
-        connection,
-        "metrics",
-        [
-            (run_id, protocol, one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
-            for one in ranked
-            for metric, mean in one.means.items()
-        ],
-    )
-    _insert(
-        connection,
-        "comparisons",
-        [
-            (
-                run_id,
-                protocol,
-                metric,
-                one.model,
-                one.score,
-                other.model,
-                other.score,
-                found.difference,
-                found.standard_error,
-                found.p_value,
-                found.users,
-            )
-            for one, other in combinations(ranked, 2)
-            for metric in one.of_users
-            for found in [metrics.compare(one.of_users[metric], other.of_users[metric])]
-        ],
-    )
-    if protocol == "leave_one_out":
-        connection.execute("delete from evaluation.ranks_by_degree where run_id = ?", [run_id])
-        _insert(
-            connection,
-            "ranks_by_degree",
-            [
-                (run_id, one.model, one.score, side, cell.low, cell.high, cell.edges, cell.mean, *cell.percentiles)
-                for one in ranked
-                for side, cell in one.bins
-            ],
-        )
-
-
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple]) -> None:
-    """Append rows, whose values are in the order of the table's columns."""
-    if rows:
-        columns = [name for name, *_ in connection.execute(f"describe evaluation.{table}").fetchall()]
-        frame = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
-        connection.register("found", frame.to_arrow())
-        connection.execute(f"insert into evaluation.{table} by name select * from found")
-        connection.unregister("found")
 
 
 evaluate_task = stage_task(evaluate, "evaluate {protocol}")

@@ -48,6 +48,37 @@ insert into evaluation.comparisons values
 insert into evaluation.ranks_by_degree values
     ('ml-1m 10:02:03', 'popularity', 'score', 'user', 1, 1, 2, 0.5, 0.1, 0.2, 0.5, 0.6, 1),
     ('ml-1m 10:02:03', 'popularity', 'score', 'user', 2, 3, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5);
+insert into evaluation.ranks_by_degree values
+    ('ml-1m 10:02:03', 'random_graph', 'like', 'user', 1, 1, 2, 0.5, 0.1, 0.2, 0.5, 0.6, 1),
+    ('ml-1m 10:02:03', 'random_graph', 'like', 'user', 2, 3, 1, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8),
+    ('ml-1m 10:02:03', 'random_graph', 'like', 'item', 2, 3, 3, 0.6, 0.1, 0.2, 0.5, 0.6, 1),
+    ('ml-1m 10:02:03', 'popularity', 'score', 'item', 2, 3, 3, 0.5, 0.1, 0.2, 0.5, 0.6, 1);
+insert into evaluation.ranks_by_both_degrees values
+    ('ml-1m 10:02:03', 'random_graph', 'like', 1, 1, 2, 3, 2, 0.5),
+    ('ml-1m 10:02:03', 'random_graph', 'like', 2, 3, 2, 3, 1, 0.8),
+    ('ml-1m 10:02:03', 'popularity', 'score', 1, 1, 2, 3, 2, 0.5),
+    ('ml-1m 10:02:03', 'popularity', 'score', 2, 3, 2, 3, 1, 0.5),
+    ('another', 'popularity', 'score', 2, 3, 2, 3, 1, 9);
+insert into evaluation.like_by_degree values
+    ('ml-1m 10:02:03', 'random_graph', 1, 1, 2, 0.5, [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
+    ('ml-1m 10:02:03', 'random_graph', 2, 2, 1, 0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+    ('another', 'random_graph', 2, 2, 9, 0, [1]);
+insert into evaluation.calibration values
+    ('ml-1m 10:02:03', 'random_graph', 'sampled_negatives', 0.4, 0.5, 1, 0.45, 1, null),
+    ('ml-1m 10:02:03', 'random_graph', 'sampled_negatives', 0.9, 1, 5, 0.95, 0.4, 0.2),
+    ('ml-1m 10:02:03', 'random_graph', 'coin', 0.9, 1, 2, 0.95, 0.9, 0.01);
+insert into evaluation.beyond_accuracy values
+    ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'coverage@20', 0.1, null, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'popularity_lift@20', 2.5, 0.1, 2),
+    ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'coverage@20', 0.5, null, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'novelty@20', 3.5, 0.2, 3);
+insert into evaluation.sweeps values
+    ('r', timestamp '2026-01-02', 'leave_one_out', 'paired_symbols', '{"r": 2}', 'like', null, null,
+     'mean_rank', 0.9, 0.01, 3, 1.5),
+    ('r', timestamp '2026-01-02', 'leave_one_out', 'paired_symbols', '{"r": 2}', 'like', 2, 3,
+     'mean_rank', 0.9, null, 1, 1.5);
+insert into diagnostics.hidden_graph_ratios values
+    (1, 0, 3, 0), (1, 1, 3, 0), (1, 2, 1, 2), (0.5, 0, 3, 0), (0.5, 1, 3, 0), (0.5, 2, 1, 2);
 insert into published.recommendations values ('u1', 'i3', 1, 0.5, 0.4, 0.1), ('u2', 'i3', 1, 0.5, null, null);
 """
 

@@ -10,6 +10,12 @@ RUN = "'ml-1m 10:02:03'"
 METRIC = f"insert into evaluation.metrics values ({RUN}, 'given', 'm', 's',"
 COMPARED = f"insert into evaluation.comparisons values ({RUN}, 'given', 'm', 'a', 's',"
 BIN = f"insert into evaluation.ranks_by_degree values ({RUN}, 'm', 's',"
+CELL = f"insert into evaluation.ranks_by_both_degrees values ({RUN}, 'random_graph', 'like',"
+LIKE = "update evaluation.like_by_degree set"
+TENTH = f"insert into evaluation.calibration values ({RUN}, 'random_graph',"
+LISTS = f"insert into evaluation.beyond_accuracy values ({RUN}, 'leave_one_out', 'random_graph', 'like',"
+SWEPT = "update evaluation.sweeps set"
+RATIOS = "update diagnostics.hidden_graph_ratios set"
 FIT = f"insert into operations.model_fits values ({RUN}, 'given',"
 LAW = "insert into diagnostics.power_law_fits values ('user', 'x', null, null,"
 
@@ -230,6 +236,89 @@ BREACHES = [
         f"{BIN} 'user', 1, 4, 1, 0.5, 0, 0, 0, 0, 0); {BIN} 'user', 4, 9, 1, 0.5, 0, 0, 0, 0, 0)",
     ),
     ("evaluation.ranks_by_degree", "bins_disjoint", f"{BIN} 'user', 2, 1, 1, 0.5, 0, 0, 0, 0, 0)"),
+    ("evaluation.ranks_by_both_degrees", "mean_rank_in_range", f"{CELL} 4, 7, 2, 3, 1, 1.5)"),
+    ("evaluation.ranks_by_both_degrees", "edges_positive", f"{CELL} 4, 7, 2, 3, 0, 0.5)"),
+    ("evaluation.ranks_by_both_degrees", "bins_in_order", f"{CELL} 7, 4, 2, 3, 1, 0.5)"),
+    ("evaluation.ranks_by_both_degrees", "bins_in_order", f"{CELL} 4, 7, -1, 3, 1, 0.5)"),
+    ("evaluation.ranks_by_both_degrees", "cell_once", f"{CELL} 1, 1, 2, 3, 1, 0.5)"),
+    ("evaluation.ranks_by_both_degrees", "margins_agree", f"{CELL} 4, 7, 2, 3, 1, 0.5)"),
+    (
+        "evaluation.ranks_by_both_degrees",
+        "margins_agree",
+        f"delete from evaluation.ranks_by_both_degrees where run_id = {RUN} and model = 'popularity'",
+    ),
+    (
+        "evaluation.ranks_by_both_degrees",
+        "margins_agree",
+        f"update evaluation.ranks_by_both_degrees set mean_rank = 0.7 where run_id = {RUN} and user_degree_low = 2",
+    ),
+    ("evaluation.like_by_degree", "error_in_range", f"{LIKE} error = 1.5"),
+    ("evaluation.like_by_degree", "edges_positive", f"{LIKE} edges = 0"),
+    ("evaluation.like_by_degree", "histogram_whole", f"{LIKE} histogram = histogram[1:19]"),
+    ("evaluation.like_by_degree", "histogram_whole", f"{LIKE} edges = edges + 1"),
+    (
+        "evaluation.like_by_degree",
+        "histogram_whole",
+        f"{LIKE} histogram = list_concat([-1, 1]::bigint[], histogram[3:20])",
+    ),
+    ("evaluation.like_by_degree", "error_agrees", f"{LIKE} error = 1 where edges = 1"),
+    ("evaluation.like_by_degree", "bins_disjoint", f"{LIKE} degree_high = 2"),
+    ("evaluation.like_by_degree", "bins_disjoint", f"{LIKE} degree_high = 0"),
+    ("evaluation.like_by_degree", "edges_agree", "delete from evaluation.like_by_degree where degree_low = 1"),
+    ("evaluation.like_by_degree", "edges_agree", f"{LIKE} model = 'm'"),
+    ("evaluation.calibration", "reference_known", "update evaluation.calibration set reference = 'x'"),
+    ("evaluation.calibration", "bin_once", f"{TENTH} 'coin', 0.85, 0.95, 1, 0.9, 1, null)"),
+    ("evaluation.calibration", "bin_once", f"{TENTH} 'coin', 0.5, 0.4, 1, 0.45, 1, null)"),
+    ("evaluation.calibration", "bin_once", f"{TENTH} 'coin', -0.1, 0, 1, 0, 1, null)"),
+    ("evaluation.calibration", "like_in_bin", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.6, 1, null)"),
+    ("evaluation.calibration", "like_in_bin", f"{TENTH} 'coin', 0.4, 0.5, 1, 'nan', 1, null)"),
+    ("evaluation.calibration", "observed_in_range", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.45, 1.1, null)"),
+    ("evaluation.calibration", "standard_error_in_range", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.45, 1, 0)"),
+    ("evaluation.calibration", "standard_error_in_range", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.45, 1, 'inf')"),
+    ("evaluation.calibration", "pairs_positive", f"{TENTH} 'coin', 0.4, 0.5, 0, 0.45, 1, null)"),
+    ("evaluation.calibration", "pairs_agree", f"{TENTH} 'coin', 0.4, 0.5, 5, 0.45, 1, null)"),
+    ("evaluation.calibration", "pairs_agree", "update evaluation.calibration set model = 'm'"),
+    (
+        "evaluation.calibration",
+        "like_comes_true",
+        "update evaluation.calibration set pairs = 100, standard_error = 0.01 where pairs = 5",
+    ),
+    ("evaluation.beyond_accuracy", "protocol_known", "update evaluation.beyond_accuracy set protocol = 'x'"),
+    ("evaluation.beyond_accuracy", "metric_once", f"{LISTS} 'coverage@20', 0.5, null, 3)"),
+    ("evaluation.beyond_accuracy", "value_in_range", f"{LISTS} 'gini@20', 1.1, null, 3)"),
+    ("evaluation.beyond_accuracy", "value_in_range", f"{LISTS} 'gini@20', 'nan', null, 3)"),
+    ("evaluation.beyond_accuracy", "value_in_range", f"{LISTS} 'popularity_lift@20', -1.1, null, 3)"),
+    ("evaluation.beyond_accuracy", "standard_error_in_range", f"{LISTS} 'x@20', 1, -0.1, 3)"),
+    ("evaluation.beyond_accuracy", "users_agree", f"{LISTS} 'gini@20', 0.5, null, 2)"),
+    ("evaluation.beyond_accuracy", "users_agree", f"{LISTS} 'popularity_lift@20', 0.5, null, 4)"),
+    ("evaluation.beyond_accuracy", "users_agree", "update evaluation.beyond_accuracy set score = 'x'"),
+    (
+        "evaluation.beyond_accuracy",
+        "not_narrower_than_popularity",
+        "update evaluation.beyond_accuracy set value = 0.05 where model = 'random_graph'",
+    ),
+    ("evaluation.sweeps", "protocol_known", f"{SWEPT} protocol = 'x'"),
+    ("evaluation.sweeps", "settings_are_json", f"{SWEPT} settings = 'r = 2'"),
+    ("evaluation.sweeps", "settings_are_json", f"{SWEPT} settings = '2'"),
+    ("evaluation.sweeps", "metric_once", f"{SWEPT} degree_low = null, degree_high = null"),
+    ("evaluation.sweeps", "bin_whole", f"{SWEPT} degree_low = null"),
+    ("evaluation.sweeps", "bin_whole", f"{SWEPT} degree_high = 1"),
+    ("evaluation.sweeps", "value_in_range", f"{SWEPT} value = 1.1"),
+    ("evaluation.sweeps", "value_in_range", f"{SWEPT} metric = 'gain', value = 'nan'"),
+    ("evaluation.sweeps", "standard_error_in_range", f"{SWEPT} standard_error = -1"),
+    ("evaluation.sweeps", "users_positive", f"{SWEPT} users = 0"),
+    ("evaluation.sweeps", "seconds_in_range", f"{SWEPT} seconds = -1"),
+    ("diagnostics.hidden_graph_ratios", "rate_positive", f"{RATIOS} r = 0 where r = 1"),
+    ("diagnostics.hidden_graph_ratios", "item_once", f"{RATIOS} r = 1"),
+    ("diagnostics.hidden_graph_ratios", "negatives_in_range", f"{RATIOS} negatives = 3 where positives = 1"),
+    ("diagnostics.hidden_graph_ratios", "negatives_in_range", f"{RATIOS} negatives = -1"),
+    ("diagnostics.hidden_graph_ratios", "positives_agree", f"{RATIOS} positives = 2 where positives = 3"),
+    (
+        "diagnostics.hidden_graph_ratios",
+        "positives_agree",
+        "delete from diagnostics.hidden_graph_ratios where r = 1 and item_index = 2",
+    ),
+    ("diagnostics.hidden_graph_ratios", "no_more_negatives", f"{RATIOS} negatives = 9"),
     (
         "published.recommendations",
         "ranks_consecutive",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.sparse import csr_matrix
 
-from models.metrics import Mean, by_degree, compare, edge_ranks, over_users, user_metrics
+from models.metrics import Mean, by_both_degrees, by_degree, compare, edge_ranks, over_users, user_metrics
 from models.ranking import target_ranks
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -153,3 +153,20 @@ def test_degree_bins_are_powers_of_two():
     assert found[2].mean == pytest.approx(0.25)
     expected = np.quantile([0.2, 0.3], [0.05, 0.25, 0.5, 0.75, 0.95])
     assert found[2].percentiles == pytest.approx(tuple(expected))
+
+
+@given(SEEDS, st.integers(1, 80))
+@settings(max_examples=50, deadline=None)
+def test_both_degrees_are_crossed(seed, edges):
+    random = np.random.default_rng(seed)
+    ranks, (users, items) = random.random(edges), random.integers(0, 20, (2, edges))
+    bounds = [(0, 0), (1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
+    expected = []
+    for user in bounds:
+        for item in bounds:
+            inside = [r for r, u, i in zip(ranks, users, items)
+                      if user[0] <= u <= user[1] and item[0] <= i <= item[1]]
+            if inside:
+                expected.append((user, item, len(inside), pytest.approx(sum(inside) / len(inside))))
+    found = by_both_degrees(ranks, users, items)
+    assert [(one.user, one.item, one.edges, one.mean) for one in found] == expected

@@ -3,11 +3,13 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_matrix
 
 from models.degree_laws import FAMILIES, with_mean
 from models.hidden_graph import draw_graph
+from models.random_graph import RandomGraph, RandomGraphSettings
 from tasks import warehouse
-from tasks.diagnose import diagnose, rewrite
+from tasks.diagnose import diagnose, rewrite, sample_hidden_graphs
 
 
 def curate(home, edges):
@@ -49,6 +51,33 @@ def test_degrees_are_counted_on_both_sides(home, graph):
         assert found == list(zip(degrees.tolist(), vertices.tolist(), strict=True))
 
 
+def test_a_hidden_graph_is_sampled_at_both_rates(home, graph):
+    diagnose(home, "run", 0)
+    degrees = np.bincount([item for _, item in graph], minlength=150)
+    of_users, found = np.bincount([user for user, _ in graph]), {}
+    for r in (1, 0.5):
+        query = f"select item_index, positives, negatives from diagnostics.hidden_graph_ratios where r = {r} order by 1"
+        items, positives, negatives = zip(*rows(home, query), strict=True)
+        assert (list(items), list(positives)) == (list(range(150)), degrees.tolist())
+        assert sum(negatives) == np.minimum(of_users, 150 - of_users).sum()
+        found[r] = np.array(negatives)
+    head = np.argsort(degrees)[-10:]
+    assert found[0.5][head].sum() < 0.9 * found[1][head].sum()  # r = 1/2 spares the popular items
+    assert found[1][head].sum() < degrees[head].sum()  # whose negatives are often likes already (Figure 3)
+
+
+def test_the_hidden_graphs_are_those_of_the_model(home, graph):
+    """Counted from the model's own sampler, which knows nothing of the warehouse."""
+    diagnose(home, "run", 7)
+    users, items = zip(*graph, strict=True)
+    edges = csr_matrix((np.ones(len(graph)), (users, items)), shape=(400, 150))
+    model = RandomGraph(RandomGraphSettings(r=0.5), seed=7)
+    model.item_degrees = np.bincount(items, minlength=150)
+    _, negatives = model.sampler(edges).negatives(0)
+    query = "select negatives from diagnostics.hidden_graph_ratios where r = 0.5 order by item_index"
+    assert [count for (count,) in rows(home, query)] == np.bincount(negatives, minlength=150).tolist()
+
+
 def test_means_and_eq_1(home, graph):
     found = diagnose(home, "run", 0)
     assert (found.users, found.items, found.edges) == (400, 150, len(graph))
@@ -70,10 +99,14 @@ def test_every_family_is_fitted_on_the_bounded_support(home, graph):
 
 
 def test_running_again_gives_the_same_rows_and_no_more(home, graph):
+    def everything():
+        tables = ("degrees", "power_law_fits", "hidden_graph_ratios")
+        return [rows(home, f"select * from diagnostics.{table} order by all") for table in tables]
+
     diagnose(home, "one", 3)
-    before = rows(home, FITS), rows(home, "select * from diagnostics.degrees order by all")
+    before = everything()
     diagnose(home, "two", 3)
-    assert (rows(home, FITS), rows(home, "select * from diagnostics.degrees order by all")) == before
+    assert everything() == before
 
 
 @pytest.mark.parametrize("edges", [
@@ -84,8 +117,12 @@ def test_degenerate_graphs(home, edges):
     curate(home, edges)
     with warehouse.connect(home) as connection:
         found = rewrite(connection, 0, replicates=9)
+        sample_hidden_graphs(connection, (found.users, found.items), 0)
     assert found.edges == len(edges)
     assert found.means_agree
     assert found.fits == (8 if edges else 0)
     numbers = [value for row in rows(home, FITS) for value in row if isinstance(value, float)]
     assert np.isfinite(numbers).all()
+    query = "select r, count(*), sum(positives) from diagnostics.hidden_graph_ratios group by r order by r"
+    sampled = rows(home, query)
+    assert sampled == [(r, found.items, len(edges)) for r in (0.5, 1)] * bool(edges)

@@ -10,10 +10,12 @@ from scipy.sparse import csr_matrix
 
 from models import catalogue
 from models.base import Model, ModelSettings
+from models.negative_laws import AllZeros, NegativeLaw
 from models.popularity import Popularity
 from tasks import evaluate as stage
 from tasks import matrices, warehouse
 from tasks.errors import OneclassError
+from tasks.evaluate_tables import OF_LEAVE_ONE_OUT, OF_PROTOCOL
 from tasks.home import Home, Limits
 from tasks.matrices import Part, SplitMatrices
 
@@ -27,6 +29,7 @@ class Opinion(Model):
     Settings = ModelSettings
     score_names = ("score", "reversed")
     blocks: ClassVar[list[tuple[tuple[int, int], np.ndarray | None]]] = []
+    law: ClassVar[NegativeLaw | None] = AllZeros()
 
     def _fit(self, interactions, on_epoch):
         self.opinions = np.arange(interactions.shape[1], dtype=np.float32)
@@ -35,6 +38,14 @@ class Opinion(Model):
         self.blocks.append((histories.shape, users))
         sign = 1 if score == "score" else -1
         return np.tile(sign * self.opinions, (histories.shape[0], 1))
+
+    def like(self, histories, users=None, items=None):
+        """Item n is liked with probability (n + 1/2) / items."""
+        mean = np.where(items < 0, np.nan, (items + np.float32(0.5)) / len(self.opinions)).astype(np.float32)
+        return mean, np.zeros_like(mean)
+
+    def negative_law(self):
+        return self.law
 
     def _arrays(self):
         return {"opinions": self.opinions}
@@ -123,7 +134,7 @@ def naive_ranks(split: SplitMatrices, scores: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-def test_leave_one_out_fills_the_three_tables(home):
+def test_leave_one_out_fills_the_metrics(home):
     split = leave_one_out(np.random.default_rng(1))
     digest, fits = store(home, split, Popularity, Opinion)
     found = stage.evaluate(home, "run", "leave_one_out", digest, fits)
@@ -181,6 +192,70 @@ def test_ranks_by_degree_are_grouped_by_training_degrees(home):
             assert median == pytest.approx(np.median(inside))
 
 
+def test_both_degrees_cross_the_ranks_by_degree(home):
+    split = leave_one_out(np.random.default_rng(2))
+    digest, fits = store(home, split, Opinion)
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    ranks, part = naive_ranks(split, np.arange(ITEMS)), split.parts["test"]
+    users = np.diff(part.histories.indptr)[:-1]
+    items = np.bincount(split.train.indices, minlength=ITEMS)[part.targets.indices]
+    cells = rows(home, "select * exclude (run_id, model, score) from evaluation.ranks_by_both_degrees "
+                       "where score = 'score'")  # fmt: skip
+    assert sum(cell[4] for cell in cells) == USERS - 1
+    for user_low, user_high, item_low, item_high, edges, mean in cells:
+        inside = ranks[(users >= user_low) & (users <= user_high) & (items >= item_low) & (items <= item_high)]
+        assert (edges, mean) == (len(inside), pytest.approx(inside.mean()))
+
+
+def test_the_first_recommendations_are_looked_at(home):
+    split = leave_one_out(np.random.default_rng(2))
+    digest, fits = store(home, split, Opinion)
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    degrees = np.bincount(split.train.indices, minlength=ITEMS)
+    lists = [[item for item in reversed(range(ITEMS)) if not known[item]][:20]
+             for known in split.train.toarray()[:-1]]  # fmt: skip
+    found = dict(rows(home, "select metric, value from evaluation.beyond_accuracy where score = 'score'"))
+    assert set(found) == {
+        "coverage@20", "novelty@20", "popularity_percentile@20", "popularity_lift@20", "gini@20"
+    }  # fmt: skip
+    assert found["coverage@20"] == pytest.approx(len(set(sum(lists, []))) / ITEMS)
+    novelty = [np.mean(-np.log2(degrees[row] / USERS)) for row in lists]
+    assert found["novelty@20"] == pytest.approx(np.mean(novelty))
+
+
+def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monkeypatch):
+    split = leave_one_out(np.random.default_rng(8))
+    digest, fits = store(home, split, Popularity, Opinion)
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    part = split.parts["test"]
+    held_out, degrees = (part.targets.indices + 0.5) / ITEMS, np.diff(part.histories.indptr)[:-1]
+    bins = rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low")
+    assert [row[0] for row in bins] == ["opinion"] * len(np.unique(degrees))
+    for _, low, high, edges, error, histogram in bins:
+        inside = held_out[degrees == low]
+        assert (low, edges, error) == (high, len(inside), pytest.approx(np.mean(inside < 0.5)))
+        counts, _ = np.histogram(inside, np.arange(21) / 20)
+        assert histogram == counts.tolist()
+
+    users = np.arange(USERS - 1)
+    negatives = (AllZeros().draw(split.train, users, 0) + 0.5) / ITEMS
+    like = np.concatenate([held_out, negatives])
+    truth = np.concatenate([np.ones(USERS - 1), np.zeros(USERS - 1)])
+    weights = np.concatenate([np.ones(USERS - 1), (ITEMS - degrees) / degrees])
+    found = rows(home, "select * exclude (run_id, model, standard_error) from evaluation.calibration order by like_low")
+    assert sum(row[3] for row in found) == 2 * (USERS - 1)
+    for reference, low, high, pairs, mean, observed in found:
+        inside = (like >= low) & (like < high)
+        assert (reference, pairs) == ("sampled_negatives", inside.sum())
+        assert mean == pytest.approx(np.average(like[inside], weights=weights[inside]))
+        assert observed == pytest.approx(np.average(truth[inside], weights=weights[inside]))
+
+    monkeypatch.setattr(Opinion, "law", None)
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    assert rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low") == bins
+    assert rows(home, "select * from evaluation.calibration") == []
+
+
 def test_strong_generalization_has_a_validation_metric_and_no_degrees(home):
     digest, fits = store(home, strong_generalization(np.random.default_rng(3)), Opinion)
     found = stage.evaluate(home, "run", "strong_generalization", digest, fits)
@@ -202,17 +277,21 @@ def test_strong_generalization_has_a_validation_metric_and_no_degrees(home):
         "rank_p75",
         "rank_p95",
     }
-    assert rows(home, "select * from evaluation.ranks_by_degree") == []
+    for table in OF_LEAVE_ONE_OUT:
+        assert rows(home, f"select * from evaluation.{table}") == []
+    assert rows(home, "select distinct users from evaluation.beyond_accuracy") == [(20,)]
     assert all(given is None for _, given in Opinion.blocks)
 
 
 def test_a_retry_replaces_its_own_rows_only(home):
     split = leave_one_out(np.random.default_rng(4))
     digest, fits = store(home, split, Popularity, Opinion)
-    tables = ("metrics", "comparisons", "ranks_by_degree")
+    tables = (*OF_PROTOCOL, *OF_LEAVE_ONE_OUT)
 
     def everything():
-        return [rows(home, f"select * from evaluation.{table} order by all") for table in tables]
+        found = [rows(home, f"select * from evaluation.{table} order by all") for table in tables]
+        assert all(found)
+        return found
 
     stage.evaluate(home, "earlier", "leave_one_out", digest, {"popularity": "digest"})
     stage.evaluate(home, "run", "leave_one_out", digest, fits)

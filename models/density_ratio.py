@@ -1,0 +1,68 @@
+"""The truth that `like` estimates, where the generative story is known (the embedded demo).
+
+A like of user m and item n needs the pair to be considered, an edge of the hidden graph H, and the coin of
+probability sigma(u_m'v_n + b_n) to say yes. Given only the degrees of H, considered pairs are those of the
+random bipartite graph of greatest entropy, p(considered) = a_m b_n / (1 + a_m b_n).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+SWEEPS = 200
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was drawn, for users and items in the order of a training matrix's rows and columns.
+
+    Attributes:
+        users, items, item_bias: float32 (users, K), (items, K), (items,): the traits u, v, b.
+        user_odds, item_odds: float64 (users,) and (items,), a and b of `considered_odds`.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    item_bias: np.ndarray
+    user_odds: np.ndarray
+    item_odds: np.ndarray
+
+    def coins(self, users: np.ndarray) -> np.ndarray:
+        """Probability that a considered item is liked, float64 (block, items)."""
+        logits = self.users[users].astype(np.float64) @ self.items.T + self.item_bias
+        return 1 / (1 + np.exp(-logits))
+
+    def like_rates(self, users: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+        """Probability that an item is a training like, float64 (block, items).
+
+        A user's rates are scaled to sum to the user's training degree: the draws of an edge to hold out, and
+        of the user's coins, are done.
+
+        Args:
+            users: (block,) rows.
+            degrees: (block,) training edges of each of them.
+        """
+        odds = np.outer(self.user_odds[users], self.item_odds)
+        rates = odds / (1 + odds) * self.coins(users)
+        return np.minimum(rates * (degrees / rates.sum(axis=1))[:, None], 1)
+
+
+def considered_odds(user_degrees: np.ndarray, item_degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """a (users,) and b (items,) such that the expected degrees are the given ones; both have the same total.
+
+    Vertices of one degree share one number, so that the work is in the distinct degrees. Alternating fixed-point
+    steps; a vertex joined to all of the other side ends at a large finite number.
+    """
+    (own, own_at, own_count), (other, other_at, other_count) = (
+        np.unique(degrees, return_inverse=True, return_counts=True) for degrees in (user_degrees, item_degrees)
+    )
+    scale = np.sqrt(own @ own_count)
+    a, b = own / scale, other / scale
+    for _ in range(SWEEPS):
+        before = a
+        a = own / ((b / (1 + np.outer(a, b))) @ other_count)
+        b = other / ((a / (1 + np.outer(b, a))) @ own_count)
+        if np.allclose(a, before, rtol=TOLERANCE, atol=0):
+            break
+    return a[own_at], b[other_at]
