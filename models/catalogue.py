@@ -10,10 +10,11 @@ from models.mrf_dense import MrfDense
 from models.paired_symbols import PairedSymbols
 from models.popularity import Popularity
 from models.random_graph import RandomGraph
+from models.slim import Slim
 
 MODELS: dict[str, type[Model]] = {
     model.name: model
-    for model in (Popularity, BprUniform, BprPopularity, MrfDense, RandomGraph, PairedSymbols, BinaryMatrix, HPF)
+    for model in (Popularity, BprUniform, BprPopularity, MrfDense, Slim, RandomGraph, PairedSymbols, BinaryMatrix, HPF)
 }
 
 
