@@ -75,8 +75,8 @@ class Slim(Model):
                 unsettled += stopped
                 on_epoch(Epoch(number, len(batches), perf_counter() - started, {"weights": len(part[0])}))
         if unsettled:
-            warnings.warn(f"slim: {unsettled} of {len(scale)} columns were still moving after {self.settings.max_sweeps} "
-                          "sweeps; raise max_sweeps or tolerance", stacklevel=3)
+            warnings.warn(f"slim: {unsettled} of {len(scale)} columns were still moving after "
+                          f"{self.settings.max_sweeps} sweeps; raise max_sweeps or tolerance", stacklevel=3)
         rows, values, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         indptr = np.concatenate([[0], np.cumsum(counts)])
         weights = csc_matrix((values, rows, indptr), shape=(len(scale),) * 2).tocsr()

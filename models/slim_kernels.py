@@ -152,7 +152,7 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
             larger[: before * width] = buffer[: before * width]
             buffer = larger
         _fetch(items, place, gram, before, active, buffer)
-        sweeps = _sweep(weights, gradient, curvature, active, buffer, penalties[0], limits[0], sweeps)
+        sweeps = _sweep(weights, gradient, curvature, active, buffer, penalties, limits[0], sweeps)
         gradient[:] = target
         for at in range(active):
             weight = weights[at + 1]
@@ -209,19 +209,19 @@ def _fetch(items, place, gram, first, last, buffer):
 
 
 @njit(cache=True, fastmath={"contract"})
-def _sweep(weights, gradient, curvature, active, buffer, l1, tolerance, sweeps):
+def _sweep(weights, gradient, curvature, active, buffer, penalties, tolerance, sweeps):
     """Sweeps over the active items until none moves by more than the tolerance; how many sweeps are left."""
-    width = len(weights)
+    width, (l1, l2) = len(weights), penalties
     while sweeps > 0:
         sweeps -= 1
         largest = np.float32(0.0)
         for at in range(1, active + 1):
             before = weights[at]
-            row = buffer[(at - 1) * width : (at - 1) * width + active + 1]
-            after = max(np.float32(0.0), before + (gradient[at] - l1 - (curvature[at] - row[at]) * before) / curvature[at])
+            after = max(np.float32(0.0), before + (gradient[at] - l1 - l2 * before) / curvature[at])
             step = after - before
             if step != 0:
                 weights[at] = after
+                row = buffer[(at - 1) * width : (at - 1) * width + active + 1]
                 largest = max(largest, abs(step))
                 for other in range(active + 1):
                     gradient[other] -= step * row[other]

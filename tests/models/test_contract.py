@@ -14,8 +14,9 @@ SHORT = {
     "bpr_uniform": {"factors": 10, "epochs": 60},
     "bpr_popularity": {"factors": 10, "epochs": 60},
     "mrf_dense": {"l2": 2.0},
+    "slim": {"l1": 1.0, "l2": 10.0},
 }
-DRAWS_NOTHING = {"popularity", "mrf_dense"}
+DRAWS_NOTHING = {"popularity", "mrf_dense", "slim"}
 IMPERSONAL = {"popularity"}
 
 every_model = pytest.mark.parametrize("name", list(MODELS))
