@@ -95,7 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ratings", type=Path, required=True, help="user_id,item_id,rating")
     parser.add_argument("--threshold", type=float, default=4, help="lowest rating that is an edge")
-    parser.add_argument("--tolerance", type=float, default=1e-4)
+    parser.add_argument("--tolerance", type=float, default=1e-5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--peer", metavar="PYTHON", help="interpreter that has irspack")
     options = parser.parse_args()

@@ -45,7 +45,7 @@ class SlimSettings(ModelSettings):
         0, ge=0, description="Only so many items of the largest cosine to a column may have a weight in it; 0 for no "
                              "such limit.")
     tolerance: float = Field(
-        1e-4, gt=0, le=0.1, description="A column is done when no step of the descent would move a weight further.")
+        1e-5, gt=0, le=0.1, description="A column is done when no step of the descent would move a weight further.")
     max_sweeps: int = Field(1000, ge=1, description="Sweeps over a column's active weights at most.")
 
 
