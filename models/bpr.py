@@ -22,6 +22,7 @@ from models.base import Epoch, Model, ModelSettings
 from models.bpr_kernels import CELLS, SHARDS, draw_samples, fold_kernel, step_kernel
 from models.products import dense_times, read_only
 from models.random_numbers import normals, purpose
+from models.search_space import Choice, SearchSpace, Span
 from models.threads import kernel_threads
 
 SAMPLES = 1 << 22  # drawn and sorted at a time: 50 MB
@@ -29,6 +30,10 @@ SAMPLES = 1 << 22  # drawn and sorted at a time: 50 MB
 
 class BprSettings(ModelSettings):
     """Chosen by hand on held-out edges of ml-1m; neighbouring settings differ there by little more than the noise."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Choice((20, 32, 64, 128)), "epochs": Span(50, 400, log=True),
+        "learning_rate": Span(0.02, 0.2, log=True), "regularization": Span(0.001, 0.1, log=True)}
 
     factors: int = Field(20, ge=1, le=1024, description="Length K of the factors of users and items.")
     epochs: int = Field(100, ge=1, description="Passes over the edges, one sampled negative an edge and pass.")
@@ -52,6 +57,7 @@ class Bpr(Model):
     """
 
     Settings = BprSettings
+    scorable_each_epoch = True
     popular: ClassVar[bool]
 
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
@@ -62,8 +68,8 @@ class Bpr(Model):
                 started = perf_counter()
                 rate = self.settings.learning_rate * (1 - (number - 1) / self.settings.epochs)
                 loss = training.epoch(number, rate, self.settings.regularization, self.seed)
+                self.user_factors, self.item_factors, self.item_bias = training.learned()
                 on_epoch(Epoch(number, self.settings.epochs, perf_counter() - started, {"loss": loss, "rate": rate}))
-        self.user_factors, self.item_factors, self.item_bias = training.learned()
         if not (np.isfinite(self.user_factors).all() and np.isfinite(self.item_factors).all()):
             raise ValueError(f"{self.name}: the factors grew without bound; lower learning_rate")
 

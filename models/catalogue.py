@@ -14,6 +14,7 @@ from models.mult_vae import MultVAE
 from models.paired_symbols import PairedSymbols
 from models.popularity import Popularity
 from models.random_graph import RandomGraph
+from models.slim import Slim
 from models.wmf import Wmf
 
 MODELS: dict[str, type[Model]] = {
@@ -24,6 +25,7 @@ MODELS: dict[str, type[Model]] = {
         BprPopularity,
         MrfDense,
         MrfSparse,
+        Slim,
         Wmf,
         RandomGraph,
         PairedSymbols,

@@ -148,6 +148,14 @@ def test_loss_falls_and_the_rate_is_reported(long_tailed):
     assert epochs[0].values["rate"] == 0.1 and epochs[-1].values["rate"] == pytest.approx(0.005)
 
 
+def test_scores_inside_a_fit_are_those_of_what_was_learned_so_far(long_tailed):
+    rows, seen = np.arange(long_tailed.shape[0]), []
+    model = BprUniform(BprSettings(factors=10, epochs=3))
+    model.fit(long_tailed, on_epoch=lambda epoch: seen.append(model.scores(long_tailed, users=rows)))
+    np.testing.assert_array_equal(seen[-1], model.scores(long_tailed, users=rows))
+    assert np.abs(seen[0] - seen[1]).max() > 0 and model.scorable_each_epoch
+
+
 def test_factors_that_grow_without_bound_are_refused():
     likes = csr_matrix((np.random.default_rng(0).random((200, 50)) < 0.3).astype(np.float32))
     settings = BprSettings(learning_rate=1, regularization=0, epochs=300, initial_scale=10, factors=10)
