@@ -92,6 +92,12 @@ class MrfSparse(Model):
         kept = len(pattern.indices) / self.item_count**2
         on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
+    def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
+        """The weights B_ji of the items j of the history; `offset` is what they leave of the score."""
+        parts = np.asarray(self.weights), np.asarray(self.indices), np.asarray(self.indptr)
+        table = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
+        return table[history.indices][:, [item]].toarray()[:, 0]
+
     def _pattern(self, arguments: tuple[np.ndarray, ...]) -> Pattern:
         most = self.settings.max_in_column
         if self.settings.density is not None:

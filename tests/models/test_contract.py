@@ -185,6 +185,15 @@ def test_an_empty_history_gets_popularity(name, fitted, checkerboard):
 
 
 @every_model
+def test_contributions_of_a_history_add_up_to_the_score(name, fitted, checkerboard):
+    parts = [fitted(name).contributions(checkerboard[3], item) for item in range(40)]
+    if parts[0] is None:
+        pytest.skip("scores are no sums over the history")
+    np.testing.assert_allclose(
+        [part.sum() for part in parts], fitted(name).scores(checkerboard[3])[0], rtol=1e-5, atol=1e-6)
+
+
+@every_model
 def test_recommendations_leave_the_history_out(name, fitted, checkerboard):
     ids, scores = fitted(name).recommend(checkerboard, 28)
     assert ids.shape == scores.shape == (80, 28)
