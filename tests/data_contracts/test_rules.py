@@ -273,7 +273,7 @@ BREACHES = [
     ("evaluation.calibration", "like_in_bin", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.6, 1, null)"),
     ("evaluation.calibration", "like_in_bin", f"{TENTH} 'coin', 0.4, 0.5, 1, 'nan', 1, null)"),
     ("evaluation.calibration", "observed_in_range", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.45, 1.1, null)"),
-    ("evaluation.calibration", "standard_error_in_range", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.45, 1, 0)"),
+    ("evaluation.calibration", "standard_error_in_range", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.45, 1, -0.1)"),
     ("evaluation.calibration", "standard_error_in_range", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.45, 1, 'inf')"),
     ("evaluation.calibration", "pairs_positive", f"{TENTH} 'coin', 0.4, 0.5, 0, 0.45, 1, null)"),
     ("evaluation.calibration", "pairs_agree", f"{TENTH} 'coin', 0.4, 0.5, 5, 0.45, 1, null)"),
