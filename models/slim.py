@@ -27,14 +27,14 @@ BATCH = 1 << 22  # candidates of the columns that are solved at a time: 32 MB
 
 
 class SlimSettings(ModelSettings):
-    """The penalties are on the scale of the Gram matrix X'X, that is, in users."""
+    """Penalties on the scale of the Gram matrix X'X, that is, in users; chosen on unseen validation users of ml-1m."""
 
     search_space: ClassVar[SearchSpace] = {
         "l1": Span(0.1, 50.0, log=True), "l2": Span(1.0, 2000.0, log=True), "alpha": Span(0.0, 0.75),
         "user_weight_exponent": Span(0.0, 1.0)}
 
     l1: float = Field(
-        10.0, ge=0, description="Penalty on the weights' sum: items that share at most as many users get none.")
+        5.0, ge=0, description="Penalty on the weights' sum: items that share at most as many users get none.")
     l2: float = Field(200.0, ge=0, description="Half of it is the penalty on the weights' squares.")
     alpha: float = Field(
         0.0, ge=0, le=1, description="Columns are divided by their norm to this power; 0 leaves them as they are.")
