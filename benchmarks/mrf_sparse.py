@@ -88,7 +88,7 @@ def trade_off(options: argparse.Namespace) -> None:
     for label, model in lines:
         model, seconds = fitted(model, train)
         found = over_users(user_metrics(target_ranks(model.scores(histories), histories, targets)))["ndcg@100"]
-        print(f"{label} {seconds} {found.value:9.4f} {found.standard_error:7.4f} {np.count_nonzero(model.weights):10d}",
+        print(f"{label} {seconds} {found.value:9.4f} {found.standard_error:7.4f} {csr_matrix(model.weights).nnz:10d}",
               flush=True)
 
 
@@ -106,7 +106,7 @@ def at_scale(options: argparse.Namespace) -> None:
         model.scores(train[:256])
         scoring = 1000 * (process_time() - started) / 256
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-        print(f"{density:8.2%} {r:5.2f} {seconds} {len(model.weights):10d} {scoring:9.2f} {peak:8.2f}", flush=True)
+        print(f"{density:8.2%} {r:5.2f} {seconds} {model.weights.nnz:10d} {scoring:9.2f} {peak:8.2f}", flush=True)
 
 
 def main() -> None:

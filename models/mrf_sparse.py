@@ -21,9 +21,8 @@ from models.base import Epoch, Model
 from models.gram import columns, rescaling, row_arguments
 from models.mrf_dense import MrfDenseSettings
 from models.mrf_sparse_blocks import estimates
-from models.mrf_sparse_kernels import add_weights
 from models.mrf_sparse_pattern import Pattern, above, of_density
-from models.products import read_only
+from models.products import sparse_times
 from models.search_space import Choice, SearchSpace, Span
 from models.threads import kernel_threads
 
@@ -67,8 +66,7 @@ class MrfSparse(Model):
     """Item-item regression weights between neighbours.
 
     Attributes:
-        indptr, indices, weights: B (items, items) in CSR form, int64, int32 and float32, zero diagonal; row j holds
-            what liking j adds to the scores.
+        weights: float32 (items, items) CSR, B without its zeros; row j holds what liking j adds to the scores.
         offset: float32 (items,), added to every user's scores; mu - mu B with an intercept, else zeros.
     """
 
@@ -85,7 +83,7 @@ class MrfSparse(Model):
         values *= np.repeat(rescaled.scale, np.diff(pattern.indptr)) / rescaled.scale[pattern.indices]
         table = csc_matrix((values, pattern.indices, pattern.indptr), shape=(self.item_count,) * 2).tocsr()
         table.eliminate_zeros()
-        self.indptr, self.indices, self.weights = table.indptr.astype(np.int64), table.indices, table.data
+        self.weights = table
         self.offset = np.zeros(self.item_count, dtype=np.float32)
         if self.settings.intercept:
             self.offset[:] = moments.mean - moments.mean @ table
@@ -94,9 +92,7 @@ class MrfSparse(Model):
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
         """The weights B_ji of the items j of the history; `offset` is what they leave of the score."""
-        parts = np.asarray(self.weights), np.asarray(self.indices), np.asarray(self.indptr)
-        table = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
-        return table[history.indices][:, [item]].toarray()[:, 0]
+        return self.weights[history.indices][:, [item]].toarray()[:, 0]
 
     def _pattern(self, arguments: tuple[np.ndarray, ...]) -> Pattern:
         most = self.settings.max_in_column
@@ -105,12 +101,15 @@ class MrfSparse(Model):
         return above(arguments, self.settings.threshold, most, self.threads)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        scores = np.zeros(histories.shape, dtype=np.float32)
         with kernel_threads(self.threads):
-            add_weights(read_only(histories.indptr, np.int64), read_only(histories.indices, np.int32),
-                        read_only(self.indptr, np.int64), read_only(self.indices, np.int32),
-                        read_only(self.weights, np.float32), scores)
+            scores = sparse_times(histories, self.weights)
         return scores + self.offset if self.settings.intercept else scores
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "offset": self.offset}
+        table = self.weights
+        return {"indptr": table.indptr, "indices": table.indices, "values": table.data, "offset": self.offset}
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        parts = arrays["values"], arrays["indices"], arrays["indptr"]
+        self.weights = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
+        self.offset = arrays["offset"]

@@ -242,13 +242,3 @@ def accumulate(first, sizes, dependents, column_offsets, listed, columns, indptr
                         counts[entry] += 1
             for position in range(size):
                 place[items[position]] = -1
-
-
-@njit(parallel=True, cache=True)
-def add_weights(indptr, indices, weight_indptr, weight_indices, weights, scores):
-    """scores += H B for histories H (block, items) of zeros and ones and sparse B (items, items), both CSR."""
-    for user in prange(len(scores)):
-        for entry in range(indptr[user], indptr[user + 1]):
-            item = indices[entry]
-            for at in range(weight_indptr[item], weight_indptr[item + 1]):
-                scores[user, weight_indices[at]] += weights[at]

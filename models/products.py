@@ -28,6 +28,15 @@ def dense_times(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
     return _product(indptr, indices, np.ascontiguousarray(rows).reshape(-1), table)
 
 
+def sparse_times(histories: csr_matrix, table: csr_matrix) -> np.ndarray:
+    """H T, float32 (block, columns), dense: H (block, items) read as zeros and ones, T (items, columns) sparse."""
+    out = np.zeros((histories.shape[0], table.shape[1]), dtype=np.float32)
+    _add_sparse(read_only(histories.indptr, np.int64), read_only(histories.indices, np.int32),
+                read_only(table.indptr, np.int64), read_only(table.indices, np.int32),
+                read_only(table.data, np.float32), out)
+    return out
+
+
 def read_only(array: np.ndarray, dtype: type) -> np.ndarray:
     """A C-ordered read-only view (or converted copy), so that a kernel is compiled for one kind of argument."""
     view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()
@@ -99,3 +108,13 @@ def _add_row(first, last, positions, values, tile, total):
         value, term = values[at], tile[positions[at]]
         for column in range(TILE):
             total[column] += value * term[column]
+
+
+@njit(parallel=True, cache=True)
+def _add_sparse(indptr, indices, table_indptr, table_indices, values, out):
+    for row in prange(len(out)):
+        total = out[row]
+        for entry in range(indptr[row], indptr[row + 1]):
+            item = indices[entry]
+            for at in range(table_indptr[item], table_indptr[item + 1]):
+                total[table_indices[at]] += values[at]

@@ -18,9 +18,9 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from models.base import Epoch, Model, ModelSettings
 from models.gram import columns
-from models.products import read_only
+from models.products import read_only, sparse_times
 from models.search_space import SearchSpace, Span
-from models.slim_kernels import add_rows, count_candidates, count_pairs, fill_pairs, solve_columns
+from models.slim_kernels import count_candidates, count_pairs, fill_pairs, solve_columns
 from models.threads import kernel_threads
 
 BATCH = 1 << 22  # candidates of the columns that are solved at a time: 32 MB
@@ -97,13 +97,13 @@ class Slim(Model):
         held = np.arange(starts[-1]) < np.repeat(starts[:-1] + found[:, 0], bounds)
         return (rows[held], weights[held], found[:, 0]), int(found[:, 1].sum())
 
+    def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
+        """The weights w_ij of the items i of the history."""
+        return self.weights[history.indices][:, [item]].toarray()[:, 0]
+
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        out = np.zeros((histories.shape[0], self.item_count), dtype=np.float32)
         with kernel_threads(self.threads):
-            add_rows(read_only(histories.indptr, np.int64), read_only(histories.indices, np.int32),
-                     read_only(self.weights.indptr, np.int64), read_only(self.weights.indices, np.int32),
-                     read_only(self.weights.data, np.float32), out)
-        return out
+            return sparse_times(histories, self.weights)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"indptr": self.weights.indptr, "indices": self.weights.indices, "values": self.weights.data}

@@ -228,14 +228,3 @@ def _sweep(weights, gradient, curvature, active, buffer, penalties, tolerance, s
         if largest <= tolerance:
             break
     return sweeps
-
-
-@njit(parallel=True, cache=True)
-def add_rows(indptr, indices, starts, columns, values, out):
-    """Add the sparse rows of a table, (starts, columns, values), named by each row of `indices`, in their order."""
-    for row in prange(len(out)):
-        total = out[row]
-        for entry in range(indptr[row], indptr[row + 1]):
-            item = indices[entry]
-            for at in range(starts[item], starts[item + 1]):
-                total[columns[at]] += values[at]

@@ -39,7 +39,12 @@ def contents(home, dataset="ml-latest-small"):
         "published.recommendations": "*",
         "evaluation.metrics": "* exclude run_id",
         "evaluation.comparisons": "* exclude run_id",
+        "diagnostics.hidden_graph_ratios": "*",
         "evaluation.ranks_by_degree": "* exclude run_id",
+        "evaluation.ranks_by_both_degrees": "* exclude run_id",
+        "evaluation.like_by_degree": "* exclude run_id",
+        "evaluation.calibration": "* exclude run_id",
+        "evaluation.beyond_accuracy": "* exclude run_id",
     }
     latest = "(select run_id from operations.runs order by started_at desc limit 1)"
     found = {}

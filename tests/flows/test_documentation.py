@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import backfill, nightly_retrain, tune
+from flows import backfill, explain, nightly_retrain, sweep, tune
 from models.catalogue import MODELS
 from tasks import datasets
 
@@ -15,6 +15,8 @@ COMMANDS = {
     "flows.backfill": backfill.parser,
     "flows.nightly_retrain": nightly_retrain.parser,
     "flows.tune": tune.parser,
+    "flows.explain": explain.parser,
+    "flows.sweep": sweep.parser,
 }
 
 

@@ -33,7 +33,7 @@ def fit(interactions, *, threads=2, watch=None, **more):
 
 
 def table(model):
-    return csr_matrix((model.weights, model.indices, model.indptr), shape=(model.item_count,) * 2).toarray()
+    return model.weights.toarray()
 
 
 def covariance(likes, alpha=0.75, centred=True, user_weight_exponent=0.0):

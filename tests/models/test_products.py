@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from models import products
-from models.products import COLUMNS, GROUP, TILE, dense_times, pattern_times
+from models.products import COLUMNS, GROUP, TILE, dense_times, pattern_times, sparse_times
 from models.threads import kernel_threads
 
 SHAPES = [(1, 1), (GROUP + 1, COLUMNS + 3), (2 * GROUP, 7), (9, 2 * TILE), (5, TILE + 1), (20, 1)]
@@ -39,6 +39,7 @@ def test_a_pattern_product_is_the_sum_in_the_order_of_the_history_to_the_bit(blo
             expected[row] += table[item]
     with kernel_threads(threads):
         np.testing.assert_array_equal(pattern_times(histories, table), expected)
+        np.testing.assert_array_equal(sparse_times(histories, csr_matrix(table)), expected)
         parts = [pattern_times(histories[start : start + 4], table) for start in range(0, block, 4)]
     np.testing.assert_array_equal(np.concatenate(parts), expected)
 
