@@ -55,19 +55,22 @@ class Rescaling:
         scale: float64 (items,), spread^(alpha / 2), and 1 for an item without spread.
         shift: float64 (items,), sqrt(n) mu to centre the columns, zeros not to.
         factor: float64 (items,), 1 / scale, and 0 for an item that takes no part.
+        back: float64 (items,), what the scores of an item are multiplied by; the paper's is `scale`.
     """
 
     scale: np.ndarray
     shift: np.ndarray
     factor: np.ndarray
+    back: np.ndarray
 
 
-def rescaling(moments: Columns, alpha: float, centred: bool) -> Rescaling:
+def rescaling(moments: Columns, alpha: float, centred: bool, popularity_discount: float = 0.0) -> Rescaling:
     """An item that everybody or nobody likes takes no part; without centring, only one that nobody likes."""
     varies = moments.spread > 0
-    scale = np.where(varies, moments.spread, 1.0) ** (alpha / 2)
+    spread = np.where(varies, moments.spread, 1.0)
+    scale, back = spread ** (alpha / 2), spread ** ((alpha - popularity_discount) / 2)
     shift = moments.mean * np.sqrt(moments.users) * centred
-    return Rescaling(scale, shift, (varies if centred else moments.mean > 0) / scale)
+    return Rescaling(scale, shift, (varies if centred else moments.mean > 0) / scale, back)
 
 
 def row_arguments(

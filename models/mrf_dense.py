@@ -15,7 +15,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Epoch, Model, ModelSettings
-from models.gram import columns, lower_gram, rescaling
+from models.gram import Rescaling, columns, lower_gram, rescaling
 from models.products import dense_times, pattern_times
 from models.search_space import Choice, SearchSpace, Span
 from models.spd_inverse import TILE, invert_lower
@@ -27,7 +27,7 @@ class MrfDenseSettings(ModelSettings):
 
     search_space: ClassVar[SearchSpace] = {
         "l2": Span(1.0, 1000.0, log=True), "alpha": Span(0.0, 1.0), "user_weight_exponent": Span(0.0, 1.5),
-        "centred": Choice((True, False))}
+        "popularity_discount": Span(0.0, 0.5), "centred": Choice((True, False))}
 
     l2: float = Field(
         6.0, gt=0, description="Ridge penalty lambda of eq. 3, on the scale of the centred and rescaled Gram matrix.")
@@ -42,6 +42,9 @@ class MrfDenseSettings(ModelSettings):
     user_weight_exponent: float = Field(
         0.0, ge=0, le=2, description="Users weigh d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal "
                                      "weights.")
+    popularity_discount: float = Field(
+        0.0, ge=-1, le=1, description="An item's scores are divided by (n variance)^(this / 2), beside the paper's own "
+                                      "rescaling: above 0, popular items rank lower.")
 
 
 class MrfDense(Model):
@@ -62,16 +65,18 @@ class MrfDense(Model):
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)
-        rescaled = rescaling(moments, self.settings.alpha, self.settings.centred)
+        rescaled = rescaling(
+            moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
         matrix = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, self.threads)
         matrix.flat[:: len(matrix) + 1] += np.float32(self.settings.l2)
         invert_lower(matrix, self.threads)
-        _to_weights(matrix, rescaled.scale, self.threads)
+        _to_weights(matrix, rescaled, self.threads)
         self.weights = matrix
         self.offset = np.zeros(len(matrix), dtype=np.float32)
         if self.settings.intercept:
             with kernel_threads(self.threads):
-                self.offset[:] = moments.mean - dense_times(moments.mean[None].astype(np.float32), matrix)[0]
+                mean = moments.mean * rescaled.back / rescaled.scale
+                self.offset[:] = mean - dense_times(moments.mean[None].astype(np.float32), matrix)[0]
         on_epoch(Epoch(1, 1, perf_counter() - started))
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
@@ -83,11 +88,11 @@ class MrfDense(Model):
         return {"weights": self.weights, "offset": self.offset}
 
 
-def _to_weights(inverse: np.ndarray, scale: np.ndarray, threads: int) -> None:
-    """Eq. 4 in place: the lower triangle of C becomes B_ij = -C_ij / C_jj scale_j / scale_i, both triangles."""
+def _to_weights(inverse: np.ndarray, rescaled: Rescaling, threads: int) -> None:
+    """Eq. 4 in place: the lower triangle of C becomes B_ij = -C_ij / C_jj back_j / scale_i, both triangles."""
     size = len(inverse)
-    of_row = (1 / scale).astype(np.float32)
-    of_column = (-scale / inverse.diagonal()).astype(np.float32)
+    of_row = (1 / rescaled.scale).astype(np.float32)
+    of_column = (-rescaled.back / inverse.diagonal()).astype(np.float32)
     blocks = [slice(start, min(start + TILE, size)) for start in range(0, size, TILE)]
 
     def fill(at: tuple[slice, slice]) -> None:

@@ -76,17 +76,18 @@ class MrfSparse(Model):
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)
-        rescaled = rescaling(moments, self.settings.alpha, self.settings.centred)
+        rescaled = rescaling(
+            moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
         arguments = row_arguments(interactions, moments.weights, rescaled.shift, rescaled.factor)
         pattern = self._pattern(arguments)
         values = estimates(arguments, pattern, self.settings.r, self.settings.l2, self.threads)
-        values *= np.repeat(rescaled.scale, np.diff(pattern.indptr)) / rescaled.scale[pattern.indices]
+        values *= np.repeat(rescaled.back, np.diff(pattern.indptr)) / rescaled.scale[pattern.indices]
         table = csc_matrix((values, pattern.indices, pattern.indptr), shape=(self.item_count,) * 2).tocsr()
         table.eliminate_zeros()
         self.weights = table
         self.offset = np.zeros(self.item_count, dtype=np.float32)
         if self.settings.intercept:
-            self.offset[:] = moments.mean - moments.mean @ table
+            self.offset[:] = moments.mean * rescaled.back / rescaled.scale - moments.mean @ table
         kept = len(pattern.indices) / self.item_count**2
         on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 

@@ -17,6 +17,7 @@ VARIANTS = {
     "no rescaling": {"alpha": 0.0, "l2": 40.0},
     "EASE": {"alpha": 0.0, "l2": 40.0, "centred": False},
     "weighted users": {"alpha": 0.5, "l2": 10.0, "user_weight_exponent": 0.75, "intercept": True},
+    "popular items discounted": {"alpha": 0.5, "popularity_discount": 0.3, "intercept": True},
 }
 
 
@@ -24,18 +25,19 @@ def fit(interactions, **settings):
     return MrfDense(MrfDenseSettings(**settings), threads=2).fit(interactions)
 
 
-def naive(likes, l2=6.0, alpha=0.75, centred=True, intercept=False, user_weight_exponent=0.0):
+def naive(likes, l2=6.0, alpha=0.75, centred=True, intercept=False, user_weight_exponent=0.0,
+          popularity_discount=0.0):
     """B of eq. 4 and the offset of the scores, in float64."""
     weights = likes.sum(axis=1) ** -user_weight_exponent
     weights /= weights.mean()
     mean = weights @ likes / len(likes)
     gram = (likes * weights[:, None]).T @ likes
     covariance = gram - len(likes) * np.outer(mean, mean)
-    scale = np.diag(covariance) ** (alpha / 2)
+    scale, discount = (np.diag(covariance) ** (exponent / 2) for exponent in (alpha, popularity_discount))
     target = (covariance if centred else gram) / np.outer(scale, scale)
     inverse = np.linalg.inv(target + l2 * np.eye(len(target)))
-    b = (np.eye(len(inverse)) - inverse / np.diag(inverse)) * scale / scale[:, None]
-    return b, mean - mean @ b if intercept else np.zeros(len(b))
+    b = (np.eye(len(inverse)) - inverse / np.diag(inverse)) * scale / scale[:, None] / discount
+    return b, mean / discount - mean @ b if intercept else np.zeros(len(b))
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
