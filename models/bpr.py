@@ -35,7 +35,8 @@ class BprSettings(ModelSettings):
 
     search_space: ClassVar[SearchSpace] = {
         "factors": Choice((20, 32, 64, 128)), "epochs": Span(50, 400, log=True),
-        "learning_rate": Span(0.02, 0.2, log=True), "regularization": Span(0.001, 0.1, log=True)}
+        "learning_rate": Span(0.02, 0.5, log=True), "regularization": Span(0.001, 0.1, log=True),
+        "degree_exponent": Choice((0.0, 0.5, 1.0))}
 
     factors: int = Field(20, ge=1, le=1024, description="Length K of the factors of users and items.")
     epochs: int = Field(100, ge=1, description="Passes over the edges, one sampled negative an edge and pass.")
