@@ -6,6 +6,8 @@ not like, on
 
     -ln sigma(x_ui - x_uj) + regularization / 2 (|u|^2 + |v_i|^2 + |v_j|^2 + b_i^2 + b_j^2)
 
+With `degree_exponent` below one it takes as many steps, but more of them for users with few edges.
+
 `bpr_uniform` draws j uniformly, `bpr_popularity` in proportion to degree: the two benchmarks of Paquet and
 Koenigstein, "One-class Collaborative Filtering with Random Graphs", 2013, section 6.
 """
@@ -33,7 +35,8 @@ class BprSettings(ModelSettings):
 
     search_space: ClassVar[SearchSpace] = {
         "factors": Choice((20, 32, 64, 128)), "epochs": Span(50, 400, log=True),
-        "learning_rate": Span(0.02, 0.2, log=True), "regularization": Span(0.001, 0.1, log=True)}
+        "learning_rate": Span(0.02, 0.5, log=True), "regularization": Span(0.001, 0.1, log=True),
+        "degree_exponent": Choice((0.0, 0.5, 1.0))}
 
     factors: int = Field(20, ge=1, le=1024, description="Length K of the factors of users and items.")
     epochs: int = Field(100, ge=1, description="Passes over the edges, one sampled negative an edge and pass.")
@@ -43,6 +46,9 @@ class BprSettings(ModelSettings):
         0.01, ge=0, lt=1, description="Penalty on the squares of factors and biases, for each gradient step.")
     initial_scale: float = Field(
         0.1, gt=0, le=10, description="Standard deviation of the factors before the first step.")
+    degree_exponent: float = Field(
+        1.0, ge=0, le=1, description="An epoch's samples are dealt to users by this power of their degree: 1 takes "
+                                     "every edge once, 0 as many of each user.")
     fold_in_epochs: int = Field(
         30, ge=1, description="Passes over an unseen user's history that find the user's factors.")
 
@@ -61,7 +67,7 @@ class Bpr(Model):
     popular: ClassVar[bool]
 
     def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
-        training = _Training(interactions, self._draws(), self.settings.factors)
+        training = _Training(interactions, self._draws(), self.settings.factors, self.settings.degree_exponent)
         training.start(self.settings.initial_scale, self.seed)
         with kernel_threads(self.threads):
             for number in range(1, self.settings.epochs + 1):
@@ -127,13 +133,15 @@ class BprPopularity(Bpr):
 class _Training:
     """The tables in the layout of the kernels, and one epoch after the other over them."""
 
-    def __init__(self, interactions: csr_matrix, draws: tuple[np.ndarray, np.ndarray, int], factors: int) -> None:
+    def __init__(self, interactions: csr_matrix, draws: tuple[np.ndarray, np.ndarray, int], factors: int,
+                 degree_exponent: float = 1.0) -> None:
         self.indptr = read_only(interactions.indptr, np.int64)
         self.indices = read_only(interactions.indices, np.int32)
         self.draws, self.factors = draws, factors
         self.layout, self.rows = _item_blocks(np.bincount(self.indices, minlength=interactions.shape[1]))
-        self.parts = _user_blocks(self.indptr)
-        room = int((self.indptr[self.parts[..., 1]] - self.indptr[self.parts[..., 0]]).max())
+        self.first = _first_samples(self.indptr, degree_exponent)
+        self.parts = _user_blocks(self.first)
+        room = int((self.first[self.parts[..., 1]] - self.first[self.parts[..., 0]]).max())
         items = interactions.shape[1]
         self.work = (np.zeros((SHARDS, items), np.uint8), np.zeros((SHARDS, items), np.int64),
                      np.zeros((SHARDS, room), np.int32))
@@ -151,12 +159,12 @@ class _Training:
         self.items[place, :factors] = normals(seed, purpose("bpr items"), len(place), factors) * np.float32(scale)
 
     def epoch(self, number: int, rate: float, regularization: float, seed: int) -> float:
-        """One step for every edge; returns the mean loss of every 16th sample, before its step."""
+        """As many steps as there are edges; returns the mean loss of every 16th sample, before its step."""
         loss = np.zeros((SHARDS, 2))
         streams = (np.uint64(seed), purpose("bpr negatives"), np.uint64(number))
         for bounds in self.parts:
-            draw_samples(self.indptr, self.indices, bounds, self.draws, self.layout, streams, self.work, self.samples,
-                         self.starts)
+            draw_samples(self.indptr, self.indices, self.first, bounds, self.draws, self.layout, streams, self.work,
+                         self.samples, self.starts)
             step_kernel(_width(self.factors))(
                 self.users, self.items, self.samples, self.starts, self.factors, np.float32(rate),
                 np.float32(regularization), loss)
@@ -184,11 +192,20 @@ def _item_blocks(degrees: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], in
     return (read_only(place, np.int32), read_only(block, np.int64)), blocks * size
 
 
-def _user_blocks(indptr: np.ndarray) -> np.ndarray:
+def _first_samples(indptr: np.ndarray, degree_exponent: float) -> np.ndarray:
+    """int64 (users + 1,): the number of each user's first sample of an epoch; with exponent 1, of its first edge."""
+    if degree_exponent == 1:
+        return indptr
+    degrees = np.diff(indptr).astype(np.float64)
+    weights = np.cumsum(np.where(degrees > 0, degrees ** degree_exponent, 0.0))
+    return read_only(np.append(0, np.floor(weights * (indptr[-1] / weights[-1]) + 0.5)), np.int64)
+
+
+def _user_blocks(first: np.ndarray) -> np.ndarray:
     """int64 (parts, SHARDS, 2): first and last + 1 user of each block, a part being what is sampled at a time."""
-    parts = -(-int(indptr[-1]) // SAMPLES)
-    cuts = np.searchsorted(indptr, indptr[-1] * np.arange(parts * SHARDS + 1) // (parts * SHARDS))
-    cuts[0], cuts[-1] = 0, len(indptr) - 1
+    parts = -(-int(first[-1]) // SAMPLES)
+    cuts = np.searchsorted(first, first[-1] * np.arange(parts * SHARDS + 1) // (parts * SHARDS))
+    cuts[0], cuts[-1] = 0, len(first) - 1
     bounds = np.stack([cuts[:-1], cuts[1:]], axis=1).astype(np.int64)
     return np.ascontiguousarray(bounds.reshape(SHARDS, parts, 2).swapaxes(0, 1))
 

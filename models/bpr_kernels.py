@@ -106,16 +106,20 @@ def negative(key, proposals, own, cumulative, rest):
 
 
 @njit(parallel=True, cache=True)
-def draw_samples(indptr, indices, bounds, draws, layout, streams, work, samples, starts):
-    """One sample for every edge of the users in `bounds`, sorted by cell.
+def draw_samples(indptr, indices, first, bounds, draws, layout, streams, work, samples, starts):
+    """The samples of an epoch of the users in `bounds`, sorted by cell.
+
+    A user's samples go round the user's edges, each epoch from where the last one stopped.
 
     Args:
-        indptr, indices: the training edges; the number of an edge is the number of its sample's stream.
+        indptr, indices: the training edges.
+        first: int64 (users + 1,), the number of each user's first sample, and of its stream; `indptr` itself
+            makes one sample of every edge.
         bounds: int64 (SHARDS, 2), first and last + 1 user of each user block.
         draws: (proposals int32, weights int64 (items,), total): items to draw from uniformly, how often each
             occurs among them, their number.
         layout: (place int32 (items,), block int64 (items,)): an item's row in the table, and its block.
-        streams: (seed, purpose, epoch).
+        streams: (seed, purpose, epoch), three uint64.
         work: (own uint8 (SHARDS, items) of zeros, cumulative int64 (SHARDS, items), negatives int32
             (SHARDS, room)).
         samples: int32 (SHARDS, room, 3), filled with rows (u, row of i, row of j).
@@ -125,29 +129,33 @@ def draw_samples(indptr, indices, bounds, draws, layout, streams, work, samples,
     place, block_of = layout
     for shard in prange(SHARDS):
         own, cumulative, negatives = work[0][shard], work[1][shard], work[2][shard]
-        first = indptr[bounds[shard, 0]]
+        base = first[bounds[shard, 0]]
         bound = starts[shard]
         bound[:] = 0
         for user in range(bounds[shard, 0], bounds[shard, 1]):
             history = indices[indptr[user] : indptr[user + 1]]
             rest = enter_user(history, weights, total, own, cumulative)
-            for edge in range(indptr[user], indptr[user + 1]):
+            start = np.int64(streams[2]) * (first[user + 1] - first[user])
+            for number in range(first[user], first[user + 1]):
                 other = np.int64(-1)
                 if rest >= 0:
-                    key = stream(streams[0], streams[1], streams[2], edge)
+                    key = stream(streams[0], streams[1], streams[2], number)
                     other = negative(key, proposals, own, cumulative, rest)
-                    bound[cell_of(block_of[indices[edge]], block_of[other], edge) + 1] += 1
-                negatives[edge - first] = other
+                    item = history[(start + number - first[user]) % len(history)]
+                    bound[cell_of(block_of[item], block_of[other], number) + 1] += 1
+                negatives[number - base] = other
             for item in history:
                 own[item] = 0
         for cell in range(CELLS):
             bound[cell + 1] += bound[cell]
         at = bound.copy()
         for user in range(bounds[shard, 0], bounds[shard, 1]):
-            for edge in range(indptr[user], indptr[user + 1]):
-                item, other = indices[edge], np.int64(negatives[edge - first])
+            history = indices[indptr[user] : indptr[user + 1]]
+            start = np.int64(streams[2]) * (first[user + 1] - first[user])
+            for number in range(first[user], first[user + 1]):
+                item, other = history[(start + number - first[user]) % len(history)], np.int64(negatives[number - base])
                 if other >= 0:
-                    cell = cell_of(block_of[item], block_of[other], edge)
+                    cell = cell_of(block_of[item], block_of[other], number)
                     sample = samples[shard, at[cell]]
                     sample[0], sample[1], sample[2] = user, place[item], place[other]
                     at[cell] += 1

@@ -11,10 +11,10 @@ from models.bpr_kernels import CELLS, SHARDS
 both = pytest.mark.parametrize("model", [BprUniform, BprPopularity], ids=lambda model: model.name)
 
 
-def training(interactions, model=BprUniform, factors=10) -> bpr._Training:
+def training(interactions, model=BprUniform, factors=10, degree_exponent=1.0) -> bpr._Training:
     made = model(BprSettings(factors=factors))
     made.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
-    state = bpr._Training(interactions, made._draws(), factors)
+    state = bpr._Training(interactions, made._draws(), factors, degree_exponent)
     state.start(0.5, seed=1)
     return state
 
@@ -44,6 +44,33 @@ def test_every_edge_gets_one_negative_that_its_user_does_not_like(model, long_ta
     rows = np.repeat(np.arange(long_tailed.shape[0]), np.diff(long_tailed.indptr))
     assert sorted(zip(users, liked)) == list(zip(rows, long_tailed.indices))
     assert not long_tailed.toarray()[users, others].any()
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_samples_of_a_user_follow_the_power_of_the_degree(exponent, long_tailed):
+    state = training(long_tailed, degree_exponent=exponent)
+    state.epoch(1, 0.0, 0.0, seed=1)
+    degrees = np.diff(long_tailed.indptr).astype(float)
+    counts = np.bincount(drawn(state)[0], minlength=len(degrees))
+    shares = np.where(degrees > 0, np.maximum(degrees, 1) ** exponent, 0)
+    assert counts.sum() == long_tailed.nnz
+    assert (np.abs(counts - long_tailed.nnz * shares / shares.sum()) <= 1).all()
+    assert (counts[degrees > 0] >= 1).all()
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5])
+def test_samples_of_a_user_go_round_its_edges(exponent, long_tailed):
+    state = training(long_tailed, degree_exponent=exponent)
+    seen = np.zeros(long_tailed.shape, dtype=int)
+    for epoch in range(1, 8):
+        state.epoch(epoch, 0.0, 0.0, seed=1)
+        users, liked, others = drawn(state)
+        np.add.at(seen, (users, liked), 1)
+        assert not long_tailed.toarray()[users, others].any()
+    assert not seen[long_tailed.toarray() == 0].any()
+    for user in np.flatnonzero(np.diff(long_tailed.indptr)):
+        of_edges = seen[user, long_tailed[user].indices]
+        assert of_edges.max() - of_edges.min() <= 1
 
 
 def test_cells_that_run_together_share_no_row(long_tailed):
