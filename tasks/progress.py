@@ -19,7 +19,7 @@ from tasks.artifacts import ProgressArtifact
 
 logger = logging.getLogger(__name__)
 
-SECONDS_BETWEEN_LINES = 1.0
+SECONDS_BETWEEN_LINES = 10.0
 BAR_WIDTH, NUMBERS_WIDTH = 24, 32  # columns of the bar, and of the percentage, the times and the gaps
 BLUE = "bright_blue"  # colours by name only: Prefect's console has a theme without rich's own styles
 _SCREEN = threading.Lock()  # one bar at a time; who comes second tells its progress in lines
