@@ -15,10 +15,11 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Epoch, Model, ModelSettings
-from models.gram import Rescaling, columns, lower_gram, rescaling
+from models.gram import Rescaling, columns, rescaling
+from models.gram_inverse import regularized_inverse
 from models.products import dense_times, pattern_times
 from models.search_space import Choice, SearchSpace, Span
-from models.spd_inverse import TILE, invert_lower
+from models.spd_inverse import TILE
 from models.threads import kernel_threads
 
 
@@ -67,9 +68,7 @@ class MrfDense(Model):
         moments = columns(interactions, self.settings.user_weight_exponent)
         rescaled = rescaling(
             moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
-        matrix = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, self.threads)
-        matrix.flat[:: len(matrix) + 1] += np.float32(self.settings.l2)
-        invert_lower(matrix, self.threads)
+        matrix = regularized_inverse(interactions, moments, rescaled, self.settings.l2, self.threads)
         _to_weights(matrix, rescaled, self.threads)
         self.weights = matrix
         self.offset = np.zeros(len(matrix), dtype=np.float32)

@@ -28,6 +28,11 @@ def dense_times(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
     return _product(indptr, indices, np.ascontiguousarray(rows).reshape(-1), table)
 
 
+def values_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
+    """R T, float32 (block, columns): R (block, width) CSR with its values, T float32 (width, columns)."""
+    return _product(rows.indptr, rows.indices, rows.data, table)
+
+
 def sparse_times(histories: csr_matrix, table: csr_matrix) -> np.ndarray:
     """H T, float32 (block, columns), dense: H (block, items) read as zeros and ones, T (items, columns) sparse."""
     out = np.zeros((histories.shape[0], table.shape[1]), dtype=np.float32)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from models import gram_inverse
 from models.gram import columns, lower_gram
 from models.mrf_dense import MrfDense, MrfDenseSettings
 
@@ -57,6 +58,21 @@ def test_agrees_with_eq_4_on_ml_100k():
     rows, columns_ = (np.unique(ids[liked], return_inverse=True)[1] for ids in (users, items))
     likes = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, columns_)))
     np.testing.assert_allclose(fit(likes).weights, naive(likes.toarray().astype(float))[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
+def test_fewer_users_than_items_give_the_same_weights_by_an_inverse_over_the_users(settings, long_tailed, monkeypatch):
+    monkeypatch.setattr(gram_inverse, "BLOCK", 7)
+    likes = long_tailed[: long_tailed.shape[1] // 2].toarray().astype(float)
+    likes[3] = 0
+    likes[:, likes.sum(axis=0) == 0] = np.eye(len(likes))[:, 5:6]
+    likes[:, 0] = np.arange(len(likes)) == 4
+    active = likes[likes.sum(axis=1) > 0]
+    model, alone = fit(csr_matrix(likes), **settings), MrfDense(MrfDenseSettings(**settings), threads=1)
+    weights, offset = naive(active, **settings)
+    np.testing.assert_allclose(model.weights, weights, atol=1e-5)
+    np.testing.assert_allclose(model.offset, offset, atol=1e-5)
+    np.testing.assert_array_equal(alone.fit(csr_matrix(likes)).weights, model.weights)
 
 
 def test_the_ridge_regression_of_eq_3_is_at_its_minimum(long_tailed):
