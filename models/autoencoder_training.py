@@ -98,20 +98,29 @@ class Training:
 
         Raises:
             ValueError: the loss is not finite.
+            MemoryError: a step does not fit the device.
         """
         total = 0.0
         order = autoencoder_draws.user_order(users, seed, number)
         for start in range(0, len(order), size):
             batch = self.batch(interactions, order[start : start + size], dropout, seed, number)
+            total += self._step(batch) * len(batch.users)
+        if not np.isfinite(total):
+            raise ValueError(f"the loss is {total} in epoch {number}; lower learning_rate")
+        return total / len(order)
+
+    def _step(self, batch: Batch) -> float:
+        """One gradient step; returns the mean loss before it."""
+        try:
             self.adam.zero_grad()
             loss = self.loss(self.tensors, batch)
             loss.backward()
             self.adam.step()
-            self.updates += 1
-            total += loss.item() * len(batch.users)
-        if not np.isfinite(total):
-            raise ValueError(f"the loss is {total} in epoch {number}; lower learning_rate")
-        return total / len(order)
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(f"a step over {len(batch.users)} users does not fit the memory of {self.device}: lower "
+                              "batch_users or hidden, or set device to cpu") from error
+        self.updates += 1
+        return loss.item()
 
     def batch(self, interactions: csr_matrix, users: np.ndarray, dropout: float, seed: int, epoch: int) -> Batch:
         """The histories of some rows of the training matrix, with the draws of the epoch."""

@@ -251,6 +251,16 @@ def test_a_user_of_no_training_has_the_mean_node(long_tailed):
     assert np.abs(model.scores(long_tailed[inside], users=inside) - model.scores(long_tailed[inside])).max() > 1e-4
 
 
+def test_a_step_too_large_for_the_device_names_the_settings(long_tailed, monkeypatch):
+    def full(model, weights, batch):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    model = make("mult_dae", device="cpu")
+    monkeypatch.setattr(type(model), "_loss", full)
+    with pytest.raises(MemoryError, match="cpu: lower batch_users or hidden"):
+        model.fit(long_tailed)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_where_there_is_none_is_told(long_tailed):
     with pytest.raises(ValueError, match="device = cuda: PyTorch .* sees no CUDA device"):
