@@ -28,7 +28,7 @@ class MrfDenseSettings(ModelSettings):
 
     search_space: ClassVar[SearchSpace] = {
         "l2": Span(1.0, 1000.0, log=True), "alpha": Span(0.0, 1.0), "user_weight_exponent": Span(0.0, 1.5),
-        "popularity_discount": Span(0.0, 0.5), "centred": Choice((True, False))}
+        "popularity_discount": Span(0.0, 1.0), "centred": Choice((True, False)), "intercept": Choice((True, False))}
 
     l2: float = Field(
         6.0, gt=0, description="Ridge penalty lambda of eq. 3, on the scale of the centred and rescaled Gram matrix.")
