@@ -51,6 +51,8 @@ def session(
         from data_contracts import expectations  # noqa: F401 - defining its classes makes add_duckdb
 
         context = gx.get_context(mode="ephemeral")
+        # A context in memory would still spell its configuration out as YAML for every table; nobody reads it.
+        context._save_project_config = lambda: None
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
         datasource = context.data_sources.add_duckdb(
             name="warehouse", connection_string=URL, kwargs=engine_options(lent)

@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import gammaln
 
 from models import hpf_kernels, random_numbers
+from models.products import read_only
 
 SHARDS = 16  # parts that users, and items, are cut into; partial sums are added up in their order
 
@@ -129,10 +130,10 @@ def start(prior: Prior, rows: int, seed: int, side: str) -> Posterior:
 
 
 def edges(interactions: csr_matrix, ones: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """CSR arrays in the kernels' types, int64, int32 and float32; every count as one if `ones`."""
+    """CSR arrays in the kernels' types, int64, int32 and float32, read-only; every count as one if `ones`."""
     counts = np.ones(interactions.nnz, dtype=np.float32) if ones else interactions.data
-    indices = interactions.indices.astype(np.int32, copy=False)
-    return interactions.indptr.astype(np.int64), indices, counts.astype(np.float32, copy=False)
+    return (read_only(interactions.indptr, np.int64), read_only(interactions.indices, np.int32),
+            read_only(counts, np.float32))
 
 
 def even_shards(rows: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit, prange
 
 from models.products import read_only
+from models.selection import largest
 from models.threads import kernel_threads
 
 ROOM = 1 << 23  # entries of a chunk of rows: 96 MB
@@ -110,7 +111,7 @@ def _keep(sizes, others, count, most, found, values):
     """The `most` largest of `count` candidates, in descending order; ties to the lower id. Returns how many."""
     taken = count
     if count > most:
-        cut = np.partition(sizes[:count], count - most)[count - most]
+        cut = largest(sizes[:count].copy(), most)
         room = most - np.count_nonzero(sizes[:count] > cut)
         taken = 0
         for at in range(count):
@@ -155,7 +156,7 @@ def _collect(indptr, indices, item_indptr, item_users, item_entries, weights, sh
                 for entry in range(indptr[user], indptr[user + 1]):
                     row[indices[entry]] += weight
             diagonal[turn] = factor[item] * factor[item] * (row[item] - shift[item] * shift[item])
-            count = 0
+            count = np.int64(0)  # a bare 0 would have `_keep` compiled for itself too
             for start in range(0, items, STRIP):
                 stop = min(start + STRIP, items)
                 if _fill_strip(row[start:stop], shift[start:stop], factor[start:stop], shift[item], factor[item],

@@ -6,6 +6,7 @@ from scipy.special import digamma, gammaln, log_expit, xlogy
 
 from models import paired_symbols_kernels as kernels
 from models.paired_symbols_vectors import padded
+from models.products import read_only
 
 
 def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
@@ -30,7 +31,7 @@ class Side:
 
     Attributes:
         rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `paired_symbols_vectors` says.
-        indptr, indices, counts: the edges of each vertex, int64, int32 and float32.
+        indptr, indices, counts: the edges of each vertex, int64, int32 and float32, read-only.
         degrees: float64, c_i (c_j), the events of each vertex.
         shares: float64, s (t), the float32 numbers that `rows` carries.
         concentration: float64, the Dirichlet posterior of pi (psi).
@@ -46,9 +47,9 @@ class Side:
         """
         self.rows, self.precisions = rows, precisions
         self.lanes = (0,) * (factors + 2)
-        self.indptr = graph.indptr.astype(np.int64)
-        self.indices = graph.indices.astype(np.int32, copy=False)
-        self.counts = graph.data.astype(np.float32, copy=False)
+        self.indptr = read_only(graph.indptr, np.int64)
+        self.indices = read_only(graph.indices, np.int32)
+        self.counts = read_only(graph.data, np.float32)
         self.bounds = kernels.shard_bounds(self.indptr)
         self.degrees = np.diff(np.concatenate([[0.0], np.cumsum(self.counts, dtype=np.float64)])[self.indptr])
         self._sums: tuple[np.ndarray, np.ndarray] | None = None

@@ -73,7 +73,7 @@ def _dealt(pool, free, starts, order, key):
     """
     out = np.empty(starts[-1], dtype=np.int32)
     owed, taken = np.zeros(len(free), dtype=np.int64), np.full(len(free), -1, dtype=np.int64)
-    left, draw = len(pool), 0
+    left, draw = len(pool), np.int64(0)  # a bare 0 would have what it is given to compiled once more
     for item in order:
         at, misses = starts[item], 0
         while at < starts[item + 1]:

@@ -126,7 +126,7 @@ def _top_of_row(scores, history, ids, best):
     `history` is sorted. `ids` and `best` hold a heap whose root is the worst item kept, then are sorted in
     place by taking the root n times.
     """
-    size = start = 0
+    size = start = np.int64(0)  # a bare 0 would have the heap's functions compiled once more
     for place in range(len(history) + 1):
         stop = min(history[place], len(scores)) if place < len(history) else len(scores)
         for item in range(start, stop):

@@ -9,6 +9,8 @@ candidates that would gain most until none would move.
 import numpy as np
 from numba import njit, prange
 
+from models.selection import largest
+
 DENSE = 4  # a row of the Gram matrix is kept whole where more than one in so many of its elements is not zero
 FIRST = 16  # items of the first active set; each time the set may double
 
@@ -141,7 +143,7 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
     weights = np.zeros(width, dtype=np.float32)
     gradient = target.copy()
     curvature = diagonal[items] + penalties[1]
-    active, sweeps = 0, limits[1]
+    active, sweeps = np.int64(0), limits[1]  # a bare 0 would have `_admit` compiled for itself too
     while True:
         before = active
         active = _admit((target, gradient, curvature), items, place, before, penalties[0], limits[0], buffer)
@@ -175,7 +177,7 @@ def _admit(state, items, place, active, l1, tolerance, buffer):
             gains[count] = slope * slope / curvature[at]
             count += 1
     room = max(FIRST, active)
-    least = np.partition(gains[:count], count - room)[count - room] if count > room else np.float32(0.0)
+    least = largest(gains[:count], room) if count > room else np.float32(0.0)
     rows = active
     for at in range(active + 1, width):
         slope = gradient[at] - l1

@@ -1,10 +1,13 @@
 """Fixtures that every room uses: a home in a temporary folder, and a warehouse filled with events."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tasks import warehouse
 from tasks.home import Home, Limits
@@ -12,32 +15,52 @@ from tasks.home import Home, Limits
 REAL_LOGS = Path(__file__).parents[2] / "shared" / "data"
 
 
+class FlowsTogether(LoadScopeScheduling):
+    """A file's tests in one process of pytest-xdist, as with `--dist loadfile`, and those of all flows in one.
+
+    They share a Prefect server, which takes many seconds of processor time to start.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "flows" if file.startswith("tests/flows/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    return FlowsTogether(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def home_in(folder: Path) -> Home:
+    return Home(folder / "var", "small", Limits(threads=2, memory=1 << 30))
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return Home(tmp_path / "var", "small", Limits(threads=2, memory=1 << 30))
+    return home_in(tmp_path)
 
 
 @pytest.fixture
 def log_events(home: Home) -> Callable[..., None]:
+    """`log_into` the test's own home."""
+    return partial(log_into, home)
+
+
+def log_into(home: Home, events: Sequence[tuple], file_id: int = 1) -> None:
     """Put (user, item, value) events into `raw.events`, one file a call, lines numbered from 1."""
-
-    def log(events: Sequence[tuple], file_id: int = 1) -> None:
-        with warehouse.connect(home) as connection:
-            columns = list(
-                zip(
-                    *[(str(user), str(item), float(value), (when or [None])[0]) for user, item, value, *when in events],
-                    strict=True,
-                )
+    with warehouse.connect(home) as connection:
+        columns = list(
+            zip(
+                *[(str(user), str(item), float(value), (when or [None])[0]) for user, item, value, *when in events],
+                strict=True,
             )
-            kinds = (pa.string(), pa.string(), pa.float64(), pa.timestamp("us"))
-            names = ("user_id", "item_id", "value", "occurred_at")
-            incoming = pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
-            connection.register("incoming", incoming)
-            connection.execute(f"insert into raw.events select *, {file_id}, row_number() over () from incoming")
-            connection.unregister("incoming")
-            connection.execute(
-                "insert into operations.log_files values (?, ?, ?, 1, ?, 0, now()::timestamp)",
-                [file_id, f"log-{file_id}", f"sha-{file_id}", len(events)],
-            )
-
-    return log
+        )
+        kinds = (pa.string(), pa.string(), pa.float64(), pa.timestamp("us"))
+        names = ("user_id", "item_id", "value", "occurred_at")
+        incoming = pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
+        connection.register("incoming", incoming)
+        connection.execute(f"insert into raw.events select *, {file_id}, row_number() over () from incoming")
+        connection.unregister("incoming")
+        connection.execute(
+            "insert into operations.log_files values (?, ?, ?, 1, ?, 0, now()::timestamp)",
+            [file_id, f"log-{file_id}", f"sha-{file_id}", len(events)],
+        )

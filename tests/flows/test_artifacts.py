@@ -149,14 +149,24 @@ def test_a_server_that_is_away_holds_no_stage_up(two_runs, caplog, monkeypatch):
     assert told == [f"{name} cannot be shown in Prefect: connection refused" for name in names]
 
 
-def test_outside_of_a_run_nothing_is_sent(home, monkeypatch):
-    monkeypatch.setattr(artifacts, "create_markdown_artifact", pytest.fail)
-    monkeypatch.setattr(artifacts, "create_table_artifact", pytest.fail)
-    with warehouse.connect(home):
-        pass
-    artifacts.summary(home, "run")
-    artifacts.evaluation(home, [])
-    artifacts.contract_results(home, "run", "ingest")
+def test_outside_of_a_run_nothing_is_sent(two_runs, monkeypatch):
+    sent = []
+    for kind in ("markdown", "table", "link", "progress"):
+        monkeypatch.setattr(artifacts, f"create_{kind}_artifact", lambda *args, kind=kind, **kwargs: sent.append(kind))
+    monkeypatch.setattr(artifacts, "SECONDS_TO_FIRST_PROGRESS", 0.0)
+    with warehouse.connect(two_runs, read_only=True) as connection:
+        (latest,) = connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()
+
+    def show():
+        artifacts.summary(two_runs, latest)
+        artifacts.evaluation(two_runs, [])
+        artifacts.contract_results(two_runs, latest, "binarize")
+        artifacts.ProgressArtifact("train", "mrf_dense (given)").show(0.5)
+
+    show()
+    assert sent == []
+    flow(show)()
+    assert sent == ["markdown", "link", "link", "table", "table", "progress"]
 
 
 def test_the_names_of_flow_and_tasks_are_those_of_the_stages(two_runs):

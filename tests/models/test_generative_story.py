@@ -45,6 +45,7 @@ def test_coins_are_calibrated_and_independent(graph):
 
 def test_stars_and_days(graph):
     starts, users, items = graph
+    items = items.astype(np.int32)  # as the demo has them
     liked = flip(starts, users, np.full(len(users), 0.5, dtype=np.float32), 2)
     stars, day = rated(users, items, liked, 2, 1_000)
     assert set(stars[liked]) == {4, 5}

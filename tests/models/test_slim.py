@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from models import slim, slim_kernels
+from models.products import read_only
 from models.slim import Slim, SlimSettings
 
 VARIANTS = {
@@ -83,8 +84,9 @@ def test_rows_kept_whole_or_sparse_and_batches_of_any_size_give_the_same_bits(lo
     assert len(epochs) > 5 and epochs[-1].number == epochs[-1].of == len(epochs)
     kept = np.zeros(120, dtype=np.int64)
     by_item = long_tailed.tocsc()
-    slim_kernels.count_pairs(long_tailed.indptr.astype(np.int64), long_tailed.indices, by_item.indptr.astype(np.int64),
-                             by_item.indices, 1, kept)
+    edges = [read_only(array, dtype) for side in (long_tailed, by_item)
+             for array, dtype in ((side.indptr, np.int64), (side.indices, np.int32))]
+    slim_kernels.count_pairs(*edges, 1, kept)
     assert (kept == 120).any() and (kept < 120).any()
 
 

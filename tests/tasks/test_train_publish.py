@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import polars as pl
@@ -15,20 +16,44 @@ from tasks.evaluate import evaluate
 from tasks.publish import Choice, PublishSettings, choose, publish
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.train import fit_digest, train
+from tests.conftest import home_in, log_into
 
 PROTOCOL = "leave_one_out"
 
 
-@pytest.fixture
-def digests(home, log_events):
-    """Two groups of users with tastes of their own, binarized and split."""
+@pytest.fixture(scope="module")
+def split_once(tmp_path_factory):
+    """(home, digests): two groups of users with tastes of their own, binarized and split."""
+    home = home_in(tmp_path_factory.mktemp("split"))
     generator = np.random.default_rng(1)
     pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
-    log_events([(user, item, 1) for user, item in sorted(pairs)])
+    log_into(home, [(user, item, 1) for user, item in sorted(pairs)])
     binarize(home, BinarizeSettings(), "run")
-    return split(
+    return home, split(
         home, SplitSettings(held_out_share=0.2), "run", protocols=["strong_generalization", "leave_one_out"], seed=1
     ).digests
+
+
+@pytest.fixture(scope="module")
+def published_once(split_once, tmp_path_factory):
+    """(home, what `published` returned, digests) after one run that published."""
+    home, digests = home_in(tmp_path_factory.mktemp("published")), split_once[1]
+    shutil.copytree(split_once[0].root, home.root)
+    return home, published(home, digests, top_n=5), digests
+
+
+@pytest.fixture
+def digests(home, split_once):
+    """The test's own copy of the split."""
+    shutil.copytree(split_once[0].root, home.root)
+    return split_once[1]
+
+
+@pytest.fixture
+def after_publishing(home, published_once):
+    """The test's own copy of the publication, and the digests."""
+    shutil.copytree(published_once[0].root, home.root, symlinks=True)
+    return published_once[2]
 
 
 def fitted(home, digests, protocol=PROTOCOL, model="mrf_dense", seed=0, run_id="run"):
@@ -142,8 +167,8 @@ def published(home, digests, run_id="run", **settings):
     )
 
 
-def test_the_model_that_is_best_on_validation_is_published(home, digests):
-    chosen, _ = published(home, digests)
+def test_the_model_that_is_best_on_validation_is_published(published_once):
+    home, (chosen, _), _ = published_once
     assert chosen == Choice("mrf_dense", "score")
     on_validation = dict(rows(home, "select model, value from evaluation.metrics where metric = 'validation_ndcg@100'"))
     assert on_validation["mrf_dense"] > on_validation["popularity"]
@@ -158,8 +183,8 @@ def test_without_validation_users_popularity_is_published_and_said(home, digests
     assert "publish.model" in caplog.text
 
 
-def test_recommendations_are_ranked_in_original_ids_and_unseen(home, digests):
-    _, result = published(home, digests, top_n=5)
+def test_recommendations_are_ranked_in_original_ids_and_unseen(published_once):
+    home, (_, result), _ = published_once
     found = rows(home, "select * from published.recommendations order by user_id, rank")
     seen = set(rows(home, "select user_id, item_id from curated.interactions"))
     assert result.recommendations == len(found) == 60 * 5
@@ -170,8 +195,8 @@ def test_recommendations_are_ranked_in_original_ids_and_unseen(home, digests):
     assert all(like_mean is None for *_, like_mean, _ in found)
 
 
-def test_files_agree_with_the_warehouse(home, digests):
-    published(home, digests)
+def test_files_agree_with_the_warehouse(published_once):
+    home, _, _ = published_once
     expected = rows(
         home, "select protocol, model, score, metric, value, standard_error, users from evaluation.metrics order by all"
     )
@@ -187,19 +212,19 @@ def test_files_agree_with_the_warehouse(home, digests):
     assert "| mrf_dense |" in table and "**" in table
 
 
-def test_a_failed_publish_leaves_what_was_published(home, digests, monkeypatch):
-    published(home, digests)
+def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monkeypatch):
     target, before = home.published.resolve(), rows(home, "select * from published.recommendations order by all")
     monkeypatch.setattr("tasks.publish.main_table.markdown", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        published(home, digests, run_id="next", model="popularity")
+        published(home, after_publishing, run_id="next", model="popularity")
     assert home.published.resolve() == target
     assert rows(home, "select * from published.recommendations order by all") == before
 
 
-def test_the_link_swings_and_the_last_two_publications_stay(home, digests):
-    for run_id in ("first", "second", "third"):
-        published(home, digests, run_id=run_id)
+def test_the_link_swings_and_the_last_two_publications_stay(home, after_publishing):
+    assert home.published.resolve().name == "run"
+    for run_id in ("second", "third"):
+        published(home, after_publishing, run_id=run_id)
     assert home.published.resolve().name == "third"
     assert sorted(folder.name for folder in (home.folder / "publications").iterdir()) == ["second", "third"]
 

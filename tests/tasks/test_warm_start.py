@@ -10,7 +10,7 @@ from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.train import train
 from tasks.warm_start import _places
 
-SETTINGS = PairedSymbolsSettings(factors=3, sweeps=2)
+SETTINGS = PairedSymbolsSettings(factors=4, sweeps=2)  # kernels are compiled for each number of factors
 
 
 def night(home, run_id, settings=BinarizeSettings(), *, warm=True):
