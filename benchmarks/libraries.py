@@ -119,7 +119,7 @@ LIBRARIES = {
         {"factors": 256, "regularization": 65.0, "alpha": 7.7, "iterations": 16},
         {"factors": CategoricalDistribution((64, 128, 256, 512)), "iterations": IntDistribution(6, 30),
          "regularization": FloatDistribution(1, 300, log=True), "alpha": FloatDistribution(1, 40, log=True)}),
-    "irspack_ials": Library(  # .4324, .9431, N = 31, one of them of the loss ORIGINAL
+    "irspack_ials": Library(  # .4324, .9431, N = 33, one of them of the loss ORIGINAL
         "wmf", irspack_ials,
         {"n_components": 256, "alpha0": 0.15, "reg": 0.01, "nu": 1.0, "nu_star": 1.0, "loss_type": "IALSPP",
          "train_epochs": 16},
