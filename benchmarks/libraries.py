@@ -5,10 +5,10 @@
 
 Run by an interpreter that also has `pip install implicit irspack hpfrec`. The split is strong_generalization as the
 pipeline makes it: by the scheme of Liang et al. 2018, 500 users for validation and 500 for the test, none of them in
-training. Our models have the settings of `tasks/datasets/`, the libraries those of `LIBRARIES`; all were chosen by
-nDCG@100 of the validation users, and are judged here on the test users. Each library folds the unseen users in by its
-own means. S is the mean rank with strict inequality. A difference is ours minus the library's, paired over users, with
-its standard error and the p-value of the paired t-test.
+training. Our models have the settings of `tasks/datasets/`, the libraries those of `LIBRARIES`; all were chosen on the
+validation users (how, both files say), and are judged here on the test users. Each library folds the unseen
+users in by its own means. S is the mean rank with strict inequality. A difference is ours minus the library's,
+paired over users, with its standard error and the p-value of the paired t-test.
 
 `--tune` searches a library's settings on the validation users, beginning at those of `LIBRARIES`; `--part validation`
 judges on them.
