@@ -23,6 +23,7 @@ from models.threads import kernel_threads
 
 FEWER = 0.9  # share of the items below which there are users few enough to pay for the products with Y
 BLOCK = 1024  # columns of C that are filled at once, and rows of M that are mirrored
+STRIP = 64  # rows of a smaller piece
 
 
 def regularized_inverse(
@@ -57,14 +58,16 @@ def _over_users(
     root = np.sqrt(moments.weights[moments.weights > 0])
     y = csr_matrix(diags_array(root) @ active @ diags_array(rescaled.factor))
     matrix = lower_gram(active.T.tocsr(), rescaled.factor**2, np.zeros(len(root)), root, threads)
-    q = root / np.sqrt(moments.users) if rescaled.shift.any() else np.zeros(len(root))
-    along = y @ (y.T @ q)
-    along -= q * (q @ along) / 2
-    _add_to_rows(matrix, lambda rows: -q[rows, None] * along - along[rows, None] * q, threads)
+    if rescaled.shift.any():
+        q = root / np.sqrt(moments.users)
+        along = y @ (y.T @ q)
+        along -= q * (q @ along) / 2
+        _add_to_rows(matrix, lambda rows: -q[rows, None] * along - along[rows, None] * q, threads)
     matrix.flat[:: len(matrix) + 1] += np.float32(l2)
     invert_lower(matrix, threads)
     _mirror(matrix, threads)
-    _add_to_rows(matrix, lambda rows: -q[rows, None] * q / l2, threads)
+    if rescaled.shift.any():
+        _add_to_rows(matrix, lambda rows: -q[rows, None] * q / l2, threads)
     return _back_to_items(y, matrix, l2, threads)
 
 
@@ -73,8 +76,7 @@ def _add_to_rows(matrix: np.ndarray, term: Callable[[slice], np.ndarray], thread
     def add(rows: slice) -> None:
         matrix[rows] += term(rows).astype(np.float32)
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(add, _blocks(len(matrix), 64)))
+    _in_blocks(add, len(matrix), STRIP, threads)
 
 
 def _mirror(matrix: np.ndarray, threads: int) -> None:
@@ -84,8 +86,7 @@ def _mirror(matrix: np.ndarray, threads: int) -> None:
         matrix[rows, rows] = np.tril(matrix[rows, rows]) + on_diagonal.T
         matrix[: rows.start, rows] = matrix[rows, : rows.start].T
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(copy, _blocks(len(matrix), BLOCK)))
+    _in_blocks(copy, len(matrix), BLOCK, threads)
 
 
 def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: int) -> np.ndarray:
@@ -93,13 +94,30 @@ def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: in
     of_items = csr_matrix(y.T, dtype=np.float32)
     of_items.sort_indices()
     out = np.empty((y.shape[1],) * 2, dtype=np.float32)
-    with kernel_threads(threads):
-        for block in _blocks(len(out), BLOCK):
-            product = values_times(of_items[block], over_users)
-            np.divide(values_times(of_items[block.start :], product.T), -l2, out=out[block.start :, block])
+    for start in range(0, len(out), BLOCK):
+        block = slice(start, min(start + BLOCK, len(out)))
+        with kernel_threads(threads):
+            below = values_times(of_items[start:], _transposed(values_times(of_items[block], over_users), threads))
+
+        def fill(rows: slice) -> None:
+            np.divide(below[rows], -l2, out=out[start:, block][rows])
+
+        _in_blocks(fill, len(below), BLOCK, threads)
     out.flat[:: len(out) + 1] += np.float32(1 / l2)
     return out
 
 
-def _blocks(size: int, width: int) -> list[slice]:
-    return [slice(start, min(start + width, size)) for start in range(0, size, width)]
+def _transposed(table: np.ndarray, threads: int) -> np.ndarray:
+    out = np.empty(table.shape[::-1], dtype=table.dtype)
+
+    def copy(rows: slice) -> None:
+        out[rows] = table[:, rows].T
+
+    _in_blocks(copy, len(out), STRIP, threads)
+    return out
+
+
+def _in_blocks(work: Callable[[slice], None], size: int, width: int, threads: int) -> None:
+    """Call `work` for every block of `width` of 0 .. `size`, a few of them at once."""
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, [slice(start, min(start + width, size)) for start in range(0, size, width)]))
