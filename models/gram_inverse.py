@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from scipy.sparse import csr_matrix, diags_array
+from scipy.sparse import csr_matrix
 
 from models.gram import Columns, Rescaling, lower_gram
 from models.products import values_times
@@ -56,7 +56,8 @@ def _over_users(
 ) -> np.ndarray:
     """The same from an inverse over the users, each of whom has an edge."""
     root = np.sqrt(moments.weights[moments.weights > 0])
-    y = csr_matrix(diags_array(root) @ active @ diags_array(rescaled.factor))
+    values = np.repeat(root, np.diff(active.indptr)) * rescaled.factor[active.indices]
+    y = csr_matrix((values, active.indices, active.indptr), shape=active.shape)
     matrix = lower_gram(active.T.tocsr(), rescaled.factor**2, np.zeros(len(root)), root, threads)
     if rescaled.shift.any():
         q = root / np.sqrt(moments.users)
