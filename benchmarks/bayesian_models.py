@@ -25,17 +25,18 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from flows.settings import RunSettings, parse_assignment, resolve
-from models import metrics
 from models.base import Model, ModelSettings
 from models.catalogue import MODELS
-from models.random_graph import RandomGraph
-from models.random_graph_posterior import ITEM_BIAS, ITEM_FACTORS, USER_FACTORS
-from tasks import evaluate, matrices
+from models.evaluation import metrics
+from models.random_graph.model import RandomGraph
+from models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, USER_FACTORS
 from tasks.binarize import binarize
-from tasks.demo import make_demo
+from tasks.demo.story import make_demo
+from tasks.evaluate import stage as evaluate
 from tasks.ingest import ingest
-from tasks.matrices import SplitMatrices
 from tasks.split import split
+from tasks.stores import matrices
+from tasks.stores.matrices import SplitMatrices
 
 Splits = dict[str, SplitMatrices]
 TAUS = {"tau_u": USER_FACTORS, "tau_v": ITEM_FACTORS, "tau_bv": ITEM_BIAS}
@@ -50,8 +51,15 @@ def prepared(run: RunSettings) -> Splits:
     files = ingest(run.home, run.dataset, sources, "benchmark").file_ids
     binarize(run.home, run.binarize, "benchmark")
     given = ((files[0],), (files[1],)) if run.split_files else None
-    digests = split(run.home, run.split, "benchmark", protocols=run.protocols, seed=run.seed,
-                    ids_are_numbers=run.dataset.id_order == "number", given_files=given).digests
+    digests = split(
+        run.home,
+        run.split,
+        "benchmark",
+        protocols=run.protocols,
+        seed=run.seed,
+        ids_are_numbers=run.dataset.id_order == "number",
+        given_files=given,
+    ).digests
     return {protocol: matrices.read(run.home, digests[protocol]) for protocol in run.protocols}
 
 
@@ -79,8 +87,12 @@ def figures(model: Model, score: str, split_: SplitMatrices) -> tuple[dict[str, 
     edges = np.bincount(items)
     over_items = np.bincount(items, of_edges)[edges > 0] / edges[edges > 0]
     tail = of_edges[outside_head(split_.train)[items]]
-    cells = {"S (s.e.)": cell("mean_rank"), "median": cell("median_rank"),
-             "over items": f"{over_items.mean():.4f}", "tail items": f"{tail.mean():.4f}"}
+    cells = {
+        "S (s.e.)": cell("mean_rank"),
+        "median": cell("median_rank"),
+        "over items": f"{over_items.mean():.4f}",
+        "tail items": f"{tail.mean():.4f}",
+    }
     if split_.protocol == "given":
         cells |= {"recall of all@20": cell("recall_of_all@20"), "nDCG@20": cell("ndcg@20")}
     return cells, of_edges
@@ -93,8 +105,9 @@ def fitted(name: str, settings: ModelSettings, train: csr_matrix, run: RunSettin
     return model, time.process_time() - began
 
 
-def judged(name: str, settings: ModelSettings, splits: Splits, run: RunSettings, *,
-           by_degree: bool = False) -> Iterator[dict[str, str]]:
+def judged(
+    name: str, settings: ModelSettings, splits: Splits, run: RunSettings, *, by_degree: bool = False
+) -> Iterator[dict[str, str]]:
     """Rows of the table, one a score, over all protocols."""
     fitted(name, settings, next(iter(splits.values())).train[:100], run)  # compiles
     changed = settings.model_dump(exclude_defaults=True).items()
@@ -102,10 +115,10 @@ def judged(name: str, settings: ModelSettings, splits: Splits, run: RunSettings,
     rows = {score: {"model": label, "score": score} for score in MODELS[name].score_names}
     for split_ in splits.values():
         model, seconds = fitted(name, settings, split_.train, run)
-        for score in rows:
-            rows[score].setdefault("CPU s", f"{seconds:.1f}")
+        for score, row in rows.items():
+            row.setdefault("CPU s", f"{seconds:.1f}")
             cells, of_edges = figures(model, score, split_)
-            rows[score] |= cells
+            row |= cells
             if by_degree and split_.protocol != "strong_generalization":
                 print_by_degree(model, f"{label}, {score}", split_, of_edges)
     yield from rows.values()
@@ -166,14 +179,23 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         protocols = arguments.protocols or ("given" if arguments.split_files else BOTH)
-        run = resolve(arguments.dataset, home=folder, source=arguments.source, seed=arguments.seed,
-                      split_files=arguments.split_files, protocols=protocols.split(","),
-                      threads=arguments.threads)
+        run = resolve(
+            arguments.dataset,
+            home=folder,
+            source=arguments.source,
+            seed=arguments.seed,
+            split_files=arguments.split_files,
+            protocols=protocols.split(","),
+            threads=arguments.threads,
+        )
         splits = prepared(run)
         first = next(iter(splits.values()))
         shape = " x ".join(map(str, first.train.shape))
-        print(f"{run.dataset.name}: {shape}, {first.train.nnz} training edges, "
-              f"{first.parts['test'].targets.nnz} held out, seed {run.seed}\n", flush=True)
+        print(
+            f"{run.dataset.name}: {shape}, {first.train.nnz} training edges, "
+            f"{first.parts['test'].targets.nnz} held out, seed {run.seed}\n",
+            flush=True,
+        )
         rows = []
         for text in arguments.models:
             name, settings = named(text, run)

@@ -19,11 +19,11 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix, save_npz
 
-from models.bpr import Bpr, BprPopularity, BprSettings, BprUniform
-from models.metrics import edge_ranks
-from models.products import dense_times
-from models.ranking import target_ranks
-from models.threads import kernel_threads
+from models.bpr.model import Bpr, BprPopularity, BprSettings, BprUniform
+from models.evaluation.metrics import edge_ranks
+from models.evaluation.ranking import target_ranks
+from models.numerics.products import dense_times
+from models.numerics.threads import kernel_threads
 
 IMPLICIT = """
 import sys, time
@@ -53,20 +53,29 @@ def leave_one_out(ratings: Path, threshold: float) -> tuple[csr_matrix, csr_matr
     held_out = np.zeros(matrix.nnz, dtype=bool)
     held_out[chosen[degrees >= 2]] = True
     rows = np.repeat(np.arange(len(degrees)), degrees)
-    return tuple(csr_matrix((matrix.data[part], (rows[part], matrix.indices[part])), shape=matrix.shape)
-                 for part in (~held_out, held_out))
+    return tuple(
+        csr_matrix((matrix.data[part], (rows[part], matrix.indices[part])), shape=matrix.shape)
+        for part in (~held_out, held_out)
+    )
 
 
 def ranks(users: np.ndarray, items: np.ndarray, train: csr_matrix, held_out: csr_matrix) -> np.ndarray:
     """S of every held-out edge under the scores users items'."""
     table = np.ascontiguousarray(items.T)
     blocks = range(0, len(users), 1000)
-    return np.concatenate([edge_ranks(target_ranks(dense_times(users[at : at + 1000], table), train[at : at + 1000],
-                                                   held_out[at : at + 1000])) for at in blocks])
+    return np.concatenate(
+        [
+            edge_ranks(
+                target_ranks(dense_times(users[at : at + 1000], table), train[at : at + 1000], held_out[at : at + 1000])
+            )
+            for at in blocks
+        ]
+    )
 
 
-def ours(model: type[Bpr], settings: BprSettings, train: csr_matrix,
-         threads: int) -> tuple[tuple[float, float], np.ndarray, np.ndarray]:
+def ours(
+    model: type[Bpr], settings: BprSettings, train: csr_matrix, threads: int
+) -> tuple[tuple[float, float], np.ndarray, np.ndarray]:
     """Wall and CPU seconds of the fit, and rows of users and items whose products are the scores."""
     model(settings.model_copy(update={"epochs": 1}), threads=threads).fit(train)
     wall, cpu = perf_counter(), process_time()
@@ -76,8 +85,9 @@ def ours(model: type[Bpr], settings: BprSettings, train: csr_matrix,
     return seconds, users, np.column_stack([fitted.item_factors, fitted.item_bias])
 
 
-def implicit(python: str, settings: BprSettings, train: csr_matrix,
-             threads: int) -> tuple[tuple[float, float], np.ndarray, np.ndarray]:
+def implicit(
+    python: str, settings: BprSettings, train: csr_matrix, threads: int
+) -> tuple[tuple[float, float], np.ndarray, np.ndarray]:
     """The same of implicit's, fitted by another interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         save_npz(Path(folder) / "train.npz", train)
@@ -101,8 +111,10 @@ def main() -> None:
     fits = {model.name: ours(model, settings, train, options.threads) for model in (BprUniform, BprPopularity)}
     if options.peer:
         fits["implicit"] = implicit(options.peer, settings, train, options.threads)
-    print(f"{train.shape[0]} x {train.shape[1]}, {train.nnz} edges, K = {options.factors}, {options.epochs} epochs, "
-          f"{options.threads} thread(s)")
+    print(
+        f"{train.shape[0]} x {train.shape[1]}, {train.nnz} edges, K = {options.factors}, {options.epochs} epochs, "
+        f"{options.threads} thread(s)"
+    )
     print(f"{'':16} {'ns a sample':>11} {'of CPU':>7} {'S':>7} {'s.e.':>7}")
     with kernel_threads(options.threads):
         for name, (seconds, users, items) in fits.items():

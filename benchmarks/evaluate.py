@@ -1,6 +1,6 @@
 """The time of ranking against that of the product that makes the scores, at Netflix's 17,770 items.
 
-    python -m benchmarks.evaluate [--threads N] [--users 900]
+python -m benchmarks.evaluate [--threads N] [--users 900]
 """
 
 import argparse
@@ -10,9 +10,10 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
-from models.metrics import user_metrics
-from models.ranking import target_ranks, top_items
-from models.threads import kernel_threads
+from models.evaluation.metrics import user_metrics
+from models.evaluation.ranking import target_ranks
+from models.numerics.threads import kernel_threads
+from models.numerics.top_items import top_items
 
 ITEMS, FACTORS, HISTORY, REPEATS = 17_770, 20, 100, 5
 

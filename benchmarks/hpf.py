@@ -5,7 +5,7 @@
 PYTHON is the interpreter of an environment of its own where `pip install hpfrec` has run. Both get the same
 edges, priors, K and number of iterations; each starts at random, once a seed. hpfrec's time an iteration is
 the difference between a long fit and a short one, so that its set-up is not counted; ours is the mean over
-the same iterations. Both posteriors are then put into the one bound of `models.hpf`. The last line is our fit
+the same iterations. Both posteriors are then put into the one bound of `models.hpf.model`. The last line is our fit
 with its default settings, run until its bound settles.
 """
 
@@ -19,9 +19,9 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
-from models.hpf import HPF, HPFSettings
-from models.hpf_ascent import Ascent, Prior, Side
-from models.threads import kernel_threads
+from models.hpf.ascent import Ascent, Prior, Side
+from models.hpf.model import HPF, HPFSettings
+from models.numerics.threads import kernel_threads
 
 SHORT = 10  # iterations that are not timed
 
@@ -56,8 +56,7 @@ def edges_of(ratings: Path, threshold: float) -> csr_matrix:
     return matrix
 
 
-def ours(matrix: csr_matrix, settings: HPFSettings, iterations: int, threads: int,
-         seed: int) -> tuple[float, float]:
+def ours(matrix: csr_matrix, settings: HPFSettings, iterations: int, threads: int, seed: int) -> tuple[float, float]:
     """(seconds an iteration, bound after the last)."""
     with kernel_threads(threads):
         ascent = Ascent(matrix, True, settings.user_prior, settings.item_prior, seed)
@@ -71,8 +70,9 @@ def ours(matrix: csr_matrix, settings: HPFSettings, iterations: int, threads: in
         return seconds / max(1, iterations - SHORT), ascent.allocate()
 
 
-def theirs(python: str, matrix: csr_matrix, settings: HPFSettings, iterations: int, threads: int,
-           seed: int) -> tuple[float, float]:
+def theirs(
+    python: str, matrix: csr_matrix, settings: HPFSettings, iterations: int, threads: int, seed: int
+) -> tuple[float, float]:
     """(hpfrec's seconds an iteration, the bound of its posterior)."""
     edges = matrix.tocoo()
     numbers = settings.factors, threads, seed, iterations, SHORT
@@ -101,12 +101,17 @@ def compare(matrix: csr_matrix, arguments: argparse.Namespace) -> None:
         seconds, bound = ours(matrix, settings, iterations, arguments.threads, seed)
         print(f"seed {seed}  ours    {1e3 * seconds:7.1f} ms an iteration  bound {bound:14,.0f}", flush=True)
         slow, other = theirs(arguments.hpfrec, matrix, settings, iterations, arguments.threads, seed)
-        print(f"seed {seed}  hpfrec  {1e3 * slow:7.1f} ms an iteration  bound {other:14,.0f}"
-              f"   {slow / seconds:.1f} times ours", flush=True)
+        print(
+            f"seed {seed}  hpfrec  {1e3 * slow:7.1f} ms an iteration  bound {other:14,.0f}"
+            f"   {slow / seconds:.1f} times ours",
+            flush=True,
+        )
         bounds.append((bound, other))
     ours_mean, other_mean = np.mean(bounds, axis=0)
-    print(f"mean bound: ours {ours_mean:,.0f}, hpfrec {other_mean:,.0f}; "
-          f"standard deviation over seeds {np.std(bounds, axis=0).mean():,.0f}")
+    print(
+        f"mean bound: ours {ours_mean:,.0f}, hpfrec {other_mean:,.0f}; "
+        f"standard deviation over seeds {np.std(bounds, axis=0).mean():,.0f}"
+    )
 
 
 def main() -> None:
@@ -119,14 +124,18 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     matrix = edges_of(arguments.ratings, arguments.threshold)
-    print(f"{matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} edges, K = {HPFSettings().factors}, "
-          f"{arguments.iterations} iterations, {arguments.threads} threads")
+    print(
+        f"{matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} edges, K = {HPFSettings().factors}, "
+        f"{arguments.iterations} iterations, {arguments.threads} threads"
+    )
     ours(matrix, HPFSettings(), 2, 1, 0)  # compile
     compare(matrix, arguments)
     started = perf_counter()
     fit = HPF(threads=arguments.threads).fit(matrix)
-    print(f"ours with default settings: {len(fit.bounds)} iterations, {perf_counter() - started:.1f} s, "
-          f"bound {fit.bounds[-1]:,.0f}")
+    print(
+        f"ours with default settings: {len(fit.bounds)} iterations, {perf_counter() - started:.1f} s, "
+        f"bound {fit.bounds[-1]:,.0f}"
+    )
 
 
 if __name__ == "__main__":

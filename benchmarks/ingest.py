@@ -18,10 +18,11 @@ from pathlib import Path
 
 import duckdb
 
-from tasks import datasets, warehouse
-from tasks.home import Home, Limits
+from tasks import datasets
 from tasks.ingest.load import load
 from tasks.ingest.sources import inspect
+from tasks.stores import warehouse
+from tasks.stores.home import Home, Limits
 
 REPEATS = 3
 MOVIELENS = """
@@ -61,9 +62,7 @@ def bare(path: Path, folder: Path, limits: Limits, options: str) -> int:
     """Rows of the table that DuckDB makes of the file by itself."""
     database = folder / "bare.duckdb"
     database.unlink(missing_ok=True)
-    with duckdb.connect(
-        str(database), config={"threads": limits.threads, "memory_limit": f"{limits.memory}B"}
-    ) as con:
+    with duckdb.connect(str(database), config={"threads": limits.threads, "memory_limit": f"{limits.memory}B"}) as con:
         con.execute(f"create table bare as select * from read_csv('{path}'{options})")
         return con.execute("select count(*) from bare").fetchone()[0]
 
@@ -111,9 +110,7 @@ def compare(name: str, query: str, options: str, ids: str, lines: int, limits: L
 
 def main() -> None:
     """Compare on both formats."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=5_000_000)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()

@@ -30,9 +30,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.bayesian_models import fitted, prepared
 from flows.settings import resolve
-from models import metrics
-from tasks.evaluate import rank
-from tasks.matrices import Part, SplitMatrices
+from models.evaluation import metrics
+from tasks.evaluate.stage import rank
+from tasks.stores.matrices import Part, SplitMatrices
 
 COLUMNS = {"nDCG@100": "ndcg@100", "recall@20": "recall@20", "recall@50": "recall@50", "S": "mean_rank"}
 JUDGED = ("ndcg@100", "mean_rank")  # what differences are told of
@@ -41,7 +41,7 @@ Scorer = Callable[[csr_matrix], np.ndarray]  # (users, items) histories to score
 
 @dataclass
 class Fit:
-    """A library's fit, as `tasks.evaluate.rank` wants a model."""
+    """A library's fit, as `tasks.evaluate.stage.rank` wants a model."""
 
     name: str
     threads: int
@@ -91,8 +91,16 @@ def hpfrec(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Score
     """Full-batch coordinate ascent; an unseen user at a time."""
     from hpfrec import HPF
 
-    model = HPF(ncores=threads, random_seed=seed + 1, stop_crit="maxiter", reindex=False, verbose=False,
-                keep_data=False, allow_inconsistent_math=True, **settings)
+    model = HPF(
+        ncores=threads,
+        random_seed=seed + 1,
+        stop_crit="maxiter",
+        reindex=False,
+        verbose=False,
+        keep_data=False,
+        allow_inconsistent_math=True,
+        **settings,
+    )
     model.fit(coo_array(train))
 
     def factors(items: np.ndarray) -> np.ndarray:
@@ -115,28 +123,58 @@ class Library(NamedTuple):
 # how many settings were tried. hpfrec takes minutes a fit: its priors are its own defaults, its iterations of three.
 LIBRARIES = {
     "implicit_als": Library(  # .4301, .9425, N = 14
-        "wmf", implicit_als,
+        "wmf",
+        implicit_als,
         {"factors": 256, "regularization": 65.0, "alpha": 7.7, "iterations": 16},
-        {"factors": CategoricalDistribution((64, 128, 256, 512)), "iterations": IntDistribution(6, 30),
-         "regularization": FloatDistribution(1, 300, log=True), "alpha": FloatDistribution(1, 40, log=True)}),
+        {
+            "factors": CategoricalDistribution((64, 128, 256, 512)),
+            "iterations": IntDistribution(6, 30),
+            "regularization": FloatDistribution(1, 300, log=True),
+            "alpha": FloatDistribution(1, 40, log=True),
+        },
+    ),
     "irspack_ials": Library(  # .4324, .9431, N = 33, one of them of the loss ORIGINAL
-        "wmf", irspack_ials,
-        {"n_components": 256, "alpha0": 0.15, "reg": 0.01, "nu": 1.0, "nu_star": 1.0, "loss_type": "IALSPP",
-         "train_epochs": 16},
-        {"n_components": CategoricalDistribution((64, 128, 256, 512)), "train_epochs": IntDistribution(6, 24),
-         "alpha0": FloatDistribution(0.05, 0.5, log=True), "reg": FloatDistribution(3e-3, 3e-2, log=True),
-         "nu": FloatDistribution(0.5, 1.25)}),
+        "wmf",
+        irspack_ials,
+        {
+            "n_components": 256,
+            "alpha0": 0.15,
+            "reg": 0.01,
+            "nu": 1.0,
+            "nu_star": 1.0,
+            "loss_type": "IALSPP",
+            "train_epochs": 16,
+        },
+        {
+            "n_components": CategoricalDistribution((64, 128, 256, 512)),
+            "train_epochs": IntDistribution(6, 24),
+            "alpha0": FloatDistribution(0.05, 0.5, log=True),
+            "reg": FloatDistribution(3e-3, 3e-2, log=True),
+            "nu": FloatDistribution(0.5, 1.25),
+        },
+    ),
     "irspack_ease": Library(  # .4197, .9267, N = 8
-        "mrf_dense", irspack_ease, {"reg": 700.0}, {"reg": FloatDistribution(20, 5000, log=True)}),
+        "mrf_dense", irspack_ease, {"reg": 700.0}, {"reg": FloatDistribution(20, 5000, log=True)}
+    ),
     "irspack_slim": Library(  # .4160, .9284, N = 18
-        "slim", irspack_slim, {"alpha": 0.07, "l1_ratio": 0.0005},
-        {"alpha": FloatDistribution(0.01, 0.3, log=True), "l1_ratio": FloatDistribution(5e-4, 0.1, log=True)}),
+        "slim",
+        irspack_slim,
+        {"alpha": 0.07, "l1_ratio": 0.0005},
+        {"alpha": FloatDistribution(0.01, 0.3, log=True), "l1_ratio": FloatDistribution(5e-4, 0.1, log=True)},
+    ),
     "hpfrec": Library(  # .3594, .9275, N = 3
-        "hpf", hpfrec,
+        "hpf",
+        hpfrec,
         {"k": 36, "a": 0.3, "a_prime": 0.3, "c": 0.3, "c_prime": 0.3, "maxiter": 150},
-        {"k": IntDistribution(10, 100, log=True), "a": FloatDistribution(0.05, 2, log=True),
-         "a_prime": FloatDistribution(0.1, 10, log=True), "c": FloatDistribution(0.05, 2, log=True),
-         "c_prime": FloatDistribution(0.1, 10, log=True), "maxiter": IntDistribution(50, 400, log=True)}),
+        {
+            "k": IntDistribution(10, 100, log=True),
+            "a": FloatDistribution(0.05, 2, log=True),
+            "a_prime": FloatDistribution(0.1, 10, log=True),
+            "c": FloatDistribution(0.05, 2, log=True),
+            "c_prime": FloatDistribution(0.1, 10, log=True),
+            "maxiter": IntDistribution(50, 400, log=True),
+        },
+    ),
 }
 
 
@@ -163,10 +201,14 @@ def tune(name: str, split: SplitMatrices, trials: int, threads: int, seed: int) 
         of_users = judged(library_fit(name, settings, split, threads, seed), split.parts["validation"])
         value = of_users["ndcg@100"].mean()
         study.tell(trial, value)
-        shown = ", ".join(f"{key}={one:.4g}" if isinstance(one, float) else f"{key}={one}"
-                          for key, one in settings.items())
-        print(f"{number:3} {value:.4f}, S {of_users['mean_rank'].mean():.4f} ({shown}), "
-              f"{time.process_time() - began:.1f} s CPU; best {study.best_value:.4f}", flush=True)
+        shown = ", ".join(
+            f"{key}={one:.4g}" if isinstance(one, float) else f"{key}={one}" for key, one in settings.items()
+        )
+        print(
+            f"{number:3} {value:.4f}, S {of_users['mean_rank'].mean():.4f} ({shown}), "
+            f"{time.process_time() - began:.1f} s CPU; best {study.best_value:.4f}",
+            flush=True,
+        )
 
 
 def print_pairs(found: dict[str, dict[str, np.ndarray]], pairs: list[tuple[str, str]]) -> None:
@@ -197,12 +239,22 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="irspack|hpfrec|implicit")
     pairs = [(LIBRARIES[name].ours, name) for name in given.libraries]
     with tempfile.TemporaryDirectory() as folder:
-        run = resolve(given.dataset, home=folder, source=given.source, models=list(dict(pairs)), seed=given.seed,
-                      protocols=["strong_generalization"], threads=given.threads,
-                      settings={"split.scheme": "liang2018", "split.held_out_users": 500})
+        run = resolve(
+            given.dataset,
+            home=folder,
+            source=given.source,
+            models=list(dict(pairs)),
+            seed=given.seed,
+            protocols=["strong_generalization"],
+            threads=given.threads,
+            settings={"split.scheme": "liang2018", "split.held_out_users": 500},
+        )
         split = prepared(run)["strong_generalization"]
-        print(f"{run.dataset.name}: {split.train.shape[0]} training users x {split.train.shape[1]} items, "
-              f"{split.train.nnz} edges, seed {given.seed}\n", flush=True)
+        print(
+            f"{run.dataset.name}: {split.train.shape[0]} training users x {split.train.shape[1]} items, "
+            f"{split.train.nnz} edges, seed {given.seed}\n",
+            flush=True,
+        )
         if given.tune:
             tune(given.tune, split, given.trials, given.threads, given.seed)
             return

@@ -18,17 +18,18 @@ from scipy.linalg import lapack
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from models.gram import columns, lower_gram
-from models.mrf_dense import MrfDense
-from models.spd_inverse import invert_lower
+from models.mrf.dense import MrfDense
+from models.numerics.gram import columns, lower_gram
+from models.numerics.spd_inverse import invert_lower
 
 
 def long_tailed(users: int, items: int, likes: int) -> csr_matrix:
     """Edges of users who draw `likes` items, repeats folded, with probability proportional to (rank + 20)^-0.8."""
     popularity = (np.arange(items) + 20.0) ** -0.8
     chosen = np.random.default_rng(0).choice(items, users * likes, p=popularity / popularity.sum())
-    matrix = csr_matrix((np.ones(len(chosen), dtype=np.float32), (np.repeat(np.arange(users), likes), chosen)),
-                        shape=(users, items))
+    matrix = csr_matrix(
+        (np.ones(len(chosen), dtype=np.float32), (np.repeat(np.arange(users), likes), chosen)), shape=(users, items)
+    )
     matrix.data[:] = 1
     matrix.sort_indices()
     return matrix
@@ -82,8 +83,10 @@ def main() -> None:
     options = parser.parse_args()
     likes = long_tailed(options.users, options.items, options.likes)
     kernels = sorted({pool["architecture"] for pool in threadpool_info() if pool["user_api"] == "blas"})
-    print(f"{options.users} x {options.items}, {likes.nnz} edges, {options.threads} thread(s), BLAS kernels "
-          f"{', '.join(kernels)}")
+    print(
+        f"{options.users} x {options.items}, {likes.nnz} edges, {options.threads} thread(s), BLAS kernels "
+        f"{', '.join(kernels)}"
+    )
     MrfDense(threads=options.threads).fit(likes[:10])  # compiles
     if not options.fit_only:
         beside_the_libraries(likes, options.threads)

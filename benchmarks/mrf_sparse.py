@@ -20,10 +20,10 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.metrics import over_users, user_metrics
-from models.mrf_dense import MrfDense, MrfDenseSettings
-from models.mrf_sparse import MrfSparse, MrfSparseSettings
-from models.ranking import target_ranks
+from models.evaluation.metrics import over_users, user_metrics
+from models.evaluation.ranking import target_ranks
+from models.mrf.dense import MrfDense, MrfDenseSettings
+from models.mrf.sparse import MrfSparse, MrfSparseSettings
 
 
 def pattern(users: np.ndarray, items: np.ndarray, shape: tuple[int, int]) -> csr_matrix:
@@ -45,8 +45,9 @@ def unseen_users(ratings: Path, threshold: float, held_out: int) -> tuple[csr_ma
     users, items, unseen = users[kept], np.searchsorted(known, items[kept]), unseen[kept]
     target = unseen & (rng.random(len(users)) < 0.2)
     shape = users.max() + 1, len(known)
-    train, histories, targets = (pattern(users[part], items[part], shape)
-                                 for part in (~unseen, unseen & ~target, target))
+    train, histories, targets = (
+        pattern(users[part], items[part], shape) for part in (~unseen, unseen & ~target, target)
+    )
     tested = np.diff(targets.indptr) > 0
     return train, histories[tested], targets[tested]
 
@@ -77,27 +78,35 @@ def compiled() -> None:
 def trade_off(options: argparse.Namespace) -> None:
     """Table 2: every pair of density and r beside the dense field at the same settings."""
     train, histories, targets = unseen_users(options.ratings, options.threshold, options.held_out)
-    print(f"{train.shape[0] - options.held_out} x {train.shape[1]}, {train.nnz} edges, {histories.shape[0]} unseen "
-          f"users, alpha {options.alpha}, l2 {options.l2}, {options.threads} thread(s)")
+    print(
+        f"{train.shape[0] - options.held_out} x {train.shape[1]}, {train.nnz} edges, {histories.shape[0]} unseen "
+        f"users, alpha {options.alpha}, l2 {options.l2}, {options.threads} thread(s)"
+    )
     print(f"{'density':>8} {'r':>5} {'wall s':>9} {'CPU s':>9} {'nDCG@100':>9} {'s.e.':>7} {'weights':>10}")
     shared = {"alpha": options.alpha, "l2": options.l2, "user_weight_exponent": options.user_weight_exponent}
     threads = options.threads
-    lines = [(f"{density:8.2%} {r:5.2f}", MrfSparse(MrfSparseSettings(density=density, r=r, **shared), threads=threads))
-             for density, r in product(options.density, options.r)]
+    lines = [
+        (f"{density:8.2%} {r:5.2f}", MrfSparse(MrfSparseSettings(density=density, r=r, **shared), threads=threads))
+        for density, r in product(options.density, options.r)
+    ]
     lines.append((f"{'dense':>8} {'':5}", MrfDense(MrfDenseSettings(**shared), threads=threads)))
     for label, model in lines:
         model, seconds = fitted(model, train)
         found = over_users(user_metrics(target_ranks(model.scores(histories), histories, targets)))["ndcg@100"]
-        print(f"{label} {seconds} {found.value:9.4f} {found.standard_error:7.4f} {csr_matrix(model.weights).nnz:10d}",
-              flush=True)
+        print(
+            f"{label} {seconds} {found.value:9.4f} {found.standard_error:7.4f} {csr_matrix(model.weights).nnz:10d}",
+            flush=True,
+        )
 
 
 def at_scale(options: argparse.Namespace) -> None:
     """Time and peak memory on a generated matrix."""
     train = long_tailed(options.users, options.items, options.edges)
     work = int((np.diff(train.indptr).astype(np.int64) ** 2).sum())
-    print(f"{train.shape[0]} x {train.shape[1]}, {train.nnz} edges, {work:.2g} products a pass over X'X, "
-          f"{options.threads} thread(s)")
+    print(
+        f"{train.shape[0]} x {train.shape[1]}, {train.nnz} edges, {work:.2g} products a pass over X'X, "
+        f"{options.threads} thread(s)"
+    )
     print(f"{'density':>8} {'r':>5} {'wall s':>9} {'CPU s':>9} {'weights':>10} {'ms a user':>9} {'peak GB':>8}")
     for density, r in product(options.density, options.r):
         settings = MrfSparseSettings(alpha=options.alpha, l2=options.l2, density=density, r=r)

@@ -28,13 +28,21 @@ from numba import njit
 from scipy.sparse import csr_matrix
 
 from benchmarks.random_graph import arithmetic_rate, demo_graph, median_seconds
-from models.paired_symbols import PairedSymbols, PairedSymbolsSettings
-from models.ranking import target_ranks
-from models.threads import kernel_threads
+from models.evaluation.ranking import target_ranks
+from models.numerics.threads import kernel_threads
+from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 
 LINE = 16  # float32 numbers in a cache line
-RANKED = ({}, {"sweeps": 10}, {"sweeps": 40}, {"r": 0.5}, {"r": 2}, {"r": 4},
-          {"learn_selection": True}, {"learn_selection": True, "sweeps": 40})
+RANKED = (
+    {},
+    {"sweeps": 10},
+    {"sweeps": 40},
+    {"r": 0.5},
+    {"r": 2},
+    {"r": 4},
+    {"learn_selection": True},
+    {"learn_selection": True, "sweeps": 40},
+)
 
 
 def operations(factors: int) -> int:
@@ -66,11 +74,16 @@ def report_phases(matrix: csr_matrix, repeats: int) -> None:
     arithmetic = needed / rate
     print(f"arithmetic floor {arithmetic:.1f} ns ({needed} operations at {rate:.0f} a ns, {where})")
     for name, own, other in (("users", q.users, q.items), ("items", q.items, q.users)):
-        memory, update, sums = (1e9 * median_seconds(partial(*work), repeats) / matrix.nnz for work in (
-            (_fetch, other.rows, own.indices), (q.update_factors, own, other), (q.edge_sums, own, other)))
+        memory, update, sums = (
+            1e9 * median_seconds(partial(*work), repeats) / matrix.nnz
+            for work in ((_fetch, other.rows, own.indices), (q.update_factors, own, other), (q.edge_sums, own, other))
+        )
         times = update / (arithmetic + memory)
-        print(f"{name}: memory floor {memory:.1f}, update {update:.1f} ns, {times:.1f} times arithmetic "
-              f"+ memory; sums over edges {sums:.1f} ns a visit", flush=True)
+        print(
+            f"{name}: memory floor {memory:.1f}, update {update:.1f} ns, {times:.1f} times arithmetic "
+            f"+ memory; sums over edges {sums:.1f} ns a visit",
+            flush=True,
+        )
 
 
 def report_sweeps(matrix: csr_matrix, threads: int, sweeps: int) -> None:
@@ -83,8 +96,10 @@ def report_sweeps(matrix: csr_matrix, threads: int, sweeps: int) -> None:
     PairedSymbols(PairedSymbolsSettings(sweeps=sweeps), threads=threads).fit(matrix, on_epoch=note)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     wall_seconds, cpu_seconds = np.median(wall), np.median(np.diff(cpu)[1:])
-    print(f"a sweep: {wall_seconds:.2f} wall s on {threads} threads, {cpu_seconds:.2f} CPU s; "
-          f"peak memory {peak:.2f} GB", flush=True)
+    print(
+        f"a sweep: {wall_seconds:.2f} wall s on {threads} threads, {cpu_seconds:.2f} CPU s; peak memory {peak:.2f} GB",
+        flush=True,
+    )
 
 
 def held_out(ratings: Path, seed: int) -> tuple[csr_matrix, csr_matrix]:
@@ -98,8 +113,10 @@ def held_out(ratings: Path, seed: int) -> tuple[csr_matrix, csr_matrix]:
     target = np.zeros(edges.nnz, dtype=bool)
     target[places[degrees >= 2]] = True
     rows = np.repeat(np.arange(len(degrees)), degrees)
-    return tuple(csr_matrix((edges.data[part], (rows[part], edges.indices[part])), shape=edges.shape)
-                 for part in (~target, target))
+    return tuple(
+        csr_matrix((edges.data[part], (rows[part], edges.indices[part])), shape=edges.shape)
+        for part in (~target, target)
+    )
 
 
 def report_ranks(train: csr_matrix, target: csr_matrix, seed: int, threads: int, **settings: float) -> None:

@@ -25,11 +25,11 @@ from numba import njit
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from models.negatives import transposed
-from models.random_graph import RandomGraph, RandomGraphSettings
-from models.random_graph_inference import HiddenGraph, Posterior
-from models.threads import kernel_threads
-from models.vector_lanes import LANES, ROWS, add_outer, padded
+from models.negatives.draws import transposed
+from models.numerics.lanes import LANES, ROWS, add_outer, padded
+from models.numerics.threads import kernel_threads
+from models.random_graph.inference import HiddenGraph, Posterior
+from models.random_graph.model import RandomGraph, RandomGraphSettings
 
 DRAW = """
 import sys
@@ -136,18 +136,12 @@ def report_phases(model: RandomGraph, matrix: csr_matrix, repeats: int) -> None:
         "users": memory_floor(q.items.table(), factors, graph.likes[1], repeats),
         "items": memory_floor(q.users.table(), factors, graph.likes_by_item[1], repeats),
     }
-    print(
-        f"arithmetic floor {arithmetic:.1f} ns ({operations(factors)} operations at {rate:.0f} a ns, {where})"
-    )
+    print(f"arithmetic floor {arithmetic:.1f} ns ({operations(factors)} operations at {rate:.0f} a ns, {where})")
     print("; ".join(f"memory floor of {side} {ns:.1f} ns" for side, ns in memory.items()))
     for name, (work, visits) in phases(q, sampler, graph).items():
         nanoseconds = 1e9 * median_seconds(work, repeats) / visits
         floor = arithmetic + memory.get(name.split()[0], np.nan)
-        beside = (
-            ""
-            if np.isnan(floor) or "bias" in name.split()[1:2]
-            else f"{nanoseconds / floor:6.1f} x the floors"
-        )
+        beside = "" if np.isnan(floor) or "bias" in name.split()[1:2] else f"{nanoseconds / floor:6.1f} x the floors"
         print(f"{name:20s}{nanoseconds:8.1f} ns a visit{beside}", flush=True)
 
 
@@ -169,9 +163,7 @@ def report_iterations(matrix: csr_matrix, threads: int, iterations: int, joint: 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=60_000)
     parser.add_argument("--items", type=int, default=17_770)
     parser.add_argument("--likes", type=int, default=7_000_000)

@@ -21,10 +21,10 @@ import polars as pl
 from scipy.sparse import csr_matrix, load_npz, save_npz
 from threadpoolctl import threadpool_info
 
-from models.metrics import user_metrics
-from models.products import pattern_times
-from models.ranking import target_ranks
-from models.slim import Slim, SlimSettings
+from models.evaluation.metrics import user_metrics
+from models.evaluation.ranking import target_ranks
+from models.numerics.products import pattern_times
+from models.slim.model import Slim, SlimSettings
 
 SETTINGS = [(10.0, 200.0), (5.0, 200.0), (2.0, 500.0)]  # l1, l2
 
@@ -52,9 +52,13 @@ def strong_generalization(ratings: Path, threshold: float) -> tuple[csr_matrix, 
     rng = np.random.default_rng(0)
     held_out = (rng.random(users.max() + 1) < 0.1)[users]
     target = held_out & (rng.random(len(users)) < 0.2)
-    whole = [csr_matrix((np.ones(part.sum(), dtype=np.float32), (users[part], items[part])),
-                        shape=(users.max() + 1, items.max() + 1))
-             for part in (~held_out, held_out & ~target, target)]
+    whole = [
+        csr_matrix(
+            (np.ones(part.sum(), dtype=np.float32), (users[part], items[part])),
+            shape=(users.max() + 1, items.max() + 1),
+        )
+        for part in (~held_out, held_out & ~target, target)
+    ]
     train = whole[0][np.diff(whole[0].indptr) > 0]
     known = np.diff(train.tocsc().indptr) > 0
     both = (np.diff(whole[1][:, known].indptr) > 0) & (np.diff(whole[2][:, known].indptr) > 0)
@@ -70,8 +74,9 @@ def loss(train: csr_matrix, weights: np.ndarray, l1: float, l2: float) -> float:
     return float((residual**2).sum() / 2 + l2 / 2 * (weights.astype(np.float64) ** 2).sum() + l1 * weights.sum())
 
 
-def ours(train: csr_matrix, l1: float, l2: float, tolerance: float,
-         threads: int) -> tuple[tuple[float, float], np.ndarray]:
+def ours(
+    train: csr_matrix, l1: float, l2: float, tolerance: float, threads: int
+) -> tuple[tuple[float, float], np.ndarray]:
     """Wall and CPU seconds of the fit, and the weights."""
     model = Slim(SlimSettings(l1=l1, l2=l2, tolerance=tolerance), threads=threads)
     wall, cpu = perf_counter(), process_time()
@@ -79,14 +84,16 @@ def ours(train: csr_matrix, l1: float, l2: float, tolerance: float,
     return (perf_counter() - wall, process_time() - cpu), weights.toarray()
 
 
-def irspack(python: str, train: csr_matrix, l1: float, l2: float, tolerance: float,
-            threads: int) -> tuple[tuple[float, float], np.ndarray]:
+def irspack(
+    python: str, train: csr_matrix, l1: float, l2: float, tolerance: float, threads: int
+) -> tuple[tuple[float, float], np.ndarray]:
     """The same of irspack's, fitted by another interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         save_npz(Path(folder) / "train.npz", train)
         arguments = [folder, *map(str, (l1, l2, tolerance, threads))]
-        done = subprocess.run([python, "-W", "ignore", "-c", IRSPACK, *arguments], check=True, stdout=subprocess.PIPE,
-                              text=True)
+        done = subprocess.run(
+            [python, "-W", "ignore", "-c", IRSPACK, *arguments], check=True, stdout=subprocess.PIPE, text=True
+        )
         wall, cpu = map(float, done.stdout.split()[-2:])
         return (wall, cpu), load_npz(Path(folder) / "weights.npz").toarray().astype(np.float32)
 
@@ -102,10 +109,14 @@ def main() -> None:
     train, histories, targets = strong_generalization(options.ratings, options.threshold)
     ours(train[:50], 1.0, 1.0, 1e-2, options.threads)  # compiles
     kernels = sorted({pool["architecture"] for pool in threadpool_info() if pool["user_api"] == "blas"})
-    print(f"{train.shape[0]} x {train.shape[1]}, {train.nnz} edges, tolerance {options.tolerance:g}, "
-          f"{options.threads} thread(s), BLAS kernels {', '.join(kernels)}")
-    print(f"{'l1':>4} {'l2':>5} {'':9} {'s wall':>7} {'s CPU':>7} {'of it':>6} {'loss':>14} {'weights':>8} "
-          f"{'nDCG@100':>8} {'s.e.':>6}")
+    print(
+        f"{train.shape[0]} x {train.shape[1]}, {train.nnz} edges, tolerance {options.tolerance:g}, "
+        f"{options.threads} thread(s), BLAS kernels {', '.join(kernels)}"
+    )
+    print(
+        f"{'l1':>4} {'l2':>5} {'':9} {'s wall':>7} {'s CPU':>7} {'of it':>6} {'loss':>14} {'weights':>8} "
+        f"{'nDCG@100':>8} {'s.e.':>6}"
+    )
     for l1, l2 in SETTINGS:
         fits = {"slim": ours(train, l1, l2, options.tolerance, options.threads)}
         if options.peer:
@@ -113,9 +124,12 @@ def main() -> None:
         slowest = max(cpu for (_, cpu), _ in fits.values())
         for name, ((wall, cpu), weights) in fits.items():
             found = user_metrics(target_ranks(pattern_times(histories, weights), histories, targets))["ndcg@100"]
-            print(f"{l1:4g} {l2:5g} {name:9} {wall:7.2f} {cpu:7.2f} {cpu / slowest:6.2f} "
-                  f"{loss(train, weights, l1, l2):14.2f} {np.count_nonzero(weights):8} {found.mean():8.4f} "
-                  f"{found.std() / np.sqrt(len(found)):6.4f}", flush=True)
+            print(
+                f"{l1:4g} {l2:5g} {name:9} {wall:7.2f} {cpu:7.2f} {cpu / slowest:6.2f} "
+                f"{loss(train, weights, l1, l2):14.2f} {np.count_nonzero(weights):8} {found.mean():8.4f} "
+                f"{found.std() / np.sqrt(len(found)):6.4f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -24,11 +24,11 @@ from scipy.sparse import csr_matrix, save_npz
 
 from benchmarks.bpr import leave_one_out
 from models.base import Epoch
-from models.metrics import compare, user_metrics
-from models.products import dense_times
-from models.ranking import target_ranks
-from models.threads import kernel_threads
-from models.wmf import Wmf, WmfSettings
+from models.evaluation.metrics import compare, user_metrics
+from models.evaluation.ranking import target_ranks
+from models.numerics.products import dense_times
+from models.numerics.threads import kernel_threads
+from models.wmf.model import Wmf, WmfSettings
 
 RENDLE = {"unobserved_weight": 0.15, "regularization": 0.01}
 HU = {"loss": "hu2008", "alpha": 6.7, "regularization": 47.0}  # the same, divided by 0.15; nu is 0
@@ -49,7 +49,9 @@ SAVE = """
 np.savez(folder + "/fit.npz", seconds=np.diff(clock, axis=0)[1:].mean(axis=0), users=users, items=items)
 """
 
-IMPLICIT = CLOCK + """
+IMPLICIT = (
+    CLOCK
+    + """
 from implicit.cpu.als import AlternatingLeastSquares
 
 model = AlternatingLeastSquares(factors=factors, iterations=sweeps, alpha=7.7, regularization=47.0, num_threads=threads,
@@ -57,9 +59,13 @@ model = AlternatingLeastSquares(factors=factors, iterations=sweeps, alpha=7.7, r
 tick()
 model.fit(matrix, show_progress=False, callback=tick)
 users, items = model.user_factors, model.item_factors
-""" + SAVE
+"""
+    + SAVE
+)
 
-IRSPACK = CLOCK + """
+IRSPACK = (
+    CLOCK
+    + """
 from irspack import IALSRecommender
 
 model = IALSRecommender(matrix, n_components=factors, alpha0=0.15, reg=0.01, nu=1.0, n_threads=threads)
@@ -69,7 +75,9 @@ for _ in range(sweeps):
     model.trainer.run_epoch()
     tick()
 users, items = model.trainer.core_trainer.user, model.trainer.core_trainer.item
-""" + SAVE
+"""
+    + SAVE
+)
 
 
 @dataclass
@@ -118,12 +126,16 @@ def accuracies(fit: Fit, train: csr_matrix, held_out: csr_matrix) -> np.ndarray:
 def print_table(fits: dict[str, tuple[Fit, str]], train: csr_matrix, held_out: csr_matrix) -> None:
     """One line a fit; `fits` names the line that each is compared with."""
     found = {name: accuracies(fit, train, held_out) for name, (fit, _) in fits.items()}
-    print(f"{'':16} {'s a sweep':>10} {'of CPU':>8} {'ratio':>6} {'of CPU':>7} {'nDCG@100':>9} {'difference':>11} "
-          f"{'s.e.':>6}")
+    print(
+        f"{'':16} {'s a sweep':>10} {'of CPU':>8} {'ratio':>6} {'of CPU':>7} {'nDCG@100':>9} {'difference':>11} "
+        f"{'s.e.':>6}"
+    )
     for name, (fit, other) in fits.items():
         beside, pairs = fits[other][0], compare(found[name], found[other])
-        print(f"{name:16} {fit.wall:10.4f} {fit.cpu:8.4f} {beside.wall / fit.wall:6.2f} {beside.cpu / fit.cpu:7.2f} "
-              f"{found[name].mean():9.4f} {pairs.difference:+11.4f} {pairs.standard_error:6.4f}")
+        print(
+            f"{name:16} {fit.wall:10.4f} {fit.cpu:8.4f} {beside.wall / fit.wall:6.2f} {beside.cpu / fit.cpu:7.2f} "
+            f"{found[name].mean():9.4f} {pairs.difference:+11.4f} {pairs.standard_error:6.4f}"
+        )
 
 
 def main() -> None:
@@ -138,16 +150,22 @@ def main() -> None:
     options = parser.parse_args()
     train, held_out = leave_one_out(options.ratings, options.threshold)
     factors, sweeps = (options.large, 3) if options.large else (options.factors, options.sweeps)
-    print(f"{train.shape[0]} x {train.shape[1]}, {train.nnz} edges, K = {factors}, {sweeps} sweeps, "
-          f"{options.threads} thread(s); ratio: the compared line's time to this one's")
+    print(
+        f"{train.shape[0]} x {train.shape[1]}, {train.nnz} edges, K = {factors}, {sweeps} sweeps, "
+        f"{options.threads} thread(s); ratio: the compared line's time to this one's"
+    )
     settings = WmfSettings(factors=factors, iterations=sweeps, **RENDLE)
     if options.large:
-        fits = {solver: (ours(settings.model_copy(update={"solver": solver}), train, options.threads), "cholesky")
-                for solver in ("cholesky", "blocks", "cg")}
+        fits = {
+            solver: (ours(settings.model_copy(update={"solver": solver}), train, options.threads), "cholesky")
+            for solver in ("cholesky", "blocks", "cg")
+        }
     else:
         hu = settings.model_copy(update=HU)
-        fits = {"wmf": (ours(settings, train, options.threads), "wmf"),
-                "wmf hu2008": (ours(hu, train, options.threads), "wmf hu2008")}
+        fits = {
+            "wmf": (ours(settings, train, options.threads), "wmf"),
+            "wmf hu2008": (ours(hu, train, options.threads), "wmf hu2008"),
+        }
         if options.peer:
             fits["irspack"] = peer(options.peer, IRSPACK, settings, train, options.threads), "wmf"
             fits["implicit"] = peer(options.peer, IMPLICIT, settings, train, options.threads), "wmf hu2008"

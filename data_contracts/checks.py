@@ -55,9 +55,7 @@ def check_contracts(
     return results
 
 
-def _validated(
-    batch: Any, contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]
-) -> dict[str, Any]:
+def _validated(batch: Any, contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Great Expectations' result of every rule, by the rule's name; its order is not ours."""
     if not rules:
         return {}
@@ -88,15 +86,11 @@ def _exception_of(found: Any) -> str | None:
 def _result(contract: Contract, rule: Rule, found: Any) -> RuleResult:
     observed, samples = None, []
     if rule.type == UNEXPECTED_ROWS:
-        observed = f"{found.result['observed_value']:,} " + (
-            "row" if found.result["observed_value"] == 1 else "rows"
-        )
+        observed = f"{found.result['observed_value']:,} " + ("row" if found.result["observed_value"] == 1 else "rows")
         samples = found.result["details"]["unexpected_rows"]
     elif "unexpected_count" in found.result:
         observed = f"{found.result['unexpected_count'] or 0:,} of {found.result['element_count']:,} rows"
-        samples = [
-            {rule.kwargs["column"]: value} for value in found.result.get("partial_unexpected_list", [])
-        ]
+        samples = [{rule.kwargs["column"]: value} for value in found.result.get("partial_unexpected_list", [])]
     elif "observed_value" in found.result:
         observed = str(found.result["observed_value"])
     return RuleResult(
@@ -116,10 +110,6 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    if (
-        value is None
-        or isinstance(value, bool | int | str)
-        or (isinstance(value, float) and math.isfinite(value))
-    ):
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return str(value)

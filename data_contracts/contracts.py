@@ -46,24 +46,18 @@ class Rule(_Declared):
     @model_validator(mode="after")
     def _query_or_kwargs(self) -> "Rule":
         if (self.type == UNEXPECTED_ROWS) != (self.query is not None) or (self.query and self.kwargs):
-            raise ValueError(
-                f"rule {self.name}: `query` belongs to the type unexpected_rows, `kwargs` to all others"
-            )
+            raise ValueError(f"rule {self.name}: `query` belongs to the type unexpected_rows, `kwargs` to all others")
         return self
 
 
 class Contract(_Declared):
     """Everything that must hold of one table once a stage has ended."""
 
-    table: str = Field(
-        pattern=r"^([a-z_]+\.)?[a-z_]+$", description="schema.table, or the name of a temporary table."
-    )
+    table: str = Field(pattern=r"^([a-z_]+\.)?[a-z_]+$", description="schema.table, or the name of a temporary table.")
     stage: Literal[STAGES]
     row: str = Field(description="What one row is.")
     only: str | None = Field(None, description="Condition on the rows that are checked; by default all are.")
-    relations: dict[str, str] = Field(
-        {}, description="Queries by name; `{name}` in a rule's query stands for one."
-    )
+    relations: dict[str, str] = Field({}, description="Queries by name; `{name}` in a rule's query stands for one.")
     defaults: dict[str, Any] = Field({}, description="Values of parameters, where the stage gives none.")
     columns: dict[str, Column]
     rules: list[Rule] = []
@@ -90,14 +84,10 @@ class Contract(_Declared):
         """
         arguments = [argument for rule in self.rules for argument in rule.kwargs.values()]
         asked = {one["$PARAMETER"] for one in arguments if isinstance(one, dict) and "$PARAMETER" in one}
-        asked |= placeholders(self.only or "").union(
-            *(placeholders(self.query_of(rule)) for rule in self.rules)
-        )
+        asked |= placeholders(self.only or "").union(*(placeholders(self.query_of(rule)) for rule in self.rules))
         values = {**self.defaults, **given}
         if missing := sorted(asked - set(values)):
-            raise ValueError(
-                f"data_contracts/{self.table}.yaml: stage {self.stage} was to give values of {missing}"
-            )
+            raise ValueError(f"data_contracts/{self.table}.yaml: stage {self.stage} was to give values of {missing}")
         return values
 
 

@@ -59,9 +59,7 @@ class Breaches(QueryMetricProvider):
         selectable, _, _ = execution_engine.get_compute_domain(
             metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE
         )
-        batch = selectable.compile(
-            dialect=execution_engine.engine.dialect, compile_kwargs={"literal_binds": True}
-        )
+        batch = selectable.compile(dialect=execution_engine.engine.dialect, compile_kwargs={"literal_binds": True})
         query = cls._get_query_from_metric_value_kwargs(metric_value_kwargs).format(batch=f"({batch})")
         with execution_engine.get_connection() as connection:
             rows = connection.exec_driver_sql(

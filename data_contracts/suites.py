@@ -124,9 +124,7 @@ def columns_rule(contract: Contract) -> Rule:
     return Rule(
         name="columns",
         type=UNEXPECTED_ROWS,
-        query=COLUMNS_QUERY.format(
-            declared=declared, schema=_literal(schema or "main"), table=_literal(table)
-        ),
+        query=COLUMNS_QUERY.format(declared=declared, schema=_literal(schema or "main"), table=_literal(table)),
         description="the table has the declared columns and no others, types and NOT NULL included",
     )
 
@@ -147,6 +145,4 @@ def _literal(value: Any) -> str:
         # A query passes Python's format and SQLAlchemy's text, to which braces, colons and backslashes speak.
         spelt = (f"' || chr({ord(one)}) || '" if one in "{}:\\%'" else one for one in str(value))
         return "('" + "".join(spelt) + "')"
-    raise ValueError(
-        f"a contract's parameter is text, a number, a date, true, false or nothing, not {value!r}"
-    )
+    raise ValueError(f"a contract's parameter is text, a number, a date, true, false or nothing, not {value!r}")

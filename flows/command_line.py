@@ -103,7 +103,7 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     except KeyboardInterrupt:
         print("Interrupted; what was published before stays as it was.", file=sys.stderr)
         return 130
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (the last boundary: whatever it was becomes a message and a status)
         if debug:
             traceback.print_exc()
         print(f"\n{_message(error)}", file=sys.stderr)

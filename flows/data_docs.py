@@ -11,9 +11,10 @@ from pathlib import Path
 
 from data_contracts import docs
 from flows import command_line
-from tasks import datasets, warehouse
+from tasks import datasets
 from tasks.errors import InputError
-from tasks.home import Home
+from tasks.stores import warehouse
+from tasks.stores.home import Home
 
 
 def parser() -> argparse.ArgumentParser:

@@ -8,10 +8,13 @@ import os
 from pathlib import Path
 
 from flows import command_line
-from tasks import datasets, explanation_page, explanation_text, item_titles
+from tasks import datasets
 from tasks.errors import InputError
-from tasks.explain import explain
-from tasks.home import Home
+from tasks.explain import item_titles
+from tasks.explain import page as explanation_page
+from tasks.explain import text as explanation_text
+from tasks.explain.explanation import explain
+from tasks.stores.home import Home
 
 
 def parser() -> argparse.ArgumentParser:

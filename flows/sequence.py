@@ -8,17 +8,18 @@ from datetime import date
 from prefect.runtime import flow_run
 
 from flows.settings import RunSettings
-from tasks import artifacts, retention, runs, warehouse
 from tasks.binarize import binarize_task
-from tasks.demo import make_demo
+from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
 from tasks.errors import InputError
-from tasks.evaluate import evaluate_task
+from tasks.evaluate.stage import evaluate_task
 from tasks.ingest import expected_sources, ingest_task, inspect
-from tasks.progress import duration
+from tasks.orchestration import artifacts
+from tasks.orchestration.progress import duration
 from tasks.publish import Published, choose, publish_task
 from tasks.report import report_task
 from tasks.split import ALL_EDGES, Splits, split_task
+from tasks.stores import retention, runs, warehouse
 from tasks.train import train_task
 
 logger = logging.getLogger(__name__)

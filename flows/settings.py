@@ -18,11 +18,11 @@ from models.catalogue import MODELS
 from tasks import datasets
 from tasks.binarize import BinarizeSettings
 from tasks.datasets import Dataset
-from tasks.demo import DemoSettings
+from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
-from tasks.home import Home, Limits
 from tasks.publish import PublishSettings
 from tasks.split import PROTOCOLS, SplitSettings
+from tasks.stores.home import Home, Limits
 from tasks.train import TrainSettings
 
 STAGES: dict[str, type[BaseModel]] = {

@@ -14,10 +14,10 @@ from prefect.runtime import flow_run
 from flows import command_line
 from flows.sequence import check, prepare, run_name
 from flows.settings import RunSettings, resolve
-from tasks import runs
 from tasks import sweep as sweeps
 from tasks.errors import InputError
 from tasks.report import report_task
+from tasks.stores import runs
 from tasks.sweep import SWEEPS, Result, refit_task
 
 logger = logging.getLogger("flows.sweep")  # also when it is run as a command, where __name__ is another

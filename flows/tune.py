@@ -21,8 +21,9 @@ from flows.sequence import check, prepare, run_name
 from flows.settings import RunSettings, resolve
 from models.catalogue import MODELS
 from models.search_space import SearchSpace
-from tasks import runs, tuning
+from tasks import tuning
 from tasks.errors import InputError, OneclassError
+from tasks.stores import runs
 from tasks.tuning import Search, Study
 
 logger = logging.getLogger("flows.tune")  # also when it is run as a command, where __name__ is another

@@ -6,16 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 from scipy.sparse import csr_matrix
 
-from models.negative_laws import NegativeLaw
-from models.ranking import top_items
+from models.numerics.threads import kernel_threads
+from models.numerics.top_items import top_items
 from models.search_space import SearchSpace
-from models.threads import kernel_threads
+
+if TYPE_CHECKING:
+    from models.negatives.laws import NegativeLaw
 
 
 class ModelSettings(BaseModel):
@@ -110,8 +112,10 @@ class Model(ABC):
         if not self.warm_startable:
             raise ValueError(f"{self.name} cannot begin at an earlier fit")
         if previous.settings.factors != self.settings.factors:
-            raise ValueError(f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit to begin "
-                             "from; make them equal or begin afresh")
+            raise ValueError(
+                f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit to begin "
+                "from; make them equal or begin afresh"
+            )
         self._previous = previous, np.asarray(users), np.asarray(items)
         return self
 
@@ -197,7 +201,7 @@ class Model(ABC):
         """
         return None
 
-    def negative_law(self) -> NegativeLaw | None:
+    def negative_law(self) -> "NegativeLaw | None":
         """What `like` holds likes against; None where the model has no `like`, or learns it from no negatives."""
         return None
 
@@ -228,8 +232,11 @@ class Model(ABC):
         if known.all() and histories.shape[1] == self.item_count:
             return histories
         if not known.all():
-            warnings.warn(f"{self.name}: {np.count_nonzero(~known)} history entries name items unseen in training; "
-                          "they are ignored", stacklevel=3)
+            warnings.warn(
+                f"{self.name}: {np.count_nonzero(~known)} history entries name items unseen in training; "
+                "they are ignored",
+                stacklevel=3,
+            )
         indptr = np.concatenate([[0], np.cumsum(known)])[histories.indptr]
         parts = (histories.data[known], histories.indices[known], indptr.astype(histories.indptr.dtype))
         return csr_matrix(parts, shape=(histories.shape[0], self.item_count))
@@ -264,6 +271,8 @@ def checked(interactions: csr_matrix) -> csr_matrix:
     if bad.any():
         entry = int(np.argmax(bad))
         row = int(np.searchsorted(interactions.indptr, entry, side="right")) - 1
-        raise ValueError(f"user {row} (row), item {interactions.indices[entry]}: the count "
-                         f"{interactions.data[entry]} is not a positive finite number")
+        raise ValueError(
+            f"user {row} (row), item {interactions.indices[entry]}: the count "
+            f"{interactions.data[entry]} is not a positive finite number"
+        )
     return interactions

@@ -2,20 +2,20 @@
 
 from pathlib import Path
 
+from models.autoencoders.cdae import CDAE
+from models.autoencoders.mult_dae import MultDAE
+from models.autoencoders.mult_vae import MultVAE
 from models.base import Model
-from models.binary_matrix import BinaryMatrix
-from models.bpr import BprPopularity, BprUniform
-from models.cdae import CDAE
-from models.hpf import HPF
-from models.mrf_dense import MrfDense
-from models.mrf_sparse import MrfSparse
-from models.mult_dae import MultDAE
-from models.mult_vae import MultVAE
-from models.paired_symbols import PairedSymbols
+from models.binary_matrix.model import BinaryMatrix
+from models.bpr.model import BprPopularity, BprUniform
+from models.hpf.model import HPF
+from models.mrf.dense import MrfDense
+from models.mrf.sparse import MrfSparse
+from models.paired_symbols.model import PairedSymbols
 from models.popularity import Popularity
-from models.random_graph import RandomGraph
-from models.slim import Slim
-from models.wmf import Wmf
+from models.random_graph.model import RandomGraph
+from models.slim.model import Slim
+from models.wmf.model import Wmf
 
 MODELS: dict[str, type[Model]] = {
     model.name: model

@@ -8,10 +8,10 @@ import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 
 import sql
-from tasks import warehouse
 from tasks.errors import InputError
-from tasks.home import Home
-from tasks.stage_task import stage_task
+from tasks.orchestration.stage_task import stage_task
+from tasks.stores import warehouse
+from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 

@@ -25,13 +25,13 @@ import duckdb
 import numpy as np
 
 import sql
-from models import hidden_graph_ratios
-from models.degree_fits import REPLICATES, Fit, fit
-from models.degree_laws import FAMILIES
-from models.threads import kernel_threads
-from tasks.home import Home
-from tasks.stage_task import stage_task
-from tasks.warehouse import stage
+from models.degrees.fits import REPLICATES, Fit, fit
+from models.degrees.laws import FAMILIES
+from models.negatives import hidden_graph_ratios
+from models.numerics.threads import kernel_threads
+from tasks.orchestration.stage_task import stage_task
+from tasks.stores.home import Home
+from tasks.stores.warehouse import stage
 
 logger = logging.getLogger(__name__)
 

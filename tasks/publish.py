@@ -19,9 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field
 import sql
 from models import catalogue
 from models.base import Model
-from tasks import main_table, matrices, warehouse
-from tasks.home import Home
-from tasks.stage_task import stage_task
+from tasks import main_table
+from tasks.orchestration.stage_task import stage_task
+from tasks.stores import matrices, warehouse
+from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
 
 import sql
-from tasks import matrices, warehouse
 from tasks.errors import InputError
-from tasks.home import Home
-from tasks.matrices import Part, SplitMatrices
-from tasks.stage_task import stage_task
+from tasks.orchestration.stage_task import stage_task
+from tasks.stores import matrices, warehouse
+from tasks.stores.home import Home
+from tasks.stores.matrices import Part, SplitMatrices
 
 logger = logging.getLogger(__name__)
 

@@ -17,15 +17,16 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 import sql
-from models import catalogue, metrics
+from models import catalogue
 from models.base import ModelSettings
-from models.metrics import Mean
-from tasks import matrices, warehouse
+from models.evaluation import metrics
+from models.evaluation.metrics import Mean
 from tasks.errors import InputError
-from tasks.evaluate import rank
-from tasks.home import Home
-from tasks.matrices import Part
-from tasks.stage_task import stage_task
+from tasks.evaluate.stage import rank
+from tasks.orchestration.stage_task import stage_task
+from tasks.stores import matrices, warehouse
+from tasks.stores.home import Home
+from tasks.stores.matrices import Part
 from tasks.train import fitted
 
 logger = logging.getLogger(__name__)
@@ -125,8 +126,13 @@ def refit(
             Result(described, score, low, high, metric, mean.value, mean.standard_error, mean.users, fit.seconds)
             for low, high, metric, mean in found
         ]
-        logger.info("%s, %s: mean rank %.4f, nDCG@100 %.4f", label(name, place), score,
-                    means["mean_rank"].value, means["ndcg@100"].value)
+        logger.info(
+            "%s, %s: mean rank %.4f, nDCG@100 %.4f",
+            label(name, place),
+            score,
+            means["mean_rank"].value,
+            means["ndcg@100"].value,
+        )
     return results
 
 
@@ -169,8 +175,11 @@ def _compile(model: str, settings: ModelSettings, train: csr_matrix, threads: in
     try:
         catalogue.MODELS[model](settings, threads=threads).fit(train[:ROWS_TO_COMPILE])
     except ValueError as error:
-        logger.info("%s cannot be tried on a few users first (%s); the first fit's seconds may hold its compilation",
-                    model, error)
+        logger.info(
+            "%s cannot be tried on a few users first (%s); the first fit's seconds may hold its compilation",
+            model,
+            error,
+        )
 
 
 def _by_user_degree(part: Part, edge_ranks: np.ndarray) -> list[tuple[int, int, str, Mean]]:

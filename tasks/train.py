@@ -30,11 +30,12 @@ import models
 import sql
 from models.base import Epoch, Model, ModelSettings
 from models.catalogue import MODELS
-from tasks import matrices, progress, warehouse, warm_start
-from tasks.artifacts import key as key_of
 from tasks.errors import OneclassError
-from tasks.home import Home
-from tasks.stage_task import stage_task
+from tasks.orchestration import progress
+from tasks.orchestration.artifacts import key as key_of
+from tasks.orchestration.stage_task import stage_task
+from tasks.stores import matrices, warehouse, warm_start
+from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 

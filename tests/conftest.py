@@ -9,8 +9,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tasks import warehouse
-from tasks.home import Home, Limits
+from tasks.stores import warehouse
+from tasks.stores.home import Home, Limits
 
 REAL_LOGS = Path(__file__).parents[2] / "shared" / "data"
 

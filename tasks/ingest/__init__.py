@@ -2,7 +2,7 @@
 
 from tasks.ingest.sources import LogFile, expected_sources, inspect
 from tasks.ingest.stage import Ingested, ingest
-from tasks.stage_task import stage_task
+from tasks.orchestration.stage_task import stage_task
 
 ingest_task = stage_task(ingest)
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import duckdb
 
 import sql
-from tasks import progress
 from tasks.errors import OneclassError
 from tasks.ingest import archives
 from tasks.ingest.layouts import Layout
 from tasks.ingest.sources import LogFile
 from tasks.ingest.survey import rewrite
+from tasks.orchestration import progress
 
 BATCH_BYTES = 1 << 30
 LINE_BYTES, BUFFER_BYTES = 2_000_000, 32_000_000

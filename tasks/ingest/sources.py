@@ -15,10 +15,10 @@ from typing import IO
 
 from tasks.datasets import Dataset
 from tasks.errors import InputError
-from tasks.home import Home
 from tasks.ingest import archives, parquet
 from tasks.ingest.layouts import Layout, recognise
 from tasks.ingest.survey import Survey, sha256, survey
+from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 

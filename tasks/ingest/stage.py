@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import sql
-from tasks import warehouse
 from tasks.datasets import Dataset
 from tasks.errors import InputError, OneclassError
-from tasks.home import Home
 from tasks.ingest.load import load
 from tasks.ingest.sources import LogFile, expected_sources, inspect
+from tasks.stores import warehouse
+from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 

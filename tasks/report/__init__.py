@@ -6,11 +6,11 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import warehouse
-from tasks.home import Home
 from tasks.report import drawing
 from tasks.report.page import page
 from tasks.report.warehouse_rows import Rows
+from tasks.stores import warehouse
+from tasks.stores.home import Home
 
 
 def report(home: Home, run_id: str) -> None:

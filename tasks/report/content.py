@@ -113,7 +113,10 @@ def pivots(name: str, caption: str, source: str, rows: list[Row], order: list[Ma
                    for metric in metrics]  # fmt: skip
         if chosen:
             found[protocol] = Table(
-                f"{name}-{protocol}", f"{caption}, {protocol}", source, [*MODEL_AND_SCORE, *columns],
+                f"{name}-{protocol}",
+                f"{caption}, {protocol}",
+                source,
+                [*MODEL_AND_SCORE, *columns],
                 [cells[key] for key in ordered],
             )
     return found

@@ -15,11 +15,11 @@ import matplotlib
 import numpy as np
 
 matplotlib.use("svg")
-from matplotlib.axes import Axes  # noqa: E402  (after the backend is chosen)
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.patches import PathPatch  # noqa: E402
-from matplotlib.path import Path  # noqa: E402
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator  # noqa: E402
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 LIGHT = {
     "ink": "#1f2430",

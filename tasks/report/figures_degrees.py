@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from models.degree_laws import Law, support
+from models.degrees.laws import Law, support
 from tasks.report.drawing import LIGHT, Panel, decades, panel
 from tasks.report.figures import Figure, Row, column, grouped, legend_below, listed
 

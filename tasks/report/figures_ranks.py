@@ -12,8 +12,10 @@ FEW_EDGES = 10
 FAINT = {"color": LIGHT["faint"], "linewidth": 0.9}
 NO_RANKS = "Ranks by degree are those of the protocol leave_one_out, which this run has none of: add it to --protocols."
 SIDES = ("user", "item")
-MEAN_RANK = "The mean rank is the share of the other items that the held-out one beats: 1 is the head of the list, " \
+MEAN_RANK = (
+    "The mean rank is the share of the other items that the held-out one beats: 1 is the head of the list, "
     "0.5 is guessing."
+)
 
 
 def main_scores(table: list[MainRow]) -> dict[str, str]:
@@ -52,7 +54,7 @@ def _ends_sentence(side: str, rows: list[Row]) -> str:
     split, said = bins[at][0], []
     for few in (True, False):
         means = {
-            model: mean_over(of_model, "mean_rank", where=lambda row: (row["degree_low"] < split) == few)
+            model: mean_over(of_model, "mean_rank", where=lambda row, few=few: (row["degree_low"] < split) == few)
             for model, of_model in by_model.items()
         }
         best = max(means, key=lambda model: means[model])
@@ -230,7 +232,7 @@ def _tail_sentence(by_model: dict[str, list[Row]]) -> str:
     said = []
     for few, words in ((True, "fewer"), (False, "more")):
         means = {
-            model: mean_over(rows, "mean_rank", where=lambda row: row["item_degree_low"] < halves["item"]
+            model: mean_over(rows, "mean_rank", where=lambda row, few=few: row["item_degree_low"] < halves["item"]
                              and (row["user_degree_low"] < halves["user"]) == few)
             for model, rows in by_model.items()
         }  # fmt: skip

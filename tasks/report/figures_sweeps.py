@@ -5,8 +5,10 @@ import json
 from tasks.report.drawing import HUES, LIGHT, MARKERS, Panel, decades, few_ticks, panel
 from tasks.report.figures import Figure, Row, column, grouped, legend_below, middles
 
-ABSENT = "It needs refits with other settings, which a run does not make: python -m flows.sweep does, and the next " \
+ABSENT = (
+    "It needs refits with other settings, which a run does not make: python -m flows.sweep does, and the next "
     "report shows them."
+)
 CENSORED, SPARSE = "paired_symbols", "mrf_sparse"
 ACCURACY = ("ndcg@100", "recall@50", "recall@20", "mean_rank")
 
@@ -37,8 +39,10 @@ def _rate_sentence(score: str, rows: list[Row]) -> str:
     means = {rate: sum(r["value"] * r["users"] for r in of_rate) / sum(r["users"] for r in of_rate)
              for rate, of_rate in rates.items()}  # fmt: skip
     best, worst = (choose(means, key=lambda rate: means[rate]) for choose in (max, min))
-    return f"By {score}, r = {best:g} ranks best over all users ({means[best]:.4f}), r = {worst:g} worst " \
+    return (
+        f"By {score}, r = {best:g} ranks best over all users ({means[best]:.4f}), r = {worst:g} worst "
         f"({means[worst]:.4f})."
+    )
 
 
 def _rates(score: str, rows: list[Row]) -> Panel:

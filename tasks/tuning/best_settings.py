@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tasks.home import Home
+from tasks.stores.home import Home
 from tasks.tuning.study import Outcome, Search, Study
 
 

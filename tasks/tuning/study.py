@@ -22,7 +22,7 @@ from sqlalchemy import URL
 import models
 from models.base import ModelSettings
 from models.search_space import Choice, SearchSpace, Span
-from tasks.home import Home
+from tasks.stores.home import Home
 from tasks.tuning.validation import METRICS
 
 optuna.logging.disable_default_handler()  # the flow says what happens

@@ -9,14 +9,14 @@ import optuna
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from models import metrics
 from models.base import Epoch, Model
 from models.catalogue import MODELS
-from models.metrics import Mean
+from models.evaluation import metrics
+from models.evaluation.metrics import Mean
 from tasks.errors import OneclassError
-from tasks.evaluate import rank
-from tasks.home import Home
-from tasks.matrices import Part
+from tasks.evaluate.stage import rank
+from tasks.stores.home import Home
+from tasks.stores.matrices import Part
 from tasks.tuning.best_settings import short
 from tasks.tuning.study import Outcome, Search, Study
 from tasks.tuning.validation import Validation, validation

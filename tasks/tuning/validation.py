@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.held_out_edges import held_out_edges, parted
-from models.threads import kernel_threads
-from tasks import matrices
+from models.evaluation.held_out_edges import held_out_edges, parted
+from models.numerics.threads import kernel_threads
 from tasks.errors import InputError
-from tasks.home import Home
-from tasks.matrices import Part, SplitMatrices
+from tasks.stores import matrices
+from tasks.stores.home import Home
+from tasks.stores.matrices import Part, SplitMatrices
 
 METRICS = {"strong_generalization": "ndcg@100", "leave_one_out": "mean_rank", "given": "ndcg@20"}
 GIVEN_SHARE = 0.2  # of a user's training edges, in the validation part of `given`
@@ -26,7 +26,7 @@ class Validation:
     """What settings are chosen on.
 
     Attributes:
-        metric: what is maximized, one of `models.metrics`.
+        metric: what is maximized, one of `models.evaluation.metrics`.
         train: (training users, items), what every trial is fitted on.
         part: users with the edges to be found.
     """

@@ -10,8 +10,8 @@ import pytest
 from data_contracts import ContractBroken, RuleResult, check, docs, raise_if_broken
 from data_contracts.checks import check_contracts
 from data_contracts.contracts import Column, Contract, Rule
-from tasks import warehouse
-from tasks.home import Home, Limits
+from tasks.stores import warehouse
+from tasks.stores.home import Home, Limits
 
 
 def contract_of(*rules, table="numbers", nullable=True, **more):
@@ -84,9 +84,7 @@ def test_a_check_after_the_connection_of_an_earlier_one_has_closed(tmp_path):
     ("kwargs", "success"), [({"min_value": {"$PARAMETER": "least"}}, False), ({"min_value": 1}, True)]
 )
 def test_an_expectation_takes_the_stage_s_values(numbers, kwargs, success):
-    between = rule(
-        type="expect_column_values_to_be_between", query=None, kwargs={"column": "number", **kwargs}
-    )
+    between = rule(type="expect_column_values_to_be_between", query=None, kwargs={"column": "number", **kwargs})
     result = only(check_contracts(numbers, [contract_of(between)], {"least": 2}))
     assert result.success is success
     assert result.observed == ("0 of 3 rows" if success else "1 of 3 rows")
@@ -146,17 +144,13 @@ def test_a_query_that_fails_is_a_broken_rule_and_says_why(numbers):
     wrong = rule(name="wrong", query="select no_such_column from {batch}", severity="warning")
     results = check_contracts(numbers, [contract_of(rule(), wrong), contract_of(rule())], {})
     assert results[-1].rule == "wrong"
-    assert (
-        results[-1].observed.startswith("could not be checked") and "no_such_column" in results[-1].observed
-    )
+    assert results[-1].observed.startswith("could not be checked") and "no_such_column" in results[-1].observed
     with pytest.raises(ContractBroken, match="no_such_column"):
         raise_if_broken("ingest", results)
 
 
 def test_the_message_of_a_breach_names_stage_table_and_rule_and_shows_rows(good, parameters):
-    good.execute(
-        "insert into raw.events select 'u' || i, 'i1', 9, null, 1, i + 10 from range(12) as lines(i)"
-    )
+    good.execute("insert into raw.events select 'u' || i, 'i1', 9, null, 1, i + 10 from range(12) as lines(i)")
     results = check(good, "ingest", parameters)
     with pytest.raises(ContractBroken) as error:
         raise_if_broken("ingest", results)

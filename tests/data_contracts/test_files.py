@@ -11,9 +11,7 @@ MINIMAL = {
     "stage": "ingest",
     "row": "one line",
     "columns": {"user_id": {"type": "VARCHAR", "meaning": "the user"}},
-    "rules": [
-        {"name": "some", "type": "expect_table_row_count_to_be_between", "description": "there are rows"}
-    ],
+    "rules": [{"name": "some", "type": "expect_table_row_count_to_be_between", "description": "there are rows"}],
 }
 
 
@@ -23,10 +21,7 @@ def with_rule(**changes):
 
 def test_every_table_that_a_stage_writes_has_a_contract(empty):
     tables = {
-        name
-        for (name,) in empty.execute(
-            "select schema_name || '.' || table_name from duckdb_tables()"
-        ).fetchall()
+        name for (name,) in empty.execute("select schema_name || '.' || table_name from duckdb_tables()").fetchall()
     }
     kept_by_the_flow = {"operations.runs", "operations.contract_results"}
     assert tables - kept_by_the_flow == {contract.table for contract in load()} - {"fitted_arrays"}

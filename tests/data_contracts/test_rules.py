@@ -434,9 +434,7 @@ def test_the_count_is_of_all_rows_and_the_samples_are_some(good, parameters):
 
 def test_nothing_is_written_by_a_check(good, parameters):
     def state():
-        tables = good.execute(
-            "select table_name, estimated_size from duckdb_tables() order by all"
-        ).fetchall()
+        tables = good.execute("select table_name, estimated_size from duckdb_tables() order by all").fetchall()
         return tables, good.execute("from raw.events order by all").fetchall()
 
     before = state()

@@ -29,9 +29,7 @@ def ratings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for user in range(120):
         for film in sorted(generator.choice(40, size=14, replace=False)):
             likes = film % 2 == user % 2
-            lines.append(
-                f"{user + 1},{film + 1},{generator.integers(*((4, 6) if likes else (1, 4)))},{10**9 + user}"
-            )
+            lines.append(f"{user + 1},{film + 1},{generator.integers(*((4, 6) if likes else (1, 4)))},{10**9 + user}")
     path = tmp_path_factory.mktemp("logs") / "ratings.csv"
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -1,5 +1,6 @@
 """What a run shows in Prefect, on a real server; and that nothing of it is needed where there is none."""
 
+import itertools
 import logging
 import time
 from uuid import UUID
@@ -13,9 +14,10 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.events.filters import EventFilter, EventNameFilter
 
 from flows import backfill
-from tasks import artifacts, lineage, warehouse
-from tasks.home import Home
-from tasks.stage_task import stage_task
+from tasks.orchestration import artifacts, lineage
+from tasks.orchestration.stage_task import stage_task
+from tasks.stores import warehouse
+from tasks.stores.home import Home
 
 ML = ["--dataset", "ml-latest-small", "--models", "popularity,mrf_dense", "--threads", "2"]
 
@@ -89,7 +91,7 @@ def test_lineage_leads_from_the_raw_file_to_the_published_files(two_runs, rating
         f"{table}evaluation.metrics",
         f"file://{two_runs.published.absolute()}/recommendations.parquet",
     ]
-    for read, written in zip(steps, steps[1:]):
+    for read, written in itertools.pairwise(steps):
         assert read in made[written], (read, written)
 
 
@@ -142,9 +144,9 @@ def test_a_server_that_is_away_holds_no_stage_up(two_runs, caplog, monkeypatch):
     def night():
         return stage_task(binarize)(two_runs, latest)
 
-    caplog.set_level(logging.WARNING, logger="tasks.artifacts")
+    caplog.set_level(logging.WARNING, logger="tasks.orchestration.artifacts")
     assert night() == "done"
-    told = [record.getMessage() for record in caplog.records if record.name == "tasks.artifacts"]
+    told = [record.getMessage() for record in caplog.records if record.name == "tasks.orchestration.artifacts"]
     names = ["progress", "evaluation", "summary", "contract results"]
     assert told == [f"{name} cannot be shown in Prefect: connection refused" for name in names]
 

@@ -14,8 +14,8 @@ import duckdb
 import pytest
 
 from flows import backfill, command_line, settings
-from tasks import runs
-from tasks.home import Home
+from tasks.stores import runs
+from tasks.stores.home import Home
 
 BASE = ["--dataset", "ml-latest-small", "--models", "popularity"]
 

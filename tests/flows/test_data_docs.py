@@ -1,8 +1,8 @@
 """Great Expectations' pages on request."""
 
 from flows import data_docs
-from tasks import warehouse
-from tasks.home import Home
+from tasks.stores import warehouse
+from tasks.stores.home import Home
 
 
 def test_pages_are_written_for_a_warehouse(tmp_path, capsys):

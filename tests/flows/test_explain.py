@@ -7,12 +7,14 @@ import pytest
 
 from flows import explain as command
 from models.catalogue import MODELS
-from tasks import explanation_page, item_titles, matrices, runs, warehouse
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError
-from tasks.evaluate import evaluate
-from tasks.explain import ByModel, Explanation, explain
+from tasks.evaluate.stage import evaluate
+from tasks.explain import item_titles
+from tasks.explain import page as explanation_page
+from tasks.explain.explanation import ByModel, Explanation, explain
 from tasks.split import SplitSettings, split
+from tasks.stores import matrices, runs, warehouse
 from tasks.train import train
 
 SETTINGS = {
@@ -35,8 +37,15 @@ def run(home, log_events):
             digests = split(home, SplitSettings(held_out_share=0.2), run_id, protocols=protocols, seed=1).digests
             for protocol in protocols:
                 fits = {
-                    model: train(home, run_id, protocol=protocol, matrices_digest=digests[protocol], model=model,
-                                 settings=MODELS[model].Settings(**SETTINGS[model]), seed=0).digest
+                    model: train(
+                        home,
+                        run_id,
+                        protocol=protocol,
+                        matrices_digest=digests[protocol],
+                        model=model,
+                        settings=MODELS[model].Settings(**SETTINGS[model]),
+                        seed=0,
+                    ).digest
                     for model in models
                 }
                 evaluate(home, run_id, protocol, digests[protocol], fits)
@@ -87,11 +96,14 @@ def test_like_has_an_uncertainty_where_the_model_keeps_it_apart(home, run):
     found = {one.model: one for one in explain(home, "u7").by_model}
     assert all(0 < item.like[0] < 1 and item.like[1] > 0 for item in found["paired_symbols"].items)
     assert all(item.like is None for item in found["mrf_dense"].items)
-    best = rows(home, "select arg_max(score, value) from evaluation.metrics where metric = 'mean_rank' "
-                      "and model = 'paired_symbols'")
+    best = rows(
+        home,
+        "select arg_max(score, value) from evaluation.metrics where metric = 'mean_rank' and model = 'paired_symbols'",
+    )
     assert found["paired_symbols"].score == best[0][0]
     assert [item.users for item in found["popularity"].items] == [
-        users for item in found["popularity"].items
+        users
+        for item in found["popularity"].items
         for (users,) in rows(home, f"select count(*) from curated.interactions where item_id = '{item.item_id}'")
     ]
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from flows import backfill, sweep
-from models import catalogue, metrics
+from models import catalogue
 from models.catalogue import MODELS
-from tasks import matrices
+from models.evaluation import metrics
 from tasks import sweep as sweeps
 from tasks.errors import OneclassError
-from tasks.evaluate import rank
-from tasks.home import Home
+from tasks.evaluate.stage import rank
+from tasks.stores import matrices
+from tasks.stores.home import Home
 from tasks.sweep import SWEEPS, Sweep, settings_of
 
 ML = ["--dataset", "ml-latest-small", "--threads", "2"]
@@ -55,8 +56,7 @@ def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
         of_users, edge_ranks = rank(model, "score", split.parts["test"])
         kept = query(
             tmp_path,
-            "select metric, value, users from evaluation.sweeps where degree_low is null "
-            f"and settings = '{varied}'",
+            f"select metric, value, users from evaluation.sweeps where degree_low is null and settings = '{varied}'",
         )
         means = metrics.over_users(of_users)
         assert model.settings.alpha == (0 if varied == '{"alpha": 0.0}' else 0.5)

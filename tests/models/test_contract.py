@@ -91,7 +91,8 @@ def test_saving_and_loading_change_nothing(name, fitted, checkerboard, tmp_path)
     rows = np.arange(checkerboard.shape[0])
     for users in (None, rows):
         np.testing.assert_array_equal(
-            all_scores(loaded, checkerboard, users=users), all_scores(fitted(name), checkerboard, users=users))
+            all_scores(loaded, checkerboard, users=users), all_scores(fitted(name), checkerboard, users=users)
+        )
     assert {file.suffix for file in tmp_path.iterdir()} == {".npy", ".json"}
     for file in tmp_path.glob("*.npy"):
         assert np.isfinite(np.load(file)).all(), file.stem
@@ -124,13 +125,15 @@ def test_same_seed_same_bits_on_one_thread_and_on_two(name, long_tailed):
     one, two = (make(name, threads=threads).fit(long_tailed) for threads in (1, 2))
     for users in (None, rows):
         np.testing.assert_array_equal(
-            all_scores(one, long_tailed, users=users), all_scores(two, long_tailed, users=users))
+            all_scores(one, long_tailed, users=users), all_scores(two, long_tailed, users=users)
+        )
 
 
 @every_model
 def test_another_seed_gives_another_fit_where_the_model_draws(name, checkerboard, fitted):
-    same = np.array_equal(all_scores(make(name, seed=4).fit(checkerboard), checkerboard),
-                          all_scores(fitted(name), checkerboard))
+    same = np.array_equal(
+        all_scores(make(name, seed=4).fit(checkerboard), checkerboard), all_scores(fitted(name), checkerboard)
+    )
     assert same == (name in DRAWS_NOTHING)
 
 
@@ -190,7 +193,8 @@ def test_contributions_of_a_history_add_up_to_the_score(name, fitted, checkerboa
     if parts[0] is None:
         pytest.skip("scores are no sums over the history")
     np.testing.assert_allclose(
-        [part.sum() for part in parts], fitted(name).scores(checkerboard[3])[0], rtol=1e-5, atol=1e-6)
+        [part.sum() for part in parts], fitted(name).scores(checkerboard[3])[0], rtol=1e-5, atol=1e-6
+    )
 
 
 @every_model

@@ -6,9 +6,9 @@ from datetime import date, datetime
 import numpy as np
 import pytest
 
-from tasks import warehouse
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError
+from tasks.stores import warehouse
 
 
 def interactions(home, columns="user_id, item_id, event_count"):

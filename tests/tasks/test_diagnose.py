@@ -5,11 +5,11 @@ import pyarrow as pa
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.degree_laws import FAMILIES, with_mean
-from models.hidden_graph import draw_graph
-from models.random_graph import RandomGraph, RandomGraphSettings
-from tasks import warehouse
+from models.degrees.laws import FAMILIES, with_mean
+from models.generator.hidden_graph import draw_graph
+from models.random_graph.model import RandomGraph, RandomGraphSettings
 from tasks.diagnose import diagnose, rewrite, sample_hidden_graphs
+from tasks.stores import warehouse
 
 
 def curate(home, edges):

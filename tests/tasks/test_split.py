@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks import matrices, warehouse
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError
 from tasks.split import ALL_EDGES, LIANG2018_SEED, SplitSettings, split
+from tasks.stores import matrices, warehouse
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import importlib.metadata
 import numpy as np
 import pytest
 
-from models.mult_dae import MultDAE
-from tasks import matrices
+from models.autoencoders.mult_dae import MultDAE
 from tasks import train as stage
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.split import SplitSettings, split
+from tasks.stores import matrices
 
 pytest.importorskip("torch", reason="the extra neural is not installed")
 
@@ -28,8 +28,15 @@ def digest(home, log_events):
 
 
 def fit(home, digest):
-    return stage.train(home, "run", protocol="strong_generalization", matrices_digest=digest, model="mult_dae",
-                       settings=SETTINGS, seed=2)
+    return stage.train(
+        home,
+        "run",
+        protocol="strong_generalization",
+        matrices_digest=digest,
+        model="mult_dae",
+        settings=SETTINGS,
+        seed=2,
+    )
 
 
 def test_the_validation_users_are_watched(home, digest):

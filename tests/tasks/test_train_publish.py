@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 
 from models.catalogue import MODELS
-from tasks import matrices, retention, runs, warehouse
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import OneclassError
-from tasks.evaluate import evaluate
+from tasks.evaluate.stage import evaluate
 from tasks.publish import Choice, PublishSettings, choose, publish
 from tasks.split import ALL_EDGES, SplitSettings, split
+from tasks.stores import matrices, retention, runs, warehouse
 from tasks.train import fit_digest, train
 from tests.conftest import home_in, log_into
 

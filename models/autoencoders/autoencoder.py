@@ -1,0 +1,237 @@
+"""What the autoencoders share: settings, the loop over epochs with early stopping, checkpoints, scores.
+
+Each maps a user's history x (binary, over all items) to logits over all items, and learns to give back from a
+part of x the whole of it. Inputs are x / |x| with dropout, as in Liang, Krishnan, Hoffman and Jebara, "Variational
+Autoencoders for Collaborative Filtering", 2018; a batch's histories stay sparse, its logits are dense.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from models.autoencoders import checkpoints
+from models.autoencoders.draws import held_out
+from models.base import Epoch, Model, ModelSettings
+from models.evaluation import metrics
+from models.evaluation.ranking import target_ranks
+from models.numerics.products import dense_times, pattern_times
+from models.numerics.random_numbers import normals, purpose
+from models.numerics.threads import kernel_threads
+
+if TYPE_CHECKING:
+    import torch
+
+    from models.autoencoders.training import Batch, Training
+
+HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 1000  # of the training users, where nobody else is watched
+VALIDATION_BLOCK = 500  # users scored at a time
+
+
+class AutoencoderSettings(ModelSettings):
+    """What every autoencoder is told about its training; the defaults are Liang et al.'s for ML-20M."""
+
+    epochs: int = Field(200, ge=1, description="Passes over the users at most.")
+    patience: int = Field(
+        30, ge=1, description="Epochs without a better nDCG@100 on the users watched, after which training ends."
+    )
+    batch_users: int = Field(500, ge=1, description="Users of one gradient step.")
+    learning_rate: float = Field(1e-3, gt=0, le=1, description="Step size of Adam.")
+    dropout: float = Field(0.5, ge=0, lt=1, description="Share of the items of a history that an epoch hides.")
+    weight_decay: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Penalty on the squares of the weights, biases left out, beside the mean loss of a user.",
+    )
+    hidden: int = Field(200, ge=1, le=8192, description="Units of the hidden layer next to the items.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto",
+        description="Where the gradient steps run; auto takes a CUDA device where PyTorch sees one. The draws "
+        "are the same on both; on CUDA the last bits of a fit may differ from run to run.",
+    )
+    cpu_threads: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="CPU threads of PyTorch's sums, whatever --threads says: the last bits of a fit depend on it.",
+    )
+
+
+class Autoencoder(Model):
+    """An autoencoder's fit and scores; a model adds its layers and its loss.
+
+    Where `watch` named no users, a twentieth of the training users (1,000 at most, chosen by the seed) are left out
+    of the gradient steps and watched in their stead; where that is less than one user, every epoch runs and the
+    last one is kept.
+
+    Attributes:
+        weights: float32 arrays by name, those of the best epoch.
+        best_epoch: number of that epoch.
+        checkpoint_seconds: wall time from one checkpoint to the next, at least. A `fit` that finds one of the very
+            same fit in the folder `checkpoints` goes on from it, to the same bits.
+    """
+
+    stops_early = True
+    scorable_each_epoch = True
+    extra = "neural"
+    Settings: ClassVar[type[AutoencoderSettings]] = AutoencoderSettings
+    settings: AutoencoderSettings
+    checkpoint_seconds: float = 60.0
+    noise_width: int = 0
+
+    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+        training = _torch_side(self.name)
+        watched, self._watched = self._watched, None
+        users, histories, targets = self._watched_users(interactions, watched)
+        key = checkpoints.fit_key(
+            {"model": self.name, "seed": self.seed, "settings": self.settings.model_dump(mode="json")},
+            interactions,
+            histories,
+            targets,
+        )
+        with training.torch_threads(self.settings.cpu_threads):
+            steps = training.Training(
+                self._initial(interactions, users),
+                self._loss,
+                device=self.settings.device,
+                learning_rate=self.settings.learning_rate,
+                decay=self.settings.weight_decay,
+                noise_width=self.noise_width,
+            )
+            progress = _Progress(self, steps, key)
+            for number in range(progress.epoch + 1, self.settings.epochs + 1):
+                if number - progress.best_epoch > self.settings.patience:
+                    break
+                started = perf_counter()
+                loss = steps.epoch(
+                    interactions, users, self.settings.batch_users, self.settings.dropout, self.seed, number
+                )
+                self.weights = self._complete(steps.weights(), users)
+                ndcg = self._ndcg(histories, targets) if targets.nnz else None
+                progress.after(number, ndcg)
+                seen = {"loss": loss} if ndcg is None else {"loss": loss, "validation ndcg@100": ndcg}
+                on_epoch(Epoch(number, self.settings.epochs, perf_counter() - started, seen))
+        self.weights, self.best_epoch = progress.best, progress.best_epoch
+        progress.done()
+
+    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+        """float32 (block, hidden): what the last layer before the items gives users never seen."""
+        with kernel_threads(self.threads):
+            return self._hidden(self._known(histories), None)
+
+    def _watched_users(
+        self, interactions: csr_matrix, watched: tuple[csr_matrix, csr_matrix] | None
+    ) -> tuple[np.ndarray, csr_matrix, csr_matrix]:
+        """The rows to train on, and histories and targets of the users to watch."""
+        users = np.flatnonzero(np.diff(interactions.indptr))
+        if watched is None:
+            out, histories, targets = held_out(interactions, HELD_OUT_SHARE, MOST_HELD_OUT, self.seed)
+            return np.setdiff1d(users, out), histories, targets
+        histories, targets = (matrix[np.diff(watched[1].indptr) > 0] for matrix in watched)
+        return users, histories, targets
+
+    def _initial(self, interactions: csr_matrix, users: np.ndarray) -> dict[str, np.ndarray]:
+        """Normal weights of variance 2 / (inputs + outputs), zero biases; zeros for inputs that no user has."""
+        arrays = {}
+        for name, shape in self._shapes(interactions.shape).items():
+            arrays[name] = np.zeros(shape, dtype=np.float32)
+            if len(shape) == 2:
+                draws = normals(self.seed, purpose(f"{self.name} {name}"), *shape)
+                arrays[name] = draws * np.float32(np.sqrt(2 / sum(shape)))
+        present = np.bincount(interactions[users].indices, minlength=interactions.shape[1]) > 0
+        arrays["item_in"][~present] = 0
+        return arrays
+
+    def _ndcg(self, histories: csr_matrix, targets: csr_matrix) -> float:
+        """Mean nDCG@100 of the users watched, with the weights as they are."""
+        values = []
+        for start in range(0, histories.shape[0], VALIDATION_BLOCK):
+            block = slice(start, start + VALIDATION_BLOCK)
+            scores = self.scores(histories[block])
+            with kernel_threads(self.threads):
+                values.append(metrics.user_metrics(target_ranks(scores, histories[block], targets[block]))["ndcg@100"])
+        return float(np.concatenate(values).mean())
+
+    def _encoded(self, histories: csr_matrix) -> np.ndarray:
+        """x / |x| times the input weights, float32 (block, hidden)."""
+        lengths = np.sqrt(np.maximum(np.diff(histories.indptr), 1)).astype(np.float32)
+        return pattern_times(histories, self.weights["item_in"]) / lengths[:, None]
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        with kernel_threads(self.threads):
+            return dense_times(self._hidden(histories, users), self.weights["item_out"]) + self.weights["item_bias"]
+
+    def _complete(self, weights: dict[str, np.ndarray], users: np.ndarray) -> dict[str, np.ndarray]:
+        """The learned weights of a fit on those rows, with what else scoring needs."""
+        return weights
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {**self.weights, "best_epoch": np.array(self.best_epoch)}
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        self.best_epoch = int(arrays.pop("best_epoch"))
+        self.weights = arrays
+
+    @abstractmethod
+    def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights for (users, items), `item_in`, `item_out` and `item_bias` among them."""
+
+    @abstractmethod
+    def _loss(self, weights: "dict[str, torch.Tensor]", batch: "Batch") -> "torch.Tensor":
+        """What is minimized, mean over the users of a batch."""
+
+    @abstractmethod
+    def _hidden(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+        """The last layer before the items, float32 (block, hidden)."""
+
+
+class _Progress:
+    """The best epoch so far, and the checkpoint."""
+
+    def __init__(self, model: Autoencoder, steps: "Training", key: str) -> None:
+        self.model, self.steps, self.key = model, steps, key
+        self.epoch, self.best_epoch, self.value = 0, 0, -np.inf
+        self.best: dict[str, np.ndarray] = {}
+        self.written = perf_counter()
+        found = checkpoints.read(model.checkpoints, key) if model.checkpoints else None
+        if found:
+            steps.resume(found)
+            self.epoch, self.best_epoch = int(found["epoch"]), int(found["best epoch"])
+            self.value = float(found["best value"])
+            self.best = {name[5:]: array for name, array in found.items() if name.startswith("best:")}
+
+    def after(self, epoch: int, value: float | None) -> None:
+        """Note an epoch's value; without any, the last epoch is the best."""
+        self.epoch = epoch
+        if value is None or value > self.value:
+            self.best_epoch, self.value = epoch, -np.inf if value is None else value
+            self.best = {name: array.copy() for name, array in self.model.weights.items()}
+        folder = self.model.checkpoints
+        if folder and perf_counter() - self.written >= self.model.checkpoint_seconds:
+            arrays = {f"best:{name}": array for name, array in self.best.items()} | self.steps.state()
+            numbers = {"epoch": self.epoch, "best epoch": self.best_epoch, "best value": self.value}
+            checkpoints.write(folder, self.key, arrays | {name: np.array(x) for name, x in numbers.items()})
+            self.written = perf_counter()
+
+    def done(self) -> None:
+        """The fit is over: its checkpoint is of no more use."""
+        if self.model.checkpoints:
+            checkpoints.remove(self.model.checkpoints)
+
+
+def _torch_side(name: str):
+    """The module of the gradient steps.
+
+    Raises:
+        ValueError: PyTorch is not installed.
+    """
+    try:
+        from models.autoencoders import training
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{name} needs PyTorch, which the extra neural brings: pip install '.[neural]'") from error
+    return training

@@ -1,0 +1,102 @@
+"""CDAE: a denoising autoencoder with an input node of each user's own.
+
+Wu, DuBois, Zheng and Ester, "Collaborative Denoising Auto-Encoders for Top-N Recommender Systems", 2016: one hidden
+layer with K units,
+
+    h_u = sigmoid(W' x~_u + V_u + b),    y_u = W'_out h_u + b_out
+
+and the logistic loss. Two things are not the paper's. Of the items that a user does not like, the paper samples a
+few a step; here all of them are in the loss, each with the weight `negative_weight`. And the input x~_u is x / |x|
+with dropout, as in the autoencoders of Liang et al. 2018. The loss is the mean over users of
+
+    sum_i x_ui softplus(-y_ui) + negative_weight (1 - x_ui) softplus(y_ui) + weight_decay (|W|^2 + |W_out|^2 + |V|^2)
+
+A user who was not in training has no V_u; the mean of the training users' stands in for it.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix
+from scipy.special import expit
+
+from models.autoencoders.autoencoder import Autoencoder, AutoencoderSettings
+from models.search_space import Choice, SearchSpace, Span
+
+if TYPE_CHECKING:
+    import torch
+
+    from models.autoencoders.training import Batch
+
+
+class CDAESettings(AutoencoderSettings):
+    """Chosen on unseen validation users of ml-1m, where K and the dropout are those of its family."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "hidden": Choice((50, 100, 200, 400)),
+        "batch_users": Choice((100, 200, 500)),
+        "learning_rate": Span(3e-4, 1e-2, log=True),
+        "dropout": Span(0.2, 0.8),
+        "weight_decay": Span(1e-6, 1e-2, log=True),
+        "negative_weight": Span(0.03, 1.0, log=True),
+    }
+
+    batch_users: int = Field(100, ge=1, description="Users of one gradient step.")
+    learning_rate: float = Field(4e-3, gt=0, le=1, description="Step size of Adam.")
+    weight_decay: float = Field(
+        1e-5,
+        ge=0,
+        lt=1,
+        description="Penalty on the squares of the weights, user nodes included and biases left out, "
+        "beside the mean loss of a user.",
+    )
+    hidden: int = Field(200, ge=1, le=8192, description="Units K of the hidden layer.")
+    negative_weight: float = Field(
+        0.3, gt=0, le=1, description="Weight of an item that the user does not like, where a liked one has 1."
+    )
+
+
+class CDAE(Autoencoder):
+    """One hidden layer, and a vector of each user's own added to its input.
+
+    Attributes:
+        weights: `item_in` (items, hidden), `user_node` (users, hidden), `hidden_bias` (hidden,), `item_out` (hidden,
+            items), `item_bias` (items,); `unseen_node` (hidden,), the mean of the user nodes that were trained.
+    """
+
+    name = "cdae"
+    Settings = CDAESettings
+    settings: CDAESettings
+
+    def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+        users, items, hidden = *shape, self.settings.hidden
+        return {
+            "item_in": (items, hidden),
+            "user_node": (users, hidden),
+            "hidden_bias": (hidden,),
+            "item_out": (hidden, items),
+            "item_bias": (items,),
+        }
+
+    def _initial(self, interactions: csr_matrix, users: np.ndarray) -> dict[str, np.ndarray]:
+        """As its family's, and user nodes of zero."""
+        arrays = super()._initial(interactions, users)
+        arrays["user_node"][:] = 0
+        return arrays
+
+    def _loss(self, weights: "dict[str, torch.Tensor]", batch: "Batch") -> "torch.Tensor":
+        own = weights["user_node"][batch.users] + weights["hidden_bias"]
+        logits = (batch.times(weights["item_in"]) + own).sigmoid() @ weights["item_out"] + weights["item_bias"]
+        return batch.logistic_loss(logits, self.settings.negative_weight).mean()
+
+    def _complete(self, weights: dict[str, np.ndarray], users: np.ndarray) -> dict[str, np.ndarray]:
+        """The nodes of users that were not trained are the mean of those that were."""
+        mean = weights["user_node"][users].mean(axis=0)
+        nodes = np.tile(mean, (len(weights["user_node"]), 1))
+        nodes[users] = weights["user_node"][users]
+        return {**weights, "user_node": nodes, "unseen_node": mean}
+
+    def _hidden(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+        node = self.weights["unseen_node"] if users is None else self.weights["user_node"][users]
+        return expit(self._encoded(histories) + node + self.weights["hidden_bias"])

@@ -1,0 +1,105 @@
+"""What an autoencoder's fit draws: the order of the users, the dropped inputs, the noise of the latent vectors.
+
+Every draw is keyed by (seed, what it is for, epoch, user), as in `models.numerics.random_numbers`; none is PyTorch's own. So
+a CPU and a GPU see the same draws, and a fit that goes on at a later epoch draws what it would have drawn.
+"""
+
+import numpy as np
+from numba import njit, prange
+from scipy.sparse import csr_matrix
+
+from models.numerics.products import read_only
+from models.numerics.random_numbers import below, bits, normal, purpose, stream, uniform
+
+
+def user_order(users: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+    """The users in the order of one epoch."""
+    keys = np.empty(len(users), dtype=np.uint64)
+    _keys(read_only(users, np.int64), np.uint64(seed), purpose("autoencoder order"), np.uint64(epoch), keys)
+    return users[np.argsort(keys, kind="stable")]
+
+
+def inputs(rows: csr_matrix, users: np.ndarray, seed: int, epoch: int, dropout: float) -> np.ndarray:
+    """The edges' input values: x / |x|, each zeroed with probability `dropout`, the others over 1 - `dropout`.
+
+    Args:
+        rows: (batch, items), the histories.
+        users: (batch,), their rows of the training matrix.
+
+    Returns:
+        float32 (edges of the batch,).
+    """
+    out = np.empty(rows.nnz, dtype=np.float32)
+    streams = np.uint64(seed), purpose("autoencoder dropout"), np.uint64(epoch)
+    _inputs(read_only(rows.indptr, np.int64), read_only(users, np.int64), streams, float(dropout), out)
+    return out
+
+
+def noise(users: np.ndarray, width: int, seed: int, epoch: int) -> np.ndarray:
+    """Standard normals, float32 (users, width)."""
+    out = np.empty((len(users), width), dtype=np.float32)
+    _noise(read_only(users, np.int64), np.uint64(seed), purpose("autoencoder noise"), np.uint64(epoch), out)
+    return out
+
+
+def held_out(interactions: csr_matrix, share: float, most: int, seed: int) -> tuple[np.ndarray, csr_matrix, csr_matrix]:
+    """Users to watch, out of those with two edges or more, and a fifth of their edges (at least one) as targets.
+
+    Returns:
+        (users, histories, targets): the rows, ascending; none of them where the share is less than one user.
+    """
+    able = np.flatnonzero(np.diff(interactions.indptr) > 1)
+    users = np.sort(user_order(able, seed, 0)[: min(most, int(share * len(able)))])
+    rows = interactions[users]
+    chosen = np.zeros(rows.nnz, dtype=np.bool_)
+    _targets(
+        read_only(rows.indptr, np.int64),
+        read_only(users, np.int64),
+        np.uint64(seed),
+        purpose("autoencoder held-out edges"),
+        chosen,
+    )
+    return users, kept_edges(rows, ~chosen), kept_edges(rows, chosen)
+
+
+def kept_edges(rows: csr_matrix, kept: np.ndarray) -> csr_matrix:
+    """The rows with those of their edges that `kept` (edges,) says."""
+    indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
+    return csr_matrix((rows.data[kept], rows.indices[kept], indptr), shape=rows.shape)
+
+
+@njit(cache=True)
+def _keys(users, seed, what, epoch, out):
+    for at in range(len(users)):
+        out[at] = bits(stream(seed, what, epoch, users[at]), 0)
+
+
+@njit(cache=True, parallel=True)
+def _inputs(indptr, users, streams, dropout, out):
+    seed, what, epoch = streams
+    for row in prange(len(users)):
+        first, last = indptr[row], indptr[row + 1]
+        if last > first:
+            key = stream(seed, what, epoch, users[row])
+            value = np.float32(1.0 / (np.sqrt(last - first) * (1.0 - dropout)))
+            for edge in range(first, last):
+                out[edge] = value if uniform(key, edge - first) >= dropout else np.float32(0.0)
+
+
+@njit(cache=True, parallel=True)
+def _noise(users, seed, what, epoch, out):
+    for row in prange(len(users)):
+        key = stream(seed, what, epoch, users[row])
+        for column in range(out.shape[1]):
+            out[row, column] = normal(key, column)
+
+
+@njit(cache=True)
+def _targets(indptr, users, seed, what, chosen):
+    """Floyd's algorithm: as many distinct edges of each row as wanted, every set equally likely."""
+    for row in range(len(users)):
+        first, count = indptr[row], indptr[row + 1] - indptr[row]
+        key = stream(seed, what, 0, users[row])
+        for top in range(count - max(1, count // 5), count):
+            edge = below(key, top, top + 1)
+            chosen[first + (top if chosen[first + edge] else edge)] = True

@@ -1,0 +1,69 @@
+"""Mult-DAE: a denoising autoencoder with a multinomial likelihood.
+
+Liang, Krishnan, Hoffman and Jebara, "Variational Autoencoders for Collaborative Filtering", 2018: one tanh layer,
+I - hidden - I, and the mean over users of
+
+    -sum_i x_ui log softmax_i(f(x_u)) + weight_decay |W|^2
+
+with x_u corrupted by dropout at the input only.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from models.autoencoders.autoencoder import Autoencoder, AutoencoderSettings
+from models.search_space import Choice, SearchSpace, Span
+
+if TYPE_CHECKING:
+    import torch
+
+    from models.autoencoders.training import Batch
+
+
+class MultDAESettings(AutoencoderSettings):
+    """The authors' notebook for ML-20M."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "hidden": Choice((200, 400, 600)),
+        "batch_users": Choice((100, 200, 500)),
+        "learning_rate": Span(3e-4, 3e-3, log=True),
+        "dropout": Span(0.3, 0.8),
+        "weight_decay": Span(1e-6, 1e-3, log=True),
+    }
+
+    weight_decay: float = Field(
+        2e-5,
+        ge=0,
+        lt=1,
+        description="Penalty on the squares of the weights, biases left out, beside the mean loss of a user.",
+    )
+
+
+class MultDAE(Autoencoder):
+    """One hidden layer.
+
+    Attributes:
+        weights: `item_in` (items, hidden), `hidden_bias` (hidden,), `item_out` (hidden, items), `item_bias` (items,).
+    """
+
+    name = "mult_dae"
+    Settings = MultDAESettings
+
+    def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+        items, hidden = shape[1], self.settings.hidden
+        return {
+            "item_in": (items, hidden),
+            "hidden_bias": (hidden,),
+            "item_out": (hidden, items),
+            "item_bias": (items,),
+        }
+
+    def _loss(self, weights: "dict[str, torch.Tensor]", batch: "Batch") -> "torch.Tensor":
+        hidden = (batch.times(weights["item_in"]) + weights["hidden_bias"]).tanh()
+        return -batch.log_likelihood(hidden @ weights["item_out"] + weights["item_bias"]).mean()
+
+    def _hidden(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+        return np.tanh(self._encoded(histories) + self.weights["hidden_bias"])

@@ -1,0 +1,109 @@
+"""Mult-VAE: a variational autoencoder with a multinomial likelihood.
+
+Liang, Krishnan, Hoffman and Jebara, "Variational Autoencoders for Collaborative Filtering", 2018. The encoder
+I - hidden - latent gives a user's posterior N(mu, diag sigma^2), the decoder latent - hidden - I the logits; tanh
+between them. Minimizes the mean over users of the negative of eq. 5 with the KL term weighed, eq. 7,
+
+    -sum_i x_ui log softmax_i(f(z_u)) + beta KL(N(mu, sigma^2) || N(0, 1)),    z_u ~ N(mu, sigma^2)
+
+with one draw of z_u a step, and beta rising in proportion to the gradient steps up to a cap. Scores take z_u = mu.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from models.autoencoders.autoencoder import Autoencoder, AutoencoderSettings
+from models.numerics.products import dense_times
+from models.numerics.threads import kernel_threads
+from models.search_space import Choice, SearchSpace, Span
+
+if TYPE_CHECKING:
+    import torch
+
+    from models.autoencoders.training import Batch
+
+
+class MultVAESettings(AutoencoderSettings):
+    """The authors' notebook for ML-20M."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "hidden": Choice((200, 400, 600)),
+        "latent": Choice((50, 100, 200)),
+        "batch_users": Choice((100, 200, 500)),
+        "learning_rate": Span(3e-4, 3e-3, log=True),
+        "dropout": Span(0.3, 0.8),
+        "beta_cap": Span(0.05, 1.0),
+        "anneal_steps": Span(500, 50000, log=True),
+    }
+
+    hidden: int = Field(600, ge=1, le=8192, description="Units of the hidden layers of encoder and decoder.")
+    latent: int = Field(200, ge=1, le=4096, description="Length of a user's latent vector.")
+    beta_cap: float = Field(0.2, ge=0, le=10, description="Weight of the KL term once it is annealed.")
+    anneal_steps: int = Field(
+        200000,
+        ge=0,
+        description="Gradient steps in which the weight of the KL term would rise from 0 to 1; it stops "
+        "at beta_cap. 0 begins at beta_cap.",
+    )
+
+
+class MultVAE(Autoencoder):
+    """Two tanh layers round a Gaussian latent vector.
+
+    Attributes:
+        weights: `item_in` (items, hidden), `encoder_bias` (hidden,); `to_latent` (hidden, 2 latent), `latent_bias`
+            (2 latent,), means before log variances; `from_latent` (latent, hidden), `decoder_bias` (hidden,);
+            `item_out` (hidden, items), `item_bias` (items,).
+    """
+
+    name = "mult_vae"
+    Settings = MultVAESettings
+    settings: MultVAESettings
+
+    @property
+    def noise_width(self) -> int:
+        return self.settings.latent
+
+    def beta(self, update: int) -> float:
+        """Weight of the KL term in the gradient step that comes after `update` others."""
+        steps, cap = self.settings.anneal_steps, self.settings.beta_cap
+        return min(cap, update / steps) if steps else cap
+
+    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+        """float32 (block, latent): posterior means of the latent vectors."""
+        with kernel_threads(self.threads):
+            return self._mean(self._known(histories))
+
+    def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+        items, hidden, latent = shape[1], self.settings.hidden, self.settings.latent
+        return {
+            "item_in": (items, hidden),
+            "encoder_bias": (hidden,),
+            "to_latent": (hidden, 2 * latent),
+            "latent_bias": (2 * latent,),
+            "from_latent": (latent, hidden),
+            "decoder_bias": (hidden,),
+            "item_out": (hidden, items),
+            "item_bias": (items,),
+        }
+
+    def _loss(self, weights: "dict[str, torch.Tensor]", batch: "Batch") -> "torch.Tensor":
+        encoded = (batch.times(weights["item_in"]) + weights["encoder_bias"]).tanh()
+        mean, log_variance = (encoded @ weights["to_latent"] + weights["latent_bias"]).chunk(2, dim=1)
+        latent = mean + batch.noise * (log_variance / 2).exp()
+        decoded = (latent @ weights["from_latent"] + weights["decoder_bias"]).tanh()
+        divergence = (mean**2 + log_variance.exp() - 1 - log_variance).sum(dim=1) / 2
+        likelihood = batch.log_likelihood(decoded @ weights["item_out"] + weights["item_bias"])
+        return (self.beta(batch.update) * divergence - likelihood).mean()
+
+    def _mean(self, histories: csr_matrix) -> np.ndarray:
+        encoded = np.tanh(self._encoded(histories) + self.weights["encoder_bias"])
+        latent = self.settings.latent
+        return dense_times(encoded, self.weights["to_latent"][:, :latent]) + self.weights["latent_bias"][:latent]
+
+    def _hidden(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+        decoded = dense_times(self._mean(histories), self.weights["from_latent"])
+        return np.tanh(decoded + self.weights["decoder_bias"])

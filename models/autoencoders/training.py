@@ -1,0 +1,208 @@
+"""The gradient steps of the autoencoders, on a CPU or a GPU. The only module that imports PyTorch.
+
+It is imported when a fit begins; a fitted autoencoder scores without it.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch.nn import functional
+
+from models.autoencoders import draws
+
+_turn = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some users' histories as tensors on the device: what a loss is a function of, the weights aside.
+
+    Attributes:
+        users: int64 (batch,), rows of the training matrix.
+        items, rows, values: (edges,), the items of every history, whose row of the batch each is, and its input
+            value: x / |x| after dropout.
+        starts: int64 (batch,), where each user's edges begin.
+        counts: (batch,), edges of each user.
+        noise: (batch, width) standard normals, where the model draws any.
+        update: gradient steps that went before.
+        item_count: items.
+    """
+
+    users: torch.Tensor
+    items: torch.Tensor
+    rows: torch.Tensor
+    values: torch.Tensor
+    starts: torch.Tensor
+    counts: torch.Tensor
+    noise: torch.Tensor
+    update: int
+    item_count: int
+
+    def times(self, table: torch.Tensor) -> torch.Tensor:
+        """The inputs times (items, width): a sum over each user's edges, (batch, width)."""
+        return functional.embedding_bag(self.items, table, self.starts, mode="sum", per_sample_weights=self.values)
+
+    def sums(self, logits: torch.Tensor) -> torch.Tensor:
+        """Sum of (batch, items) over the items of each user's history, (batch,)."""
+        return logits.new_zeros(len(self.users)).index_add(0, self.rows, logits[self.rows, self.items])
+
+    def log_likelihood(self, logits: torch.Tensor) -> torch.Tensor:
+        """sum_i x_ui log softmax_i(logits_u) of each user, (batch,): the multinomial of Liang et al. 2018, eq. 2."""
+        return self.sums(logits) - self.counts * logits.logsumexp(dim=1)
+
+    def logistic_loss(self, logits: torch.Tensor, negative_weight: float) -> torch.Tensor:
+        """softplus(-y) over each user's liked items and `negative_weight` softplus(y) over the others, (batch,)."""
+        costs = functional.softplus(logits)  # softplus(-y) = softplus(y) - y
+        return negative_weight * costs.sum(dim=1) + self.sums((1 - negative_weight) * costs - logits)
+
+
+class Training:
+    """Weights, their Adam moments, and epochs over the users.
+
+    Args:
+        initial: the weights before the first step, by name.
+        loss: from weights and a batch, the mean over its users of what is minimized.
+        decay: penalty on the squares of every weight that is no bias (a bias has one dimension).
+        noise_width: normals that each user draws an epoch.
+    """
+
+    def __init__(
+        self,
+        initial: dict[str, np.ndarray],
+        loss: Callable[[dict[str, torch.Tensor], Batch], torch.Tensor],
+        *,
+        device: str,
+        learning_rate: float,
+        decay: float,
+        noise_width: int,
+    ) -> None:
+        self.device = _device(device)
+        self.tensors = {
+            name: torch.tensor(array, device=self.device).requires_grad_() for name, array in initial.items()
+        }
+        tables = [tensor for tensor in self.tensors.values() if tensor.dim() > 1]
+        biases = [tensor for tensor in self.tensors.values() if tensor.dim() == 1]
+        groups = [{"params": tables, "weight_decay": 2 * decay}, {"params": biases}]  # d/dw decay w^2 = 2 decay w
+        self.adam = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+        self.loss, self.noise_width = loss, noise_width
+        self.updates = 0
+
+    def epoch(
+        self, interactions: csr_matrix, users: np.ndarray, size: int, dropout: float, seed: int, number: int
+    ) -> float:
+        """One step for every `size` users, in an order of the epoch's own; returns the mean loss of a user.
+
+        Raises:
+            ValueError: the loss is not finite.
+            MemoryError: a step does not fit the device.
+        """
+        total = 0.0
+        order = draws.user_order(users, seed, number)
+        for start in range(0, len(order), size):
+            batch = self.batch(interactions, order[start : start + size], dropout, seed, number)
+            total += self._step(batch) * len(batch.users)
+        if not np.isfinite(total):
+            raise ValueError(f"the loss is {total} in epoch {number}; lower learning_rate")
+        return total / len(order)
+
+    def _step(self, batch: Batch) -> float:
+        """One gradient step; returns the mean loss before it."""
+        try:
+            self.adam.zero_grad()
+            loss = self.loss(self.tensors, batch)
+            loss.backward()
+            self.adam.step()
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(
+                f"a step over {len(batch.users)} users does not fit the memory of {self.device}: lower "
+                "batch_users or hidden, or set device to cpu"
+            ) from error
+        self.updates += 1
+        return loss.item()
+
+    def batch(self, interactions: csr_matrix, users: np.ndarray, dropout: float, seed: int, epoch: int) -> Batch:
+        """The histories of some rows of the training matrix, with the draws of the epoch."""
+        rows = interactions[users]
+        counts = np.diff(rows.indptr)
+        kind = next(iter(self.tensors.values())).dtype
+
+        def whole(array: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(array.astype(np.int64)).to(self.device)
+
+        def real(array: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(array).to(self.device, kind)
+
+        return Batch(
+            whole(users),
+            whole(rows.indices),
+            whole(np.repeat(np.arange(len(users)), counts)),
+            real(draws.inputs(rows, users, seed, epoch, dropout)),
+            whole(rows.indptr[:-1]),
+            real(counts),
+            real(draws.noise(users, self.noise_width, seed, epoch)),
+            self.updates,
+            rows.shape[1],
+        )
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The weights by name; on a CPU views that the next step changes."""
+        return {name: tensor.detach().cpu().numpy() for name, tensor in self.tensors.items()}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Weights and moments: all that the next epoch needs, the draws aside."""
+        arrays = {"updates": np.array(self.updates)}
+        for name, tensor in self.tensors.items():
+            moments = self.adam.state[tensor]
+            arrays |= {
+                f"weight {name}": tensor,
+                f"first {name}": moments["exp_avg"],
+                f"second {name}": moments["exp_avg_sq"],
+            }
+        return {
+            name: array.detach().cpu().numpy() if torch.is_tensor(array) else array for name, array in arrays.items()
+        }
+
+    def resume(self, state: dict[str, np.ndarray]) -> None:
+        """Take back what `state` gave."""
+        self.updates = int(state["updates"])
+        with torch.no_grad():
+            for name, tensor in self.tensors.items():
+                tensor.copy_(torch.from_numpy(state[f"weight {name}"]))
+                self.adam.state[tensor] = {
+                    "step": torch.tensor(float(self.updates), device=self.device),
+                    "exp_avg": torch.from_numpy(state[f"first {name}"]).to(self.device),
+                    "exp_avg_sq": torch.from_numpy(state[f"second {name}"]).to(self.device),
+                }
+
+
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Run the block with PyTorch on `count` CPU threads; one block at a time, for the count is the process's."""
+    with _turn:
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def _device(wanted: str) -> torch.device:
+    """The device of the setting.
+
+    Raises:
+        ValueError: `cuda` where PyTorch sees none.
+    """
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device = cuda: PyTorch {torch.__version__} sees no CUDA device here; set device to cpu or "
+            "auto, or install a build of PyTorch with CUDA and a driver that fits it"
+        )
+    return torch.device(wanted)

@@ -1,0 +1,8 @@
+"""Stochastic inference for binary matrices, every zero an observation.
+
+`model` has the bound; `sampling` draws the minibatches, `inference` takes the steps, `kernels` the loops.
+"""
+
+from models.binary_matrix.model import BinaryMatrix
+
+__all__ = ["BinaryMatrix"]

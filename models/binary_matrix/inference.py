@@ -1,0 +1,221 @@
+"""Minibatches of natural-gradient steps on a binary matrix; symbols as in `models.binary_matrix.model`."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from models.base import ModelSettings
+from models.binary_matrix import kernels
+from models.binary_matrix.sampling import EntrySampler, Strategy
+from models.numerics.random_numbers import normals, purpose
+from models.search_space import SearchSpace, Span
+
+SMOOTHING = 0.2  # weight of the newest minibatch in the running noise-to-signal ratio
+
+
+class BinaryMatrixSettings(ModelSettings):
+    """Priors, sampling, step sizes and minibatches."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Span(10, 100, log=True),
+        "user_variance": Span(0.05, 1.0, log=True),
+        "item_variance": Span(0.05, 1.0, log=True),
+        "passes": Span(20, 160, log=True),
+    }
+
+    factors: int = Field(20, ge=1, description="K, the poster's D.")
+    sampling: Strategy = Field("balanced", description="How entries are drawn: uniform, balanced or biased.")
+    user_variance: float = Field(0.2, gt=0, description="Prior variance of u_id.")
+    item_variance: float = Field(0.2, gt=0, description="Prior variance of v_jd.")
+    z_variance: float = Field(100.0, gt=0, description="Prior variance of the global bias.")
+    passes: int = Field(80, ge=1, description="Passes; one draws two entries for every one of the matrix.")
+    t0: float = Field(
+        30.0,
+        ge=1,
+        description="t0 of the step size (t0 + t)^-power; where it is small, the "
+        "first steps, taken in all K directions at once, may diverge.",
+    )
+    power: float = Field(0.7, gt=0.5, le=1, description="Power of the step size.")
+    theta_delta: float = Field(1.0, gt=0, description="Theta delta of box 8, the noise a minibatch may have.")
+    least_batch: int = Field(1000, ge=1, description="Entries of a minibatch at least.")
+    most_batch: int = Field(10_000_000, ge=1, description="Entries of a minibatch at most, 40 bytes each.")
+    start_scale: float = Field(0.1, gt=0, description="Standard deviation of the means before the first pass.")
+    fold_in_iterations: int = Field(30, ge=1, description="Updates of an unseen user at most.")
+    fold_in_tolerance: float = Field(
+        1e-3, ge=0, description="Stop when no mean of an unseen user changes by more than this share of the largest."
+    )
+
+
+@dataclass
+class Posterior:
+    """q(U, V, z), and how far the fit has come.
+
+    Attributes:
+        users, items: float32 (vertices, 2 W) as in `models.binary_matrix.kernels`.
+        z: float64 (2,), mean and variance.
+        user_updates, item_updates: int64 (vertices,), updates that each vertex has had.
+        progress: int64 (2,), minibatches so far, which is how often z was updated, and size S of the next.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    z: np.ndarray
+    user_updates: np.ndarray
+    item_updates: np.ndarray
+    progress: np.ndarray
+
+    @classmethod
+    def start(cls, interactions: csr_matrix, settings: BinaryMatrixSettings, seed: int) -> "Posterior":
+        """Small random means (u = v = 0 is a fixed point), the prior's variances, and z at the density."""
+        (L, M), ones = interactions.shape, interactions.nnz
+        return cls(
+            users=_table(seed, "binary matrix users", L, settings, settings.user_variance),
+            items=_table(seed, "binary matrix items", M, settings, settings.item_variance),
+            z=np.array([np.log((ones + 1) / (L * M - ones + 1)), 0.01]),
+            user_updates=np.zeros(L, dtype=np.int64),
+            item_updates=np.zeros(M, dtype=np.int64),
+            progress=np.array([0, min(2 * ones, settings.most_batch)]),
+        )
+
+    def take(self, previous: "Posterior", users: np.ndarray, items: np.ndarray) -> None:
+        """Carry over an earlier fit's vertices (-1: a new one), its z and its step sizes."""
+        for own, old, rows in (
+            (self.users, previous.users, users),
+            (self.items, previous.items, items),
+            (self.user_updates, previous.user_updates, users),
+            (self.item_updates, previous.item_updates, items),
+        ):
+            own[rows >= 0] = old[rows[rows >= 0]]
+        self.z[:], self.progress[:] = previous.z, previous.progress
+
+    def divergence(self, settings: BinaryMatrixSettings) -> float:
+        """KL[q(U) q(V) q(z) || p]."""
+        total = 0.0
+        for table, prior in (
+            (self.users, settings.user_variance),
+            (self.items, settings.item_variance),
+            (self.z, settings.z_variance),
+        ):
+            mean, variance = np.split(np.asarray(table, dtype=np.float64), 2, axis=-1)
+            mean, variance = mean[variance > 0], variance[variance > 0] / prior
+            total += 0.5 * (mean**2 / prior + variance - 1 - np.log(variance)).sum()
+        return float(total)
+
+    def bound(self, interactions: csr_matrix, settings: BinaryMatrixSettings) -> float:
+        """L over every entry of the matrix, O(users x items x K)."""
+        indptr, indices = interactions.indptr.astype(np.int64), interactions.indices.astype(np.int32)
+        rows = kernels.log_likelihood_bound(indptr, indices, self.users, self.items, float32_pair(self.z))
+        return float(rows.sum()) - self.divergence(settings)
+
+
+@dataclass
+class Inference:
+    """The minibatches of one fit.
+
+    Attributes:
+        q: what they move.
+        noise: running mean of the noise-to-signal ratio of box 8; NaN before the first minibatch.
+    """
+
+    q: Posterior
+    sampler: EntrySampler
+    settings: BinaryMatrixSettings
+    seed: int
+    noise: float = field(default=np.nan, init=False)
+
+    def __post_init__(self) -> None:
+        self._moved = self.q.users.copy(), self.q.items.copy()
+
+    def pass_over(self, entries: int) -> dict[str, float]:
+        """Minibatches that draw so many entries in all; returns what to watch."""
+        likelihood, left = 0.0, entries
+        while left > 0:
+            size = int(self.q.progress[1])
+            size = left if left < 1.5 * size else size  # no small rest
+            likelihood += size * self.minibatch(size)
+            left -= size
+        batches, size = self.q.progress
+        value = float(likelihood / entries) - self.q.divergence(self.settings)
+        return {"bound": value, "step_size": self._rho(batches), "minibatch": float(size)}
+
+    def minibatch(self, size: int) -> float:
+        """One update from so many entries; returns the bound's likelihood part before it, estimated."""
+        q, settings, schedule = self.q, self.settings, (self.settings.t0, self.settings.power)
+        rows, columns, ones, weights = self.sampler.draw(self.seed, int(q.progress[0]), size)
+        by_row, by_column = kernels.group(rows, len(q.users)), kernels.group(columns, len(q.items))
+        means, curvatures = np.empty((2, size), dtype=np.float32)
+        sums = np.zeros((kernels.SHARDS, 5))
+        kernels.maximise_xi(
+            *by_row, columns, ones, weights[2], q.users, q.items, float32_pair(q.z), means, curvatures, sums
+        )
+        kernels.step(
+            *by_row,
+            columns,
+            ones,
+            weights[0],
+            q.users,
+            q.items,
+            1 / settings.user_variance,
+            self.sampler.row_p,
+            q.user_updates,
+            schedule,
+            means,
+            curvatures,
+            self._moved[0],
+            sums,
+        )
+        kernels.step(
+            *by_column,
+            rows,
+            ones,
+            weights[1],
+            q.items,
+            q.users,
+            1 / settings.item_variance,
+            self.sampler.column_p,
+            q.item_updates,
+            schedule,
+            means,
+            curvatures,
+            self._moved[1],
+            sums,
+        )
+        kernels.copy_rows(by_row[0], self._moved[0], q.users)
+        kernels.copy_rows(by_column[0], self._moved[1], q.items)
+        totals = sums.sum(axis=0)
+        self._step_z(totals[kernels.Z_CURVATURE] / size, totals[kernels.Z_SLOPE] / size)
+        if totals[kernels.NOISE_COUNT]:
+            self._resize(totals[kernels.NOISE] / totals[kernels.NOISE_COUNT])
+        q.progress[0] += 1
+        return totals[kernels.LIKELIHOOD] / size
+
+    def _step_z(self, curvature: float, slope: float) -> None:
+        rho, (mean, variance) = self._rho(self.q.progress[0]), self.q.z
+        precision = (1 - rho) / variance + rho * (1 / self.settings.z_variance + curvature)
+        self.q.z[:] = ((1 - rho) * mean / variance + rho * slope) / precision, 1 / precision
+
+    def _resize(self, noise: float) -> None:
+        """Box 8, with a running mean of the noise-to-signal ratio."""
+        self.noise = noise if np.isnan(self.noise) else (1 - SMOOTHING) * self.noise + SMOOTHING * noise
+        size = self.noise / self.settings.theta_delta
+        self.q.progress[1] = min(max(size, self.settings.least_batch), self.settings.most_batch)
+
+    def _rho(self, updates: int) -> float:
+        return float((self.settings.t0 + updates) ** -self.settings.power)
+
+
+def float32_pair(z: np.ndarray) -> tuple[np.float32, np.float32]:
+    """Mean and variance as the kernels take them."""
+    return np.float32(z[0]), np.float32(z[1])
+
+
+def _table(seed: int, side: str, vertices: int, settings: BinaryMatrixSettings, variance: float) -> np.ndarray:
+    K = settings.factors
+    width = -(-K // kernels.LANES) * kernels.LANES
+    table = np.zeros((vertices, 2 * width), dtype=np.float32)
+    table[:, :K] = normals(seed, purpose(side), vertices, K) * np.float32(settings.start_scale)
+    table[:, width : width + K] = variance
+    return table

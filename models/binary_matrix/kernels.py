@@ -1,0 +1,271 @@
+"""Kernels of the binary-matrix model; the symbols are those of `models.binary_matrix.model`.
+
+A side, users or items, is one float32 table (vertices, 2 W): means in columns 0 .. K - 1, variances from
+column W on, zeros behind either; W is the next multiple of LANES. A minibatch's entries are grouped by
+vertex, and every vertex adds up its own entries in the order in which they were drawn, so vertices are
+updated side by side without conflict and results do not depend on threads. Sums over all entries are made in
+a fixed number of shards.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+LANES = 8
+SHARDS = 16
+NOISE_STRIDE = 8  # one entry in so many is looked at for the noise
+FAST = {"reassoc", "contract", "arcp", "afn", "nsz"}  # NaN stays NaN
+LIKELIHOOD, Z_CURVATURE, Z_SLOPE, NOISE, NOISE_COUNT = range(5)  # columns of the shards' sums
+HALF = np.float32(0.5)
+
+
+@njit(cache=True, nogil=True)
+def group(vertices, count):
+    """(starts int64 (count + 1,), order int32): every vertex's entries, in the order that they came in."""
+    starts = np.zeros(count + 2, dtype=np.int64)
+    for vertex in vertices:
+        starts[vertex + 2] += 1
+    for vertex in range(count):
+        starts[vertex + 2] += starts[vertex + 1]
+    order = np.empty(len(vertices), dtype=np.int32)
+    for entry in range(len(vertices)):
+        vertex = vertices[entry]
+        order[starts[vertex + 1]] = entry
+        starts[vertex + 1] += 1
+    return starts[:-1], order
+
+
+@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+def logit_moments(own, other, width):
+    """E and var of u'v for two rows of tables."""
+    mean, variance = np.float32(0), np.float32(0)
+    for k in range(width):
+        mean += own[k] * other[k]
+    for k in range(width):
+        u, u_variance, v, v_variance = own[k], own[width + k], other[k], other[width + k]
+        variance += u_variance * (v * v + v_variance) + u * u * v_variance
+    return mean, variance
+
+
+@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+def curvature_and_log_sigma(xi):
+    """2 lambda(xi) = tanh(xi / 2) / (2 xi), and log sigma(xi), for xi > 0."""
+    decay = np.exp(-xi)
+    curvature = HALF * HALF
+    if xi > np.float32(1e-3):
+        curvature = (1 - decay) / ((1 + decay) * 2 * xi)
+    return curvature, -np.log1p(decay)
+
+
+@njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
+def maximise_xi(starts, order, columns, ones, weights, users, items, z, means, curvatures, sums):
+    """Box 5, step 3: the best xi_ij of every entry, kept as E a and 2 lambda, and the sums that z needs.
+
+    `starts` and `order` group the entries by row; `z` is (mean, variance), float32.
+    """
+    width = users.shape[1] // 2
+    shards = np.searchsorted(starts, np.linspace(0, len(order), SHARDS + 1))
+    for shard in prange(SHARDS):
+        for row in range(shards[shard], shards[shard + 1]):
+            for place in range(starts[row], starts[row + 1]):
+                entry = order[place]
+                mean, variance = logit_moments(users[row], items[columns[entry]], width)
+                mean, variance = mean + z[0], variance + z[1]
+                xi = np.sqrt(mean * mean + variance)
+                curvature, log_sigma = curvature_and_log_sigma(xi)
+                sign = HALF if ones[entry] else -HALF
+                means[entry], curvatures[entry] = mean, curvature
+                weight = np.float64(weights[entry])
+                sums[shard, LIKELIHOOD] += weight * (log_sigma + sign * mean - HALF * xi)
+                sums[shard, Z_CURVATURE] += weight * curvature
+                sums[shard, Z_SLOPE] += weight * (sign - curvature * (mean - z[0]))
+
+
+@njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
+def step(
+    starts,
+    order,
+    others,
+    ones,
+    weights,
+    own,
+    other,
+    prior_precision,
+    p,
+    updates,
+    schedule,
+    means,
+    curvatures,
+    moved,
+    sums,
+):
+    """Box 6: the natural parameters of every vertex that the minibatch touches, moved towards their average.
+
+    Args:
+        starts, order: `group` of the entries by this side's vertices.
+        others: the other side's vertex of every entry.
+        weights: float32 (entries,), this side's scaling constants.
+        own, other: tables as they were before the minibatch.
+        p: p(i) of this side's vertices.
+        updates: int64, updates that each vertex has had; counted up.
+        schedule: (t0, power) of the step sizes.
+        means, curvatures: E a and 2 lambda of every entry.
+        moved: table that gets the new rows.
+        sums: (SHARDS, 5); NOISE and NOISE_COUNT are added to.
+    """
+    width = own.shape[1] // 2
+    shards = np.searchsorted(starts, np.linspace(0, len(order), SHARDS + 1))
+    for shard in prange(SHARDS):
+        # over a vertex's entries: c 2 lambda E[v]^2, c 2 lambda var v, c {(x - 1/2) - 2 lambda E a} E v
+        squares, spreads, slopes = np.empty((3, width), dtype=np.float32)
+        for vertex in range(shards[shard], shards[shard + 1]):
+            count = starts[vertex + 1] - starts[vertex]
+            if count == 0:
+                continue
+            squares[:], spreads[:], slopes[:] = 0, 0, 0
+            for place in range(starts[vertex], starts[vertex + 1]):
+                entry = order[place]
+                v = other[others[entry]]
+                pull, slope = _forces(ones[entry], weights[entry], means[entry], curvatures[entry])
+                for k in range(width):
+                    squares[k] += pull * v[k] * v[k]
+                    spreads[k] += pull * v[width + k]
+                    slopes[k] += slope * v[k]
+            rho = (schedule[0] + updates[vertex]) ** -schedule[1]
+            updates[vertex] += 1
+            for k in range(width):
+                mean, variance = own[vertex, k], own[vertex, width + k]
+                if variance == 0:  # padding
+                    continue
+                precision = prior_precision + (squares[k] + spreads[k]) / count
+                natural = (slopes[k] + mean * squares[k]) / count
+                precision = (1 - rho) / variance + rho * precision
+                moved[vertex, k] = ((1 - rho) * mean / variance + rho * natural) / precision
+                moved[vertex, width + k] = 1 / precision
+            for place in range(starts[vertex], starts[vertex + 1]):
+                entry = order[place]
+                if entry % NOISE_STRIDE == 0:
+                    pull, slope = _forces(ones[entry], weights[entry], means[entry], curvatures[entry])
+                    v = other[others[entry]]
+                    noise = _noise(own[vertex], moved[vertex], v, pull, slope, prior_precision)
+                    sums[shard, NOISE] += noise / p[vertex]
+                    sums[shard, NOISE_COUNT] += 1
+
+
+@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
+def _forces(one, weight, mean, curvature):
+    """c 2 lambda, and c {(x - 1/2) - 2 lambda E a}."""
+    return weight * curvature, weight * ((HALF if one else -HALF) - curvature * mean)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _noise(own, moved, v, pull, slope, prior_precision):
+    """Squared distance of one entry's maximizer from a vertex's new natural parameters, over their length."""
+    width = len(own) // 2
+    distance, length = 0.0, 0.0
+    for k in range(width):
+        if moved[width + k] == 0:
+            continue
+        precision = 1 / moved[width + k]
+        natural = moved[k] * precision
+        length += precision * precision + natural * natural
+        precision -= prior_precision + pull * (v[k] * v[k] + v[width + k])
+        natural -= slope * v[k] + pull * own[k] * v[k] * v[k]
+        distance += precision * precision + natural * natural
+    return distance / length
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def copy_rows(starts, source, target):
+    """Rows of the vertices that a minibatch touches."""
+    for vertex in prange(len(starts) - 1):
+        if starts[vertex] < starts[vertex + 1]:
+            target[vertex] = source[vertex]
+
+
+@njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
+def log_likelihood_bound(indptr, indices, users, items, z):
+    """Sum over each row's entries, ones and zeros, of E log tau(x, xi) at its best xi; float64 (users,)."""
+    width = users.shape[1] // 2
+    totals = np.zeros(len(users))
+    for row in prange(len(users)):
+        place = indptr[row]
+        for column in range(len(items)):
+            one = place < indptr[row + 1] and indices[place] == column
+            place += one
+            mean, variance = logit_moments(users[row], items[column], width)
+            mean, variance = mean + z[0], variance + z[1]
+            xi = np.sqrt(mean * mean + variance)
+            sign = HALF if one else -HALF
+            totals[row] += curvature_and_log_sigma(xi)[1] + sign * mean - HALF * xi
+    return totals
+
+
+@njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
+def fold_in(indptr, indices, items, factors, z, prior_precision, iterations, tolerance, users):
+    """Rows of `users` (a table) at the maximum of the bound over q(u) and xi, with items and z held.
+
+    For fixed xi the best means solve P m = h with the whole K x K matrix P, and the best variances are one
+    over its diagonal; the two steps take turns.
+    """
+    width = items.shape[1] // 2
+    shards = np.linspace(0, len(users), SHARDS + 1).astype(np.int64)
+    for shard in prange(SHARDS):
+        P, h = np.empty((factors, width)), np.empty(factors)
+        for row in range(shards[shard], shards[shard + 1]):
+            own = users[row]
+            own[:] = 0
+            own[width : width + factors] = 1 / prior_precision
+            for _ in range(iterations):
+                _normal_equations(indices[indptr[row] : indptr[row + 1]], items, own, z, P, h)
+                for k in range(factors):
+                    P[k, k] += prior_precision
+                    own[width + k] = 1 / P[k, k]
+                _solve(P, h)
+                change, largest = 0.0, 0.0
+                for k in range(factors):
+                    change, largest = max(change, abs(h[k] - own[k])), max(largest, abs(h[k]))
+                    own[k] = h[k]
+                if change <= tolerance * largest:
+                    break
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _normal_equations(history, items, own, z, P, h):
+    """P = sum_j 2 lambda_j E[v v'] and h = sum_j {(x_j - 1/2) - 2 lambda_j E z} E v_j."""
+    factors, width = P.shape
+    P[:], h[:] = 0, 0
+    place = 0
+    for column in range(len(items)):
+        v = items[column]
+        one = place < len(history) and history[place] == column
+        place += one
+        mean, variance = logit_moments(own, v, width)
+        mean, variance = mean + z[0], variance + z[1]
+        curvature = curvature_and_log_sigma(np.sqrt(mean * mean + variance))[0]
+        slope = (HALF if one else -HALF) - curvature * z[0]
+        for row in range(factors):
+            scaled = curvature * v[row]
+            for k in range(width):
+                P[row, k] += scaled * v[k]
+            P[row, row] += curvature * v[width + row]
+            h[row] += slope * v[row]
+
+
+@njit(cache=True, nogil=True)
+def _solve(P, h):
+    """Overwrite h with P^-1 h, P symmetric and positive definite, by Cholesky in P's lower triangle."""
+    for row in range(len(h)):
+        for column in range(row):
+            total = P[row, column]
+            for k in range(column):
+                total -= P[row, k] * P[column, k]
+            P[row, column] = total / P[column, column]
+            P[row, row] -= P[row, column] * P[row, column]
+        P[row, row] = np.sqrt(P[row, row])
+        for k in range(row):
+            h[row] -= P[row, k] * h[k]
+        h[row] /= P[row, row]
+    for row in range(len(h) - 1, -1, -1):
+        for k in range(row + 1, len(h)):
+            h[row] -= P[k, row] * h[k]
+        h[row] /= P[row, row]

@@ -1,0 +1,151 @@
+"""Logistic factorization of a fully observed binary matrix (Hernandez-Lobato, Houlsby, Ghahramani, poster).
+
+    x_ij ~ Bernoulli(sigma(u_i v_j' + z)) for every entry, 1 or 0;  u_id, v_jd, z ~ N(0, prior variance)
+
+q is a product of Gaussians, one a parameter. With Jaakkola and Jordan's sigma(a) >= tau(a, xi), maximised
+over xi by xi_ij^2 = E a^2, the bound is (boxes 3 to 5; the "arg max" over Xi in box 5 is a max)
+
+    L = sum_ij {log sigma(xi) + (x - 1/2) E a - xi / 2} - KL[q(U) q(V) q(z) || p],   a = u_i v_j' + z.
+
+Every minibatch draws entries from p(i, j) and moves the natural parameters of the rows, the columns and z
+that it touches by rho = (t0 + t)^-0.7 towards the average maximizer of box 6; t counts that parameter's own
+updates (Houlsby's thesis, chapter 5). With lambda = tanh(xi/2) / (4 xi), one entry's maximizer for u_id has
+
+    precision         1 / variance + c 2 lambda E[v_jd^2]
+    precision x mean  c {(x - 1/2) E v_jd - 2 lambda E v_jd (E a - E u_id E v_jd)};
+
+v_jd and z mirror it. All maximizers of a minibatch are taken at the parameters before it.
+
+**Scaling constants**: no single c_ij is unbiased for a row, a column and z at once, so each has its own:
+p(i)/p(i,j) for u_i, p(j)/p(i,j) for v_j, 1/p(i,j) for z. All three sampling strategies then have the same
+stationary points where each entry can be drawn, and differ in their noise; S-Biased never draws the zeros
+of an empty row or column.
+
+**Minibatch size**: box 8 asks for noise over signal. Here S = mean_s {|eta*_s - eta_i|^2 / (p(i) |eta_i|^2)}
+/ (theta delta), each entry's maximizer eta*_s against the natural parameters eta_i of its vertex, which are
+a running mean of maximizers; the mean goes over entries drawn, with their row and with their column.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import ClassVar
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from models.base import Epoch, Model, ModelSettings
+from models.binary_matrix import kernels
+from models.binary_matrix.inference import BinaryMatrixSettings, Inference, Posterior, float32_pair
+from models.binary_matrix.sampling import EntrySampler
+from models.negatives.laws import AllZeros
+from models.negatives.like_probability import like_of_pairs, like_of_rows
+from models.numerics.gaussian_factors import GaussianFactors
+from models.numerics.products import dense_times
+from models.numerics.threads import kernel_threads
+
+
+class BinaryMatrix(Model):
+    """Logistic factorization of the whole matrix; scores are log-odds of a one, E u_i E v_j' + E z.
+
+    Attributes:
+        q: the posterior.
+        bounds: float64 (passes,), the bound as the entries of each pass estimate it.
+    """
+
+    name: ClassVar[str] = "binary_matrix"
+    Settings: ClassVar[type[ModelSettings]] = BinaryMatrixSettings
+
+    warm_startable = True
+    scorable_each_epoch = True
+
+    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+        settings, entries = self.settings, 2 * interactions.nnz
+        with kernel_threads(self.threads):
+            self.q = Posterior.start(interactions, settings, self.seed)
+            if self._previous is not None:
+                previous, users, items = self._previous
+                self.q.take(previous.q, users, items)
+                self._previous = None
+            sampler = EntrySampler.of(interactions, settings.sampling)
+            inference = Inference(self.q, sampler, settings, self.seed)
+            bounds = []
+            for number in range(1, settings.passes + 1):
+                started = perf_counter()
+                values = inference.pass_over(entries)
+                bounds.append(values["bound"])
+                on_epoch(Epoch(number, settings.passes, perf_counter() - started, values))
+        self.bounds = np.array(bounds)
+
+    def bound(self, interactions: csr_matrix) -> float:
+        """The bound itself, from every entry of the matrix that the model was fitted on."""
+        with kernel_threads(self.threads):
+            return self.q.bound(interactions, self.settings)
+
+    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+        """q(u_i) of users never seen, items and z held: float32 (users, 2 W), packed like `q.users`."""
+        histories, settings = self._known(histories), self.settings
+        indptr, indices = histories.indptr.astype(np.int64), histories.indices.astype(np.int32)
+        users = np.empty((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
+        with kernel_threads(self.threads):
+            kernels.fold_in(
+                indptr,
+                indices,
+                self.q.items,
+                settings.factors,
+                float32_pair(self.q.z),
+                1 / settings.user_variance,
+                settings.fold_in_iterations,
+                settings.fold_in_tolerance,
+                users,
+            )
+        return users
+
+    def like(
+        self, histories: csr_matrix, users: np.ndarray | None = None, items: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The probability that x_ij is one, and how sure that is.
+
+        Args:
+            histories, users: as in `scores`.
+            items: (n,) columns for all users, or (block, n) columns for each user, where -1 stands for none;
+                all columns by default.
+
+        Returns:
+            (mean, sd), float32 (block, n), from the Gaussian with the first two moments of the logit; NaN
+            where the item is -1.
+        """
+        z_mean, z_variance = self.q.z
+        side = self._side(self._user_table(histories, users), z_mean, 1 / z_variance)
+        columns = self._side(self.q.items, 0, np.inf)
+        with kernel_threads(self.threads):
+            if items is not None and np.ndim(items) == 2:
+                return like_of_pairs(side, columns, np.asarray(items))
+            return like_of_rows(side, columns, items)
+
+    def negative_law(self) -> AllZeros:
+        """Whichever way entries are drawn, the bound is that of the whole matrix."""
+        return AllZeros()
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        K, table = self.settings.factors, self._user_table(histories, users)
+        with kernel_threads(self.threads):
+            scores = dense_times(table[:, :K], np.ascontiguousarray(self.q.items[:, :K].T))
+        scores += np.float32(self.q.z[0])
+        return scores
+
+    def _user_table(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+        return self.fold_in(histories) if users is None else self.q.users[users]
+
+    def _side(self, table: np.ndarray, bias: float, bias_precision: float) -> GaussianFactors:
+        K, width = self.settings.factors, table.shape[1] // 2
+        mean, precision = np.ascontiguousarray(table[:, :K]), 1 / table[:, width : width + K]
+        biases = (np.full(len(table), value, dtype=np.float32) for value in (bias, bias_precision))
+        return GaussianFactors(mean, precision, *biases)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {**vars(self.q), "bounds": self.bounds}
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        self.bounds = arrays.pop("bounds")
+        self.q = Posterior(**arrays)
+        self.q.items = np.array(self.q.items)  # the kernels are compiled for writable arrays

@@ -1,0 +1,221 @@
+"""Entries of a binary matrix, ones and zeros, drawn by the three strategies of section 7 of the poster.
+
+S-Uniform   p(i, j) = 1 / (L M)
+S-Balanced  p(i, j) = 1 / (2 n_x), n_x the number of entries equal to x_ij
+S-Biased    p(i, j) = r_i c_j / (2 Z_x): for a one, r_i and c_j count the zeros of its row and column, for
+            a zero their ones; Z_x sums r_i c_j over the entries equal to x_ij
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numba import njit, prange
+from scipy.sparse import csr_matrix
+
+from models.numerics.random_numbers import below, purpose, stream, uniform
+
+Strategy = Literal["uniform", "balanced", "biased"]
+STRATEGIES: tuple[Strategy, ...] = ("uniform", "balanced", "biased")
+UNIFORM, BALANCED, BIASED = range(3)
+PURPOSE = purpose("binary matrix entries")
+LEAST_ACCEPTED = 0.01  # of S-Biased's proposals of a zero
+
+
+@dataclass(frozen=True)
+class EntrySampler:
+    """Draws entries, and knows how likely each was.
+
+    Attributes:
+        strategy: place in `STRATEGIES`.
+        indptr, indices: CSR of the ones, int64 and int32.
+        rows: int32 (ones,), the row of every one.
+        zeros_before: int64 (L + 1,), zeros in the rows above.
+        ones_scale: float64 (ones,), running sum of the ones' r_i c_j (S-Biased only).
+        share_of_ones: probability that an entry drawn is a one (S-Balanced and S-Biased).
+        scales: what p(i, j) is of a zero and of a one, apart from r_i c_j under S-Biased.
+        row_ones, column_ones: int64 (L,) and (M,).
+        row_p, column_p: float64 (L,) and (M,), probability that an entry drawn lies in the row (column).
+    """
+
+    strategy: int
+    indptr: np.ndarray
+    indices: np.ndarray
+    rows: np.ndarray
+    zeros_before: np.ndarray
+    ones_scale: np.ndarray
+    share_of_ones: float
+    scales: np.ndarray
+    row_ones: np.ndarray
+    column_ones: np.ndarray
+    row_p: np.ndarray
+    column_p: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: csr_matrix, strategy: Strategy) -> "EntrySampler":
+        """Tables for a matrix whose stored entries are its ones.
+
+        Raises:
+            ValueError: S-Biased on a matrix where it can hardly ever, or never, draw a one or a zero.
+        """
+        L, M = matrix.shape
+        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+        row_ones, column_ones = np.diff(indptr), np.bincount(indices, minlength=M)
+        rows = np.repeat(np.arange(L, dtype=np.int32), row_ones)
+        zeros_before = np.concatenate([[0], np.cumsum(M - row_ones)])
+        ones, zeros = len(indices), L * M - len(indices)
+        share = 0.5 if zeros else 1.0
+        running = np.zeros(0)
+        if strategy == "uniform":
+            scales = np.full(2, 1 / (L * M))
+            row_p, column_p = np.full(L, 1 / L), np.full(M, 1 / M)
+        elif strategy == "balanced":
+            scales = np.array([(1 - share) / max(zeros, 1), share / ones])
+            row_p = (M - row_ones) * scales[0] + row_ones * scales[1]
+            column_p = (L - column_ones) * scales[0] + column_ones * scales[1]
+        else:
+            running, scales = _biased(rows, indices, row_ones, column_ones)
+            row_p, column_p = _biased_margins(rows, indices, row_ones, column_ones, scales)
+        return cls(
+            STRATEGIES.index(strategy),
+            indptr,
+            indices,
+            rows,
+            zeros_before,
+            running,
+            share,
+            scales,
+            row_ones,
+            column_ones,
+            row_p,
+            column_p,
+        )
+
+    def draw(self, seed: int, batch: int, size: int) -> tuple[np.ndarray, ...]:
+        """Independent entries with their scaling constants.
+
+        Entry number s of a batch comes from the stream of unit s, iteration `batch`.
+
+        Returns:
+            (rows, columns, ones, weights): int32, int32 and bool (size,), and the constants c_ij, float32
+            (3, size): for the row, p(i)/p(i,j), for the column, p(j)/p(i,j), and for the bias z, 1/p(i,j).
+        """
+        rows, columns = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
+        ones, weights = np.empty(size, dtype=bool), np.empty((3, size), dtype=np.float32)
+        _draw(
+            seed,
+            batch,
+            self.strategy,
+            self.indptr,
+            self.indices,
+            self.rows,
+            self.zeros_before,
+            self.ones_scale,
+            self.share_of_ones,
+            self.scales,
+            self.row_ones,
+            self.column_ones,
+            self.row_p,
+            self.column_p,
+            rows,
+            columns,
+            ones,
+            weights,
+        )
+        return rows, columns, ones, weights
+
+
+def _biased(rows, columns, row_ones, column_ones) -> tuple[np.ndarray, np.ndarray]:
+    """Running sum of r_i c_j over the ones, and 1 / (2 Z_0), 1 / (2 Z_1)."""
+    L, M, ones = len(row_ones), len(column_ones), len(rows)
+    running = np.cumsum((M - row_ones[rows]) * (L - column_ones[columns]).astype(np.float64))
+    proposals = float(ones) * ones  # sum of r_i c_j over all entries, the ones among them
+    zeros = proposals - (row_ones[rows] * column_ones[columns].astype(np.float64)).sum()
+    if running[-1] == 0 or zeros < LEAST_ACCEPTED * proposals:
+        raise ValueError("sampling: S-Biased can hardly draw a one or a zero of this matrix; use 'balanced'")
+    return running, np.array([0.5 / zeros, 0.5 / running[-1]])
+
+
+def _biased_margins(rows, columns, row_ones, column_ones, scales) -> tuple[np.ndarray, np.ndarray]:
+    """p(i) and p(j) under S-Biased."""
+    L, M, ones = len(row_ones), len(column_ones), len(rows)
+
+    def margin(own, other_of_ones, own_ones, own_size, other_size):
+        beside = np.bincount(own, weights=other_of_ones, minlength=len(own_ones))  # c_j over the row's ones
+        zeros_beside = own_ones * float(own_size) - beside
+        return scales[1] * (other_size - own_ones) * zeros_beside + scales[0] * own_ones * (ones - beside)
+
+    row_p = margin(rows, column_ones[columns], row_ones, L, M)
+    return row_p, margin(columns, row_ones[rows], column_ones, M, L)
+
+
+@njit(cache=True, nogil=True)
+def _zero(indices, start, end, rank):
+    """Column of a row's zero number `rank`: the ones in front of it are those with indices[p] - p <= rank."""
+    low, high = 0, end - start
+    while low < high:
+        middle = (low + high) // 2
+        if indices[start + middle] - middle <= rank:
+            low = middle + 1
+        else:
+            high = middle
+    return rank + low
+
+
+@njit(cache=True, nogil=True)
+def _is_one(indices, start, end, column):
+    place = start + np.searchsorted(indices[start:end], column)
+    return place < end and indices[place] == column
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _draw(
+    seed,
+    batch,
+    strategy,
+    indptr,
+    indices,
+    edge_rows,
+    zeros_before,
+    ones_scale,
+    share_of_ones,
+    scales,
+    row_ones,
+    column_ones,
+    row_p,
+    column_p,
+    rows,
+    columns,
+    ones,
+    weights,
+):
+    L, M, edges = len(row_ones), len(column_ones), len(indices)
+    for s in prange(len(rows)):
+        key = stream(seed, PURPOSE, batch, s)
+        one = uniform(key, 0) < share_of_ones
+        row, column = 0, 0
+        if strategy == UNIFORM:
+            row, column = below(key, 1, L), below(key, 2, M)
+            one = _is_one(indices, indptr[row], indptr[row + 1], column)
+        elif one:
+            edge = below(key, 1, edges)
+            if strategy == BIASED:
+                place = uniform(key, 1) * ones_scale[-1]
+                edge = min(np.searchsorted(ones_scale, place, side="right"), edges - 1)
+            row, column = edge_rows[edge], indices[edge]
+        elif strategy == BALANCED:
+            rank = np.int64(uniform(key, 1) * zeros_before[L])
+            row = np.searchsorted(zeros_before, rank, side="right") - 1
+            column = _zero(indices, indptr[row], indptr[row + 1], rank - zeros_before[row])
+        else:  # the row of one edge and the column of another, until they make a zero
+            draw = 1
+            row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
+            while _is_one(indices, indptr[row], indptr[row + 1], column):
+                draw += 2
+                row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
+        p = scales[1] if one else scales[0]
+        if strategy == BIASED:
+            r, c = row_ones[row], column_ones[column]
+            p *= np.float64(M - r) * (L - c) if one else np.float64(r) * c
+        rows[s], columns[s], ones[s] = row, column, one
+        weights[0, s], weights[1, s], weights[2, s] = row_p[row] / p, column_p[column] / p, 1 / p

@@ -1,0 +1,8 @@
+"""Bayesian personalized ranking (Rendle and others 2009), negatives drawn uniformly or by popularity.
+
+`model` has the criterion and the settings, `kernels` the steps.
+"""
+
+from models.bpr.model import BprPopularity, BprUniform
+
+__all__ = ["BprPopularity", "BprUniform"]

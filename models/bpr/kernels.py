@@ -1,0 +1,248 @@
+"""Kernels of Bayesian Personalized Ranking: drawing negatives, and stochastic gradient steps without races.
+
+A step for (user u, liked item i, other item j) changes three rows. Users are cut into SHARDS contiguous blocks
+of about equal numbers of edges, and items into 2 SHARDS blocks; a sample belongs to a *cell*: the block of u
+and the pair of blocks of i and j. Item blocks are paired like teams in a round robin: in each of its
+2 SHARDS - 1 rounds every block plays once, so a round's SHARDS pairs share no item. In step (round, shift) user
+block b runs pair number b + shift of that round: cells that run at the same time share neither a user nor an
+item, and inside a cell samples follow one another in a fixed order (distributed SGD of Gemulla et al. 2011,
+here for two items a sample). An epoch is therefore one serial order of exact gradient steps, on any threads.
+"""
+
+from functools import cache
+from types import FunctionType
+
+import numpy as np
+from numba import njit, prange
+
+from models.numerics.random_numbers import below, mix, stream
+
+SHARDS = 8
+ROUNDS = 2 * SHARDS - 1
+CELLS = ROUNDS * SHARDS
+
+
+def _schedule() -> tuple[np.ndarray, np.ndarray]:
+    """The round robin of 2 SHARDS item blocks, by the circle method.
+
+    Returns:
+        round_of: int32 (blocks, blocks), the round in which two different blocks meet; -1 on the diagonal.
+        pair_of: int32 (rounds, blocks), the number of a block's pair in a round.
+    """
+    blocks = 2 * SHARDS
+    round_of = np.full((blocks, blocks), -1, dtype=np.int32)
+    pair_of = np.empty((ROUNDS, blocks), dtype=np.int32)
+    for turn in range(ROUNDS):
+        pairs = [(ROUNDS, turn)] + [((turn + k) % ROUNDS, (turn - k) % ROUNDS) for k in range(1, SHARDS)]
+        for number, (one, other) in enumerate(pairs):
+            round_of[one, other] = round_of[other, one] = turn
+            pair_of[turn, one] = pair_of[turn, other] = number
+    return round_of, pair_of
+
+
+ROUND_OF, PAIR_OF = _schedule()
+
+
+@njit(cache=True)
+def cell_of(one, other, edge):
+    """The cell, within its user block, of a sample whose items lie in blocks `one` and `other`.
+
+    Two items of one block can be seen to in any round; the edge's number spreads them.
+    """
+    turn = edge % ROUNDS if one == other else np.int64(ROUND_OF[one, other])
+    return turn * SHARDS + PAIR_OF[turn, one]
+
+
+@njit(cache=True)
+def enter_user(history, weights, total, own, cumulative):
+    """Mark the user's items in `own` and say how to draw the others.
+
+    Returns:
+        0: draw from all items and reject the user's own, which carry at most half of the weight;
+        -1: every item that can be drawn is liked;
+        else the weight of the other items, whose running sum `cumulative` then holds (a dense user stalls
+        nothing).
+    """
+    rest = total
+    for item in history:
+        own[item] = 1
+        rest -= weights[item]
+    if rest == 0:
+        return np.int64(-1)
+    if 2 * rest >= total:
+        return np.int64(0)
+    running = np.int64(0)
+    for item in range(len(own)):
+        if own[item] == 0:
+            running += weights[item]
+        cumulative[item] = running
+    return rest
+
+
+@njit(cache=True)
+def first_above(ascending, value):
+    """The first place of an ascending array that exceeds the value."""
+    low, high = np.int64(0), np.int64(len(ascending) - 1)
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] > value:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True)
+def negative(key, proposals, own, cumulative, rest):
+    """An item that the user does not like; `rest` and `cumulative` as `enter_user` left them, `rest` >= 0."""
+    if rest > 0:
+        return first_above(cumulative, below(key, 0, rest))
+    draw = 0
+    while True:
+        item = np.int64(proposals[below(key, draw, len(proposals))])
+        if own[item] == 0:
+            return item
+        draw += 1
+
+
+@njit(parallel=True, cache=True)
+def draw_samples(indptr, indices, first, bounds, draws, layout, streams, work, samples, starts):
+    """The samples of an epoch of the users in `bounds`, sorted by cell.
+
+    A user's samples go round the user's edges, each epoch from where the last one stopped.
+
+    Args:
+        indptr, indices: the training edges.
+        first: int64 (users + 1,), the number of each user's first sample, and of its stream; `indptr` itself
+            makes one sample of every edge.
+        bounds: int64 (SHARDS, 2), first and last + 1 user of each user block.
+        draws: (proposals int32, weights int64 (items,), total): items to draw from uniformly, how often each
+            occurs among them, their number.
+        layout: (place int32 (items,), block int64 (items,)): an item's row in the table, and its block.
+        streams: (seed, purpose, epoch), three uint64.
+        work: (own uint8 (SHARDS, items) of zeros, cumulative int64 (SHARDS, items), negatives int32
+            (SHARDS, room)).
+        samples: int32 (SHARDS, room, 3), filled with rows (u, row of i, row of j).
+        starts: int64 (SHARDS, CELLS + 1), filled with where each cell's samples start.
+    """
+    proposals, weights, total = draws
+    place, block_of = layout
+    for shard in prange(SHARDS):
+        own, cumulative, negatives = work[0][shard], work[1][shard], work[2][shard]
+        base = first[bounds[shard, 0]]
+        bound = starts[shard]
+        bound[:] = 0
+        for user in range(bounds[shard, 0], bounds[shard, 1]):
+            history = indices[indptr[user] : indptr[user + 1]]
+            rest = enter_user(history, weights, total, own, cumulative)
+            start = np.int64(streams[2]) * (first[user + 1] - first[user])
+            for number in range(first[user], first[user + 1]):
+                other = np.int64(-1)
+                if rest >= 0:
+                    key = stream(streams[0], streams[1], streams[2], number)
+                    other = negative(key, proposals, own, cumulative, rest)
+                    item = history[(start + number - first[user]) % len(history)]
+                    bound[cell_of(block_of[item], block_of[other], number) + 1] += 1
+                negatives[number - base] = other
+            for item in history:
+                own[item] = 0
+        for cell in range(CELLS):
+            bound[cell + 1] += bound[cell]
+        at = bound.copy()
+        for user in range(bounds[shard, 0], bounds[shard, 1]):
+            history = indices[indptr[user] : indptr[user + 1]]
+            start = np.int64(streams[2]) * (first[user + 1] - first[user])
+            for number in range(first[user], first[user + 1]):
+                item, other = history[(start + number - first[user]) % len(history)], np.int64(negatives[number - base])
+                if other >= 0:
+                    cell = cell_of(block_of[item], block_of[other], number)
+                    sample = samples[shard, at[cell]]
+                    sample[0], sample[1], sample[2] = user, place[item], place[other]
+                    at[cell] += 1
+
+
+@cache
+def step_kernel(width: int) -> FunctionType:
+    """The kernel for rows of `width` float32, a constant so that its loops become vector instructions.
+
+    A user's row is [u, 1, 0 ..] and an item's [v, b, 0 ..], so that one product is x_uj = u'v_j + b_j.
+    """
+
+    @njit(parallel=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+    def run_steps(users, items, samples, starts, constant, rate, regularization, loss):
+        """Gradient steps on -ln sigma(x_ui - x_uj) + regularization / 2 (|u|^2 + |v_i|^2 + |v_j|^2 + biases).
+
+        Args:
+            constant: the column of `users` that stays one.
+            loss: float64 (SHARDS, 2), to which the loss before its step and 1 are added for every 16th sample.
+        """
+        for step in range(CELLS):
+            for shard in prange(SHARDS):
+                cell = step // SHARDS * SHARDS + (shard + step) % SHARDS
+                for at in range(starts[shard, cell], starts[shard, cell + 1]):
+                    user = users[samples[shard, at, 0]]
+                    liked = items[samples[shard, at, 1]]
+                    other = items[samples[shard, at, 2]]
+                    margin = np.float32(0.0)
+                    for k in range(width):
+                        margin += user[k] * (liked[k] - other[k])
+                    pull = rate / (np.float32(1.0) + np.exp(margin))
+                    if at % 16 == 0:
+                        loss[shard, 0] += np.log1p(np.exp(-np.float64(margin)))
+                        loss[shard, 1] += 1.0
+                    shrink = np.float32(1.0) - rate * regularization
+                    for k in range(width):
+                        before, up, down = user[k], liked[k], other[k]
+                        user[k] = shrink * before + pull * (up - down)
+                        liked[k] = shrink * up + pull * before
+                        other[k] = shrink * down - pull * before
+                    user[constant] = np.float32(1.0)
+
+    return run_steps
+
+
+@cache
+def fold_kernel(width: int) -> FunctionType:
+    """The kernel that finds rows of unseen users, for rows of `width` float32."""
+
+    @njit(parallel=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+    def fold_users(indptr, indices, items, draws, streams, constant, rate, regularization, epochs, out):
+        """The training's own steps with the items' rows held, and a rate that falls to zero.
+
+        Args:
+            indptr, indices: the histories, (users, items).
+            items: float32 (items, width), rows in the order of the items.
+            draws: as for `draw_samples`.
+            streams: (seed, purpose); the rest of a sample's stream is the history itself, so that a user's row
+                does not depend on who else is in the block.
+            out: float32 (users, width) of zeros but for the column `constant`; filled.
+        """
+        proposals, weights, total = draws
+        for group in prange((len(out) + 31) // 32):
+            own = np.zeros(len(items), dtype=np.uint8)
+            cumulative = np.empty(len(items), dtype=np.int64)
+            for number in range(32 * group, min(32 * group + 32, len(out))):
+                history = indices[indptr[number] : indptr[number + 1]]
+                rest = enter_user(history, weights, total, own, cumulative)
+                unit = np.uint64(len(history))
+                for item in history:
+                    unit = mix(unit ^ np.uint64(item))
+                user = out[number]
+                for epoch in range(epochs if rest >= 0 else 0):
+                    now = rate * np.float32(1.0 - epoch / epochs)
+                    for place in range(len(history)):
+                        key = stream(streams[0], streams[1], unit, epoch * len(history) + place)
+                        liked = items[history[place]]
+                        other = items[negative(key, proposals, own, cumulative, rest)]
+                        margin = np.float32(0.0)
+                        for k in range(width):
+                            margin += user[k] * (liked[k] - other[k])
+                        pull = now / (np.float32(1.0) + np.exp(margin))
+                        shrink = np.float32(1.0) - now * regularization
+                        for k in range(width):
+                            user[k] = shrink * user[k] + pull * (liked[k] - other[k])
+                        user[constant] = np.float32(1.0)
+                for item in history:
+                    own[item] = 0
+
+    return fold_users

@@ -1,0 +1,98 @@
+"""What lists of recommendations are like beyond being right: how much of the catalogue they show, how surprising
+and how popular their items are, and how evenly items are shown.
+
+With d_n the training degree of item n, M training users, and L_u the first k recommendations of user u:
+
+    coverage@k               share of the training items that lie in some L_u (catalogue coverage, Ge,
+                             Delgado-Battenfeld and Jannach 2010)
+    novelty@k                mean self-information, mean over L_u of -log2(d_n / M), in bits (Zhou et al. 2010;
+                             Castells, Hurley and Vargas 2015)
+    popularity_percentile@k  mean over L_u of the share of training items with fewer edges than n, ties one half
+    popularity_lift@k        (GAP(L) - GAP(P)) / GAP(P), where GAP is the mean over users of the mean d_n of
+                             their items, in their lists L and in their histories P: 0 where users are shown
+                             what is as popular as what they know (Abdollahpouri et al. 2019)
+    gini@k                   Gini index of how often the training items are shown, those never shown among them:
+                             0 where all are shown alike, towards 1 where few items have it all
+
+Higher coverage and novelty, and lower percentile, lift and Gini index, mean less popularity bias.
+"""
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from models.evaluation.metrics import Mean, mean
+
+FIRST = 20
+
+
+class Exposure:
+    """What has been recommended so far, block by block of users.
+
+    Args:
+        item_degrees: int64 (items,), training edges of each item.
+        training_users: M.
+    """
+
+    def __init__(self, item_degrees: np.ndarray, training_users: int) -> None:
+        self.shown = np.zeros(len(item_degrees), dtype=np.int64)
+        self._degrees = item_degrees
+        self._information = np.log2(training_users) - np.log2(np.maximum(item_degrees, 1))
+        self._percentile = _percentiles(item_degrees)
+        self._of_users: list[np.ndarray] = []
+
+    def add(self, recommended: np.ndarray, histories: csr_matrix) -> None:
+        """Count a block of users.
+
+        Args:
+            recommended: int32 (block, k), `models.evaluation.ranking.top_items`, -1 past the last item that is left.
+            histories: (block, items) CSR, what was known of each user.
+        """
+        there = recommended >= 0
+        self.shown += np.bincount(recommended[there], minlength=len(self.shown))
+        lengths = there.sum(axis=1)
+        sums = [
+            np.where(there, values[recommended], 0).sum(axis=1)
+            for values in (self._information, self._percentile, self._degrees)
+        ]
+        known, starts = self._degrees[histories.indices], np.asarray(histories.indptr, dtype=np.int64)
+        running = np.concatenate([[0], np.cumsum(known)])
+        history = np.diff(running[starts]) / np.maximum(np.diff(starts), 1)
+        self._of_users.append(np.stack([*(of_list / np.maximum(lengths, 1) for of_list in sums), history]))
+
+    def metrics(self) -> dict[str, Mean]:
+        """Every metric by name; one of all lists together has no standard error.
+
+        An item without a training edge counts in the novelty like one with a single edge. The lift is over the
+        users with a history that has a training edge, its standard error that of a ratio of means (delta method);
+        where there is no such user, it is left out.
+        """
+        information, percentile, degree, history = np.concatenate(self._of_users, axis=1)
+        users, shown = len(information), self.shown[self._degrees > 0]
+        found = {
+            "coverage": Mean(float(np.mean(shown > 0)), None, users),
+            "novelty": mean(information),
+            "popularity_percentile": mean(percentile),
+            "gini": Mean(gini(shown), None, users),
+        }
+        if (history > 0).any():
+            found["popularity_lift"] = _lift(degree[history > 0], history[history > 0])
+        return {f"{name}@{FIRST}": value for name, value in found.items()}
+
+
+def gini(counts: np.ndarray) -> float:
+    """Gini index of non-negative counts, (n,): sum_k (2k - n - 1) x_(k) / (n sum x), x_(k) ascending."""
+    ordered, n = np.sort(counts).astype(np.float64), len(counts)
+    return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * max(ordered.sum(), 1)))
+
+
+def _lift(recommended: np.ndarray, known: np.ndarray) -> Mean:
+    ratio = float(np.mean(recommended) / np.mean(known))
+    error = mean((recommended - ratio * known) / np.mean(known)).standard_error
+    return Mean(ratio - 1, error, len(known))
+
+
+def _percentiles(degrees: np.ndarray) -> np.ndarray:
+    """Share of the training items with fewer edges, ties one half; float64 (items,)."""
+    trained = np.sort(degrees[degrees > 0])
+    below, at_most = (np.searchsorted(trained, degrees, side) for side in ("left", "right"))
+    return (below + at_most) / (2 * len(trained))

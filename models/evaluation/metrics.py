@@ -1,0 +1,211 @@
+"""Ranking metrics of users, their means, and paired comparisons, all from the places of the users' targets.
+
+Everything is float64 and summed in the order of the users, so that no bit depends on threads.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr
+
+from models.evaluation.ranking import TargetRanks
+
+PERCENTILES = {"rank_p05": 5, "rank_p25": 25, "median_rank": 50, "rank_p75": 75, "rank_p95": 95}
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A metric over users.
+
+    Attributes:
+        value: its mean over users, or a percentile of the users' mean ranks.
+        standard_error: of the mean; None where it is not defined.
+        users: how many users have a value.
+    """
+
+    value: float
+    standard_error: float | None
+    users: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The mean of paired differences between two lists of values of the same users.
+
+    Attributes:
+        difference: mean of first minus second.
+        standard_error: of that mean, with n - 1 in the variance; None for fewer than two users.
+        p_value: two-sided, of the paired t-test; None for fewer than two users.
+        users: pairs.
+    """
+
+    difference: float
+    standard_error: float | None
+    p_value: float | None
+    users: int
+
+
+@dataclass(frozen=True)
+class DegreeBin:
+    """Ranks of the edges whose vertex has a degree between `low` and `high`, both included."""
+
+    low: int
+    high: int
+    edges: int
+    mean: float
+    percentiles: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class DegreeCell:
+    """Ranks of the edges whose user and item have degrees in two bins: (low, high), both included."""
+
+    user: tuple[int, int]
+    item: tuple[int, int]
+    edges: int
+    mean: float
+
+
+def edge_ranks(ranks: TargetRanks, *, midtie: bool = False) -> np.ndarray:
+    """S of every target: the share of its user's candidates that it beats.
+
+    Eq. 23 of the random-graph paper, eq. 12 of the one on paired symbols. The inequality is strict and the
+    target is a candidate itself, so that 0 <= S < 1. With `midtie`, a tie with another candidate counts as
+    one half.
+
+    Returns:
+        float64 (targets,).
+    """
+    won = ranks.worse + 0.5 * ranks.tied if midtie else ranks.worse
+    return won / np.repeat(ranks.candidates, np.diff(ranks.indptr))
+
+
+def user_metrics(ranks: TargetRanks) -> dict[str, np.ndarray]:
+    """Every metric that each user has a value of, by name.
+
+    recall@k divides the targets among the first k by min(k, targets), as in Liang et al. (2018);
+    recall_of_all@k by all targets. ndcg@k has binary relevance, discounts 1 / log2(place + 1) with places
+    from 1, and its ideal stops at k. mean_rank and mean_rank_midtie average S over the user's targets.
+
+    Args:
+        ranks: of users with at least one target each.
+
+    Returns:
+        float64 (users,) each.
+
+    Raises:
+        ValueError: a user without a target.
+    """
+    counts = np.diff(ranks.indptr)
+    if not counts.all():
+        raise ValueError(f"user {int(np.argmin(counts))} of the block has no target; leave such users out")
+    return {
+        "recall@20": _hits(ranks, 20) / np.minimum(counts, 20),
+        "recall@50": _hits(ranks, 50) / np.minimum(counts, 50),
+        "recall_of_all@20": _hits(ranks, 20) / counts,
+        "ndcg@100": _ndcg(ranks, 100),
+        "ndcg@20": _ndcg(ranks, 20),
+        "mean_rank": _sums(ranks, edge_ranks(ranks)) / counts,
+        "mean_rank_midtie": _sums(ranks, edge_ranks(ranks, midtie=True)) / counts,
+    }
+
+
+def over_users(values: dict[str, np.ndarray]) -> dict[str, Mean]:
+    """The means of `user_metrics`, and the percentiles of the users' mean ranks, linearly interpolated.
+
+    The standard error of a mean is std / sqrt(users), with n in the variance as in Liang et al. (2018); one
+    user has none, and a percentile neither.
+    """
+    means = {metric: mean(of_users) for metric, of_users in values.items()}
+    points = _percentiles(values["mean_rank"])
+    users = len(values["mean_rank"])
+    return means | {name: Mean(point, None, users) for name, point in zip(PERCENTILES, points, strict=True)}
+
+
+def compare(first: np.ndarray, second: np.ndarray) -> Comparison:
+    """The paired t-test of two metrics' values, (users,) each, in the same order of users.
+
+    Equal lists differ by 0 with a p-value of 1; lists that differ by one constant have a p-value of 0.
+    """
+    differences = first - second
+    users = len(differences)
+    difference = float(np.mean(differences))
+    if users < 2:
+        return Comparison(difference, None, None, users)
+    error = float(np.std(differences, ddof=1) / np.sqrt(users))
+    if error == 0:
+        return Comparison(difference, 0.0, float(difference == 0), users)
+    return Comparison(difference, error, float(2 * stdtr(users - 1, -abs(difference / error))), users)
+
+
+def by_degree(ranks: np.ndarray, degrees: np.ndarray) -> list[DegreeBin]:
+    """Ranks of edges grouped by the degree of one of their vertices, in bins 0, 1, 2-3, 4-7, 8-15, ...
+
+    Args:
+        ranks: float64 (edges,), S of each edge.
+        degrees: (edges,), training degree of its user, or of its item.
+
+    Returns:
+        the bins that hold an edge, by degree; percentiles are those of `PERCENTILES`, in its order.
+    """
+    bins = log_bins(degrees)
+    found = []
+    for number in np.unique(bins):
+        inside = ranks[bins == number]
+        found.append(DegreeBin(*ends(number), len(inside), float(np.mean(inside)), _percentiles(inside)))
+    return found
+
+
+def by_both_degrees(ranks: np.ndarray, user_degrees: np.ndarray, item_degrees: np.ndarray) -> list[DegreeCell]:
+    """Mean rank of edges grouped by the degrees of both their vertices, in the bins of `by_degree`.
+
+    Args:
+        ranks: float64 (edges,), S of each edge.
+        user_degrees, item_degrees: (edges,), training degrees of its user and its item.
+
+    Returns:
+        the pairs of bins that hold an edge, by user degree, then item degree.
+    """
+    pairs, cells = np.unique(np.stack([log_bins(user_degrees), log_bins(item_degrees)]), axis=1, return_inverse=True)
+    edges = np.bincount(cells)
+    means = np.bincount(cells, weights=ranks) / edges
+    return [
+        DegreeCell(ends(user), ends(item), int(count), float(mean))
+        for user, item, count, mean in zip(*pairs, edges, means, strict=True)
+    ]
+
+
+def log_bins(degrees: np.ndarray) -> np.ndarray:
+    """The bin of each degree: 0 for degree 0, else 1 + floor(log2 degree)."""
+    return np.frexp(degrees.astype(np.float64))[1]
+
+
+def ends(number: int) -> tuple[int, int]:
+    """Lowest and highest degree of a bin of `log_bins`."""
+    return (0, 0) if number == 0 else (1 << (int(number) - 1), (1 << int(number)) - 1)
+
+
+def mean(values: np.ndarray) -> Mean:
+    """The mean of one value a user, float64 (users,), with std / sqrt(users) as its standard error."""
+    users = len(values)
+    return Mean(float(np.mean(values)), float(np.std(values) / np.sqrt(users)) if users > 1 else None, users)
+
+
+def _percentiles(ranks: np.ndarray) -> tuple[float, ...]:
+    return tuple(np.percentile(ranks, list(PERCENTILES.values())).tolist())
+
+
+def _sums(ranks: TargetRanks, of_targets: np.ndarray) -> np.ndarray:
+    """Sums over each user's targets, in their order."""
+    return np.add.reduceat(of_targets, ranks.indptr[:-1])
+
+
+def _hits(ranks: TargetRanks, k: int) -> np.ndarray:
+    return _sums(ranks, (ranks.position < k).astype(np.float64))
+
+
+def _ndcg(ranks: TargetRanks, k: int) -> np.ndarray:
+    discounts = 1 / np.log2(np.arange(2, k + 2))
+    gains = np.append(discounts, 0)[np.minimum(ranks.position, k)]
+    ideal = np.cumsum(discounts)[np.minimum(np.diff(ranks.indptr), k) - 1]
+    return np.minimum(_sums(ranks, gains) / ideal, 1)  # summed in another order, it may pass 1 by one bit

@@ -1,0 +1,131 @@
+"""Where the targets stand in each user's full ranking.
+
+Everywhere, the items of a user's history are left out, and a tie goes to the lower item id.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit, prange
+from scipy.sparse import csr_matrix
+
+from models.numerics.top_items import index_arrays
+
+NAN, SEEN = 1, 2  # faults of a row
+
+
+class NotRankable(ValueError):
+    """A user whose items cannot be ranked.
+
+    Attributes:
+        row: the first such user's row in the block.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(f"row {row} of the block: {reason}")
+        self.row, self.reason = row, reason
+
+
+@dataclass(frozen=True)
+class TargetRanks:
+    """Where each target stands among its user's candidates, which are the items outside the history.
+
+    Attributes:
+        indptr: int64 (users + 1,), where each user's targets lie in the arrays below.
+        worse: int32 (targets,), candidates with a score strictly below the target's.
+        tied: int32 (targets,), other candidates with the target's very score.
+        position: int32 (targets,), candidates in front of the target, ties to the lower id; 0 is the best.
+        candidates: int32 (users,), how many candidates the user has, targets included.
+    """
+
+    indptr: np.ndarray
+    worse: np.ndarray
+    tied: np.ndarray
+    position: np.ndarray
+    candidates: np.ndarray
+
+
+def target_ranks(scores: np.ndarray, histories: csr_matrix, targets: csr_matrix) -> TargetRanks:
+    """Where every target stands in its user's ranking of all items outside the history.
+
+    Counting, not sorting: one vectorized pass over the items a target, which is three times as fast as a
+    bisection of every item among the user's sorted targets even where there are 200 of them. The counts are
+    those of eq. 23 of the random-graph paper, and all that recall and nDCG need.
+
+    Args:
+        scores: float32 (block, items), higher is better; infinite scores are ranked like any other.
+        histories, targets: (block, items) CSR with sorted, unique column indices.
+
+    Raises:
+        NotRankable: a NaN among a user's scores, or a target that lies in the history.
+        ValueError: the shapes differ.
+    """
+    if not scores.shape == histories.shape == targets.shape:
+        raise ValueError(
+            f"scores {scores.shape}, histories {histories.shape} and targets {targets.shape} must have one shape"
+        )
+    scores = np.ascontiguousarray(scores, dtype=np.float32)
+    indptr, indices = index_arrays(targets.indptr, targets.indices)
+    worse, tied, position = (np.zeros(len(indices), dtype=np.int32) for _ in range(3))
+    fault = np.zeros(len(scores), dtype=np.int8)
+    known = index_arrays(histories.indptr, histories.indices)
+    _target_ranks(scores, *known, indptr, indices, worse, tied, position, fault)
+    if fault.any():
+        row = int(np.argmax(fault > 0))
+        raise NotRankable(row, "a score is NaN" if fault[row] == NAN else "a target lies in the history")
+    candidates = (scores.shape[1] - np.diff(known[0])).astype(np.int32)
+    return TargetRanks(indptr, worse, tied, position, candidates)
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _target_ranks(scores, known_indptr, known_indices, indptr, indices, worse, tied, position, fault):
+    for user in prange(len(scores)):
+        start, end = indptr[user], indptr[user + 1]
+        row, targets = scores[user], indices[start:end]
+        history = known_indices[known_indptr[user] : known_indptr[user + 1]]
+        fault[user] = _fault(row, history, targets)
+        if fault[user] > 0:
+            continue
+        for entry in range(start, end):
+            worse[entry], tied[entry], position[entry] = _count(row, history, indices[entry])
+
+
+@njit(cache=True, nogil=True)
+def _fault(row, history, targets):
+    nans = np.int32(0)
+    for item in range(len(row)):
+        nans = np.int32(nans + (row[item] != row[item]))
+    if nans > 0:
+        return NAN
+    for target in targets:
+        place = np.searchsorted(history, target)
+        if place < len(history) and history[place] == target:
+            return SEEN
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def _count(row, history, target):
+    """(worse, tied, position) of one target among the items outside the history."""
+    score = row[target]
+    worse_before, tied_before = _below_and_at(row[:target], score)
+    worse_after, tied_after = _below_and_at(row[target + 1 :], score)
+    worse, tied = worse_before + worse_after, tied_before + tied_after
+    for item in history:
+        worse -= row[item] < score
+        tied -= row[item] == score
+        tied_before -= row[item] == score and item < target
+    candidates = len(row) - len(history)
+    better = candidates - 1 - worse - tied
+    return worse, tied, better + tied_before
+
+
+@njit(cache=True, nogil=True)
+def _below_and_at(row, score):
+    """How many are below the score, and how many equal it: int32 sums without a branch, which vectorize."""
+    below = equal = np.int32(0)
+    for item in range(len(row)):
+        below = np.int32(below + (row[item] < score))
+        equal = np.int32(equal + (row[item] == score))
+    return below, equal

@@ -1,0 +1,101 @@
+"""Random bipartite graphs with given laws of degrees (Paquet and Koenigstein 2014, section 2, after
+Newman, Strogatz and Watts 2001).
+
+Degrees of users and of items are drawn independently. While the two totals differ, one random user and one
+random item get new degrees from the same laws; so too while no graph without repeated edges has the degrees.
+Then half-edges are paired at random (`models/generator/pairing.py`).
+"""
+
+import numpy as np
+from numba import njit
+
+from models.degrees.laws import Law
+from models.generator.pairing import chance, paired, pick, transposed
+from models.numerics.random_numbers import purpose, stream
+
+LAW_USERS, LAW_ITEMS = purpose("hidden graph: user degrees"), purpose("hidden graph: item degrees")
+REDRAW = purpose("hidden graph: redraw")
+
+MOST_REDRAWS = 500_000_000
+MOST_BALANCES = 100  # equal totals met before degrees that no graph has are given up
+
+
+class NoSuchGraph(Exception):
+    """No simple graph with degrees from these laws was found."""
+
+
+def draw_graph(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the hidden graph H.
+
+    Args:
+        users, items: the laws of the degrees of either side; `users.d_max` is at most the number of items,
+            and the other way round.
+        counts: numbers of users M and of items N.
+
+    Returns:
+        CSR by *item*: `starts` int64 (N + 1,) and `users` int32 (edges,), ascending inside an item.
+
+    Raises:
+        NoSuchGraph: the totals never met at degrees that a graph without repeated edges can have.
+    """
+    user_degrees, item_degrees = draw_degrees(users, items, counts, seed)
+    starts, row_items = paired(user_degrees, item_degrees, seed)
+    return transposed(starts, row_items, counts[1])
+
+
+def draw_degrees(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Degrees of users (M,) and of items (N,), int64, with equal totals that some simple graph has."""
+    laws = users.cumulative, items.cumulative
+    user_degrees = _drawn(laws[0], users.d_min, counts[0], _key(seed, LAW_USERS))
+    item_degrees = _drawn(laws[1], items.d_min, counts[1], _key(seed, LAW_ITEMS))
+    key, step = _key(seed, REDRAW), 0
+    for _ in range(MOST_BALANCES):
+        step = _balance(user_degrees, item_degrees, *laws, users.d_min, items.d_min, key, step, MOST_REDRAWS)
+        if step >= MOST_REDRAWS:
+            break
+        if graphical(user_degrees, item_degrees):
+            return user_degrees, item_degrees
+        step = _redraw(user_degrees, item_degrees, *laws, users.d_min, items.d_min, key, step)
+    raise NoSuchGraph(f"no degrees that a graph of {counts[0]} x {counts[1]} can have came up")
+
+
+def graphical(user_degrees: np.ndarray, item_degrees: np.ndarray) -> bool:
+    """Whether a bipartite graph without repeated edges has these degrees (Gale 1957, Ryser 1957)."""
+    largest = np.cumsum(np.sort(user_degrees)[::-1])
+    at_least = len(item_degrees) - np.cumsum(np.bincount(item_degrees, minlength=len(user_degrees) + 1))
+    room = np.cumsum(at_least[: len(user_degrees)])  # sum over items of min(degree, k), k = 1 .. M
+    return bool(largest[-1] == item_degrees.sum() and (largest <= room).all())
+
+
+def _key(seed: int, what: np.uint64) -> np.uint64:
+    return np.uint64(stream(seed, what, 0, 0))
+
+
+@njit(cache=True)
+def _drawn(cumulative, d_min, count, key):
+    out = np.empty(count, dtype=np.int64)
+    for vertex in range(count):
+        out[vertex] = d_min + np.searchsorted(cumulative, chance(key, vertex), side="right")
+    return out
+
+
+@njit(cache=True)
+def _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step):
+    """Discard the degrees of one random user and one random item, and draw them anew."""
+    user, item = pick(key, 4 * step, len(user_degrees)), pick(key, 4 * step + 1, len(item_degrees))
+    user_degrees[user] = user_min + np.searchsorted(user_law, chance(key, 4 * step + 2), side="right")
+    item_degrees[item] = item_min + np.searchsorted(item_law, chance(key, 4 * step + 3), side="right")
+    return step + 1
+
+
+@njit(cache=True)
+def _balance(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step, last):
+    """Redraw until the totals agree; the number of steps so far, `last` when they did not agree in time."""
+    surplus = user_degrees.sum() - item_degrees.sum()
+    while surplus != 0 and step < last:
+        user, item = pick(key, 4 * step, len(user_degrees)), pick(key, 4 * step + 1, len(item_degrees))
+        surplus -= user_degrees[user] - item_degrees[item]
+        _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step)
+        surplus += user_degrees[user] - item_degrees[item]
+        step += 1
+    return step

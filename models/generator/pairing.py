@@ -1,0 +1,276 @@
+"""Random pairing of half-edges into a bipartite graph without repeated edges, as large as 200 million edges.
+
+Half-edges are paired at random. A pair that repeats an earlier one is paired again at once while free
+half-edges of other users are left, and in the end by exchanging partners with random other edges. The
+heaviest items go first, while every user still has half-edges: in the other order the crowded corner of heavy
+users and heavy items would be left for the exchanges. Where those make too little headway, as in a dense
+graph with hardly any choice, some graph of these degrees is laid out and stirred by random exchanges.
+"""
+
+import numpy as np
+from numba import njit
+
+from models.numerics.random_numbers import purpose, stream, uniform
+
+PAIR, REPAIR = purpose("hidden graph: pair"), purpose("hidden graph: repair")
+
+PATIENCE = 64  # repeats in a row before the users that an item lacks are looked up
+TRIES = 1_024  # random partners tried for a repeated edge in one round
+PROGRESS = 0.7  # a round leaves at most this share of the repeats, or exchanges are given up
+STIRS = 10  # random exchanges an edge, after laying out
+
+
+def paired(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw a graph without repeated edges.
+
+    Args:
+        user_degrees, item_degrees: int64 (M,) and (N,), graphical (`models.generator.hidden_graph.graphical`).
+
+    Returns:
+        CSR by user: `starts` int64 (M + 1,) and `items` int32 (edges,), in no order inside a user.
+    """
+    item_starts = np.concatenate([[0], np.cumsum(item_degrees)])
+    order = np.argsort(-item_degrees, kind="stable")
+    owners = np.repeat(np.arange(len(user_degrees), dtype=np.int32), user_degrees)
+    users = _dealt(owners.copy(), user_degrees.copy(), item_starts, order, np.uint64(stream(seed, PAIR, 0, 0)))
+    starts, items = transposed(item_starts, users, len(user_degrees))
+    key, draw, before = np.uint64(stream(seed, REPAIR, 0, 0)), 0, 2 * len(items)
+    while len(repeated := _repeated(starts, items, len(item_degrees))) < PROGRESS * before:
+        draw, before = _repair(starts, items, owners, repeated, key, draw), len(repeated)
+    if len(repeated):
+        _laid_out(starts, items, item_degrees.copy(), np.argsort(-user_degrees, kind="stable"))
+        for _ in range(STIRS):
+            draw = _stir(starts, items, owners, key, draw)
+    return starts, items
+
+
+def transposed(starts: np.ndarray, columns: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """CSR of the transpose; each row of it is ascending, whatever the order inside the rows given."""
+    turned = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=width))])
+    return turned, _turned(starts, columns, turned[:-1].copy())
+
+
+@njit(cache=True)
+def chance(key, draw):
+    """Uniform in (0, 1): compiled once for all that follows, as numba inlines `uniform` at every call."""
+    return uniform(key, draw)
+
+
+@njit(cache=True)
+def pick(key, draw, n):
+    """Uniform over 0 .. n - 1 without the bias that 32 bits would have for n of 10^8."""
+    return min(np.int64(chance(key, draw) * n), n - 1)
+
+
+@njit(cache=True)
+def _dealt(pool, free, starts, order, key):
+    """Users of every item (CSR by item): each half-edge of an item takes a random free half-edge of a user.
+
+    `pool` holds the user of each half-edge, `free` how many a user has; both are used up. After PATIENCE
+    repeats in a row the rest of an item's partners come from a scan over all users.
+    """
+    out = np.empty(starts[-1], dtype=np.int32)
+    owed, taken = np.zeros(len(free), dtype=np.int64), np.full(len(free), -1, dtype=np.int64)
+    left, draw = len(pool), np.int64(0)  # a bare 0 would have what it is given to compiled once more
+    for item in order:
+        at, misses = starts[item], 0
+        while at < starts[item + 1]:
+            if misses == PATIENCE:
+                draw = _scanned(item, out[at : starts[item + 1]], free, owed, taken, key, draw)
+                break
+            place = pick(key, draw, left)
+            user, settles = pool[place], chance(key, draw + 1)
+            draw += 2
+            # A scan took half-edges of this user that still lie in the pool: is this one of them?
+            settled = owed[user] > 0 and settles * (owed[user] + free[user]) < owed[user]
+            if taken[user] == item and not settled:
+                misses += 1
+                continue
+            pool[place] = pool[left - 1]
+            left -= 1
+            if settled:
+                owed[user] -= 1
+                continue
+            out[at], misses = user, 0
+            taken[user] = item
+            free[user] -= 1
+            at += 1
+    return out
+
+
+@njit(cache=True)
+def _scanned(item, out, free, owed, taken, key, draw):
+    """Fill `out` with users that the item lacks, drawn by their free half-edges without replacement.
+
+    The smallest exponential times win (Efraimidis and Spirakis 2006). Where too few such users are left,
+    users that the item has already fill the rest: repeats, to be exchanged later.
+    """
+    times, lacking = np.full(len(free), np.inf), 0
+    for user in range(len(free)):
+        if free[user] > 0 and taken[user] != item:
+            times[user] = -np.log(chance(key, draw + user)) / free[user]
+            lacking += 1
+    chosen = _smallest(times, min(lacking, len(out)))
+    for at in range(len(chosen)):
+        _take(chosen[at], item, out, at, free, owed, taken)
+    at, user = len(chosen), 0
+    while at < len(out):
+        if free[user] > 0:
+            _take(user, item, out, at, free, owed, taken)
+            at += 1
+        else:
+            user += 1
+    return draw + len(free)
+
+
+@njit(cache=True)
+def _smallest(keys, count):
+    """Positions of the `count` smallest keys, ascending; among equal keys the first. At most the finite ones.
+
+    Halving an interval of values, as numba takes seconds to compile a sort.
+    """
+    low, high = np.inf, -np.inf
+    for value in keys:
+        if value < np.inf:
+            low, high = min(low, value), max(high, value)
+    low -= 1.0  # from here on: fewer than `count` keys up to `low`, at least as many up to `high`
+    while low < (low + high) / 2 < high:
+        middle = (low + high) / 2
+        if _up_to(keys, middle) >= count:
+            high = middle
+        else:
+            low = middle
+    out, at, equal = np.empty(count, dtype=np.int64), 0, count - _up_to(keys, low)
+    for position in range(len(keys)):
+        last = low < keys[position] <= high
+        if at < count and (keys[position] <= low or (last and equal > 0)):
+            equal -= last
+            out[at] = position
+            at += 1
+    return out
+
+
+@njit(cache=True)
+def _up_to(keys, bound):
+    count = 0
+    for value in keys:
+        count += value <= bound
+    return count
+
+
+@njit(cache=True)
+def _take(user, item, out, at, free, owed, taken):
+    out[at] = user
+    taken[user] = item
+    free[user] -= 1
+    owed[user] += 1
+
+
+@njit(cache=True)
+def _repeated(starts, items, width):
+    """Positions of edges that repeat an earlier edge of the same user."""
+    seen = np.full(width, -1, dtype=np.int64)
+    found = []
+    for user in range(len(starts) - 1):
+        for at in range(starts[user], starts[user + 1]):
+            if seen[items[at]] == user:
+                found.append(at)
+            seen[items[at]] = user
+    return np.array(found, dtype=np.int64) if found else np.empty(0, dtype=np.int64)
+
+
+@njit(cache=True)
+def _times(items, first, last, item):
+    """How often an item stands in items[first:last]; no early exit, so that the loop vectorises."""
+    times = 0
+    for at in range(first, last):
+        times += items[at] == item
+    return times
+
+
+@njit(cache=True)
+def _change(starts, items, owners, at, other):
+    """By how much the number of repeats would change if two edges of different ends exchanged their items."""
+    user, partner = owners[at], owners[other]
+    first, last, partner_first, partner_last = (
+        starts[user],
+        starts[user + 1],
+        starts[partner],
+        starts[partner + 1],
+    )
+    made = (_times(items, first, last, items[other]) > 0) + (_times(items, partner_first, partner_last, items[at]) > 0)
+    mended = (_times(items, first, last, items[at]) > 1) + (
+        _times(items, partner_first, partner_last, items[other]) > 1
+    )
+    return made - mended
+
+
+@njit(cache=True)
+def _repair(starts, items, owners, repeated, key, draw):
+    """Pair every repeated edge again with a random other one; draws used so far.
+
+    An exchange that mends this repeat and makes another is taken too, and the other followed: so a repeat
+    can walk out of a corner where no single exchange mends it. Partners are edges drawn uniformly, then
+    edges of users drawn uniformly, as it is light users that lack the heaviest items.
+    """
+    for at in repeated:
+        for attempt in range(TRIES):
+            user = owners[at]
+            if _times(items, starts[user], starts[user + 1], items[at]) < 2:
+                break
+            if attempt < TRIES // 4 or attempt % 2:
+                other = pick(key, draw, len(items))
+            else:
+                partner = pick(key, draw, len(starts) - 1)
+                other = starts[partner] + pick(key, draw + 1, starts[partner + 1] - starts[partner])
+            draw += 2
+            if owners[other] == user or items[other] == items[at]:
+                continue
+            change = _change(starts, items, owners, at, other)
+            if change > 0 or (change == 0 and attempt < TRIES // 8):
+                continue
+            items[at], items[other] = items[other], items[at]
+            partner = owners[other]
+            if _times(items, starts[partner], starts[partner + 1], items[other]) > 1:
+                at = other
+    return draw
+
+
+@njit(cache=True)
+def _laid_out(starts, items, wanted, order):
+    """Fill in a graph with the same degrees and no repeats, which exists for graphical degrees.
+
+    Each user takes the items with most degrees left, heavy users first (Gale 1957).
+    """
+    keys = np.empty(len(wanted))
+    for user in order:
+        for item in range(len(wanted)):
+            keys[item] = -wanted[item]
+        at = starts[user]
+        for item in _smallest(keys, starts[user + 1] - starts[user]):
+            items[at] = item
+            wanted[item] -= 1
+            at += 1
+
+
+@njit(cache=True)
+def _stir(starts, items, owners, key, draw):
+    """As many random exchanges as edges, each one left out where it would make a repeat."""
+    for _ in range(len(items)):
+        at, other = pick(key, draw, len(items)), pick(key, draw + 1, len(items))
+        draw += 2
+        if owners[at] == owners[other] or items[at] == items[other]:
+            continue
+        if _change(starts, items, owners, at, other) == 0:
+            items[at], items[other] = items[other], items[at]
+    return draw
+
+
+@njit(cache=True)
+def _turned(starts, columns, ends):
+    rows = np.empty(len(columns), dtype=np.int32)
+    for row in range(len(starts) - 1):
+        for at in range(starts[row], starts[row + 1]):
+            rows[ends[columns[at]]] = row
+            ends[columns[at]] += 1
+    return rows

@@ -1,0 +1,8 @@
+"""Hierarchical Poisson factorization (Gopalan, Hofman and Blei).
+
+`model` has the story and the bound, `ascent` the coordinate updates, `kernels` their loops.
+"""
+
+from models.hpf.model import HPF
+
+__all__ = ["HPF"]

@@ -1,0 +1,174 @@
+"""Hierarchical Poisson factorization by coordinate ascent (Gopalan, Hofman and Blei 2015; Ruggieri's notes).
+
+    xi_u ~ Gamma(a', a'/b')    theta_uk ~ Gamma(a, xi_u)      activity and preferences of user u
+    eta_i ~ Gamma(c', c'/d')   beta_ik ~ Gamma(c, eta_i)      popularity and attributes of item i
+    y_ui ~ Poisson(theta_u' beta_i)                           count of edge (u, i); all Gamma(shape, rate)
+
+The posterior is approximated by q = prod Gamma(theta_uk | gamma) Gamma(beta_ik | lambda) Gamma(xi_u | kappa)
+Gamma(eta_i | tau) prod Mult(z_ui | y_ui, phi_ui), each block set in turn to its exact maximum. `phi` is never
+stored: with t_uk = exp E log theta_uk and b_ik = exp E log beta_ik, phi_uik = t_uk b_ik / s_ui where
+s_ui = sum_k t_uk b_ik, so both sides' sums need only the weight y_ui / s_ui of each edge.
+
+Ruggieri's text slips in four places; here
+  - phi is proportional to exp{Psi(gamma_shp) - log gamma_rte + Psi(lambda_shp) - log lambda_rte} (eq. 1 and
+    the algorithm box drop the exponential);
+  - the rates of kappa, lambda and tau add means, shape / rate (the box has rate / shape; its code is right);
+  - the conditional of beta_ik has the shape c + sum over *users* of z_uik;
+  - the fit stops on the relative change of the bound below (the appendix's log-likelihood drops the power of
+    the counts and takes only the diagonal of exp(-theta' beta), and its absolute change decides).
+
+The bound, with phi at its maximum:
+
+    L = sum_edges {y log s - log y!} - sum_k (sum_u E theta_uk) (sum_i E beta_ik) + sum_u R_u + sum_i R_i
+    R_u = sum_k {(a - g) Psi(g) + log Gamma(g) + g - a log gamma_rte} - K log Gamma(a)
+          + log Gamma(k) + k - k log kappa_rte + a' log(a'/b') - log Gamma(a') - E xi {a'/b' + sum_k E theta},
+          g = gamma_shp, k = kappa_shp = K a + a', E xi = k / kappa_rte; R_i alike.
+"""
+
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from models.base import Epoch, Model, ModelSettings
+from models.hpf import kernels
+from models.hpf.ascent import Ascent, Posterior, Prior, Side, edges, even_shards
+from models.numerics.products import dense_times
+from models.numerics.threads import kernel_threads
+from models.search_space import SearchSpace, Span
+
+
+class HPFSettings(ModelSettings):
+    """Priors as in the paper, and when to stop."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Span(10, 100, log=True),
+        "a": Span(0.05, 2.0, log=True),
+        "a_prime": Span(0.1, 10.0, log=True),
+        "c": Span(0.05, 2.0, log=True),
+        "c_prime": Span(0.1, 10.0, log=True),
+    }
+
+    factors: int = Field(20, ge=1, description="K, components of theta_u and beta_i.")
+    a: float = Field(
+        0.3,
+        ge=0.05,
+        description="Shape of a user's preferences; small is sparse, below 0.05 exp E log theta leaves float32.",
+    )
+    a_prime: float = Field(0.3, gt=0, description="a', shape of a user's activity.")
+    b_prime: float = Field(1.0, gt=0, description="b', the activity's rate is a'/b'.")
+    c: float = Field(0.3, ge=0.05, description="Shape of an item's attributes.")
+    c_prime: float = Field(0.3, gt=0, description="c', shape of an item's popularity.")
+    d_prime: float = Field(1.0, gt=0, description="d', the popularity's rate is c'/d'.")
+    binarize_counts: bool = Field(True, description="Take every count as one, else as it is.")
+    max_iterations: int = Field(500, ge=1, description="Passes over the edges at most.")
+    tolerance: float = Field(1e-5, ge=0, description="Stop when the bound's relative change falls below this.")
+    fold_in_iterations: int = Field(100, ge=1, description="Updates of an unseen user at most.")
+    fold_in_tolerance: float = Field(
+        1e-3,
+        ge=0,
+        description="Stop when no preference of an unseen user changes by more than this share of the largest.",
+    )
+
+    @property
+    def user_prior(self) -> Prior:
+        """a, a' and a'/b'."""
+        return Prior(self.a, self.a_prime, self.a_prime / self.b_prime, self.factors)
+
+    @property
+    def item_prior(self) -> Prior:
+        """c, c' and c'/d'."""
+        return Prior(self.c, self.c_prime, self.c_prime / self.d_prime, self.factors)
+
+
+class HPF(Model):
+    """Poisson factorization with activity and popularity hyperpriors; scores are rates, E theta_u' E beta_i.
+
+    Attributes:
+        user_shape, user_rate: float32 (users, K), gamma.
+        item_shape, item_rate: float32 (items, K), lambda.
+        activity_rate, popularity_rate: float64 (users,) and (items,), the rates of kappa and tau.
+        bounds: float64 (iterations,), the bound of each iteration, taken after its update of phi.
+    """
+
+    name: ClassVar[str] = "hpf"
+    Settings: ClassVar[type[ModelSettings]] = HPFSettings
+
+    warm_startable = True
+    scorable_each_epoch = True
+
+    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+        settings = self.settings
+        with kernel_threads(self.threads):
+            ascent = Ascent(interactions, settings.binarize_counts, settings.user_prior, settings.item_prior, self.seed)
+            if self._previous is not None:
+                previous, users, items = self._previous
+                ascent.users.take(previous.user_posterior, users)
+                ascent.items.take(previous.item_posterior, items)
+                self._previous = None
+            # the posteriors' arrays and the items are updated in place, so that `scores` serves in every `on_epoch`
+            self.user_shape, self.user_rate, self.activity_rate = ascent.users.posterior
+            self.item_shape, self.item_rate, self.popularity_rate = ascent.items.posterior
+            self._items = ascent.items
+            self.bounds = np.array(list(self._ascend(ascent, on_epoch)))
+
+    def _ascend(self, ascent: Ascent, on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
+        """Iterate to convergence; the bound of every iteration."""
+        last, limit = -np.inf, self.settings.max_iterations
+        for iteration in range(1, limit + 1):
+            started = perf_counter()
+            bound = ascent.allocate()
+            ascent.update_users()
+            ascent.update_items()
+            on_epoch(Epoch(iteration, limit, perf_counter() - started, {"bound": bound}))
+            yield bound
+            if abs(bound - last) < self.settings.tolerance * abs(last) < np.inf:
+                break
+            last = bound
+
+    @property
+    def user_posterior(self) -> Posterior:
+        """gamma_shp, gamma_rte and kappa_rte."""
+        return self.user_shape, self.user_rate, self.activity_rate
+
+    @property
+    def item_posterior(self) -> Posterior:
+        """lambda_shp, lambda_rte and tau_rte."""
+        return self.item_shape, self.item_rate, self.popularity_rate
+
+    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+        """E theta, float32 (users, K), by coordinate ascent on gamma and kappa with the items held fixed."""
+        settings, prior = self.settings, self.settings.user_prior
+        means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
+        history = edges(self._known(histories), settings.binarize_counts)
+        with kernel_threads(self.threads):
+            kernels.fold_in(
+                *history,
+                self._items.factors,
+                self._items.total,
+                prior.shape,
+                prior.top_rate,
+                prior.activity_shape,
+                settings.fold_in_iterations,
+                settings.fold_in_tolerance,
+                even_shards(len(means)),
+                means,
+            )
+        return means
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        means = self.fold_in(histories) if users is None else self.user_shape[users] / self.user_rate[users]
+        with kernel_threads(self.threads):
+            return dense_times(means, np.ascontiguousarray((self.item_shape / self.item_rate).T))
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        names = ("user_shape", "user_rate", "activity_rate", "item_shape", "item_rate", "popularity_rate", "bounds")
+        return {name: getattr(self, name) for name in names}
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        super()._restore(arrays)
+        with kernel_threads(self.threads):
+            self._items = Side(self.settings.item_prior, tuple(map(np.array, self.item_posterior)))

@@ -1,0 +1,131 @@
+"""The sparse Gaussian Markov random field: regression weights between neighbours alone, by many small inverses.
+
+Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3. The pattern of neighbours is where the
+covariance of the rescaled columns is large in absolute value, before l2 is added; `mrf_sparse_pattern` finds it,
+`mrf_sparse_blocks` solves for the weights. At r = 0 every column is the ridge regression of its item on its
+neighbours, and as the threshold falls the weights become those of `mrf_dense`.
+
+Where paper and the author's notebook differ, it is the notebook's: D holds ceil(r size) items of a block, the item
+that leads it counted, and weights outside the pattern are dropped. The leader is always in D, as in the paper.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+from scipy.sparse import csc_matrix, csr_matrix
+
+from models.base import Epoch, Model
+from models.mrf.dense import MrfDenseSettings
+from models.mrf.sparse_blocks import estimates
+from models.mrf.sparse_pattern import Pattern, above, of_density
+from models.numerics.gram import columns, rescaling, row_arguments
+from models.numerics.products import sparse_times
+from models.numerics.threads import kernel_threads
+from models.search_space import Choice, SearchSpace, Span
+
+
+class MrfSparseSettings(MrfDenseSettings):
+    """The paper's for the Million Song catalogue, with what its author's notebook states."""
+
+    search_space: ClassVar[SearchSpace] = {
+        **MrfDenseSettings.search_space,
+        "density": Span(0.005, 0.1, log=True),
+        "r": Choice((0.0, 0.1, 0.5)),
+    }
+
+    l2: float = Field(
+        1.0, gt=0, description="Ridge penalty lambda of eq. 3, on the scale of the centred and rescaled Gram matrix."
+    )
+    density: float | None = Field(
+        0.005,
+        gt=0,
+        le=1,
+        description="Share of the covariance matrix's entries that make the pattern, the diagonal "
+        "included; reached from below. Leave it out to give a threshold.",
+    )
+    threshold: float | None = Field(
+        None,
+        ge=0,
+        description="Covariances of more than this in absolute value make the pattern, on the scale of "
+        "the rescaled Gram matrix; given instead of a density.",
+    )
+    max_in_column: int = Field(
+        1000, ge=1, description="Entries of the pattern in one column, the diagonal among them; the largest stay."
+    )
+    r: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of a block whose columns are estimated at once: 0 solves one block for "
+        "every item, larger values fewer blocks, less exactly.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _threshold_replaces_the_default_density(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("threshold") is not None and "density" not in given:
+            return {**given, "density": None}
+        return given
+
+    @model_validator(mode="after")
+    def _one_of_the_two(self) -> Self:
+        if (self.density is None) == (self.threshold is None):
+            what = "neither density nor threshold is" if self.density is None else "density and threshold are both"
+            raise ValueError(f"{what} given; give one of them")
+        return self
+
+
+class MrfSparse(Model):
+    """Item-item regression weights between neighbours.
+
+    Attributes:
+        weights: float32 (items, items) CSR, B without its zeros; row j holds what liking j adds to the scores.
+        offset: float32 (items,), added to every user's scores; mu - mu B with an intercept, else zeros.
+    """
+
+    name = "mrf_sparse"
+    Settings = MrfSparseSettings
+
+    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+        started = perf_counter()
+        moments = columns(interactions, self.settings.user_weight_exponent)
+        rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
+        arguments = row_arguments(interactions, moments.weights, rescaled.shift, rescaled.factor)
+        pattern = self._pattern(arguments)
+        values = estimates(arguments, pattern, self.settings.r, self.settings.l2, self.threads)
+        values *= np.repeat(rescaled.back, np.diff(pattern.indptr)) / rescaled.scale[pattern.indices]
+        table = csc_matrix((values, pattern.indices, pattern.indptr), shape=(self.item_count,) * 2).tocsr()
+        table.eliminate_zeros()
+        self.weights = table
+        self.offset = np.zeros(self.item_count, dtype=np.float32)
+        if self.settings.intercept:
+            self.offset[:] = moments.mean * rescaled.back / rescaled.scale - moments.mean @ table
+        kept = len(pattern.indices) / self.item_count**2
+        on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
+
+    def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
+        """The weights B_ji of the items j of the history; `offset` is what they leave of the score."""
+        return self.weights[history.indices][:, [item]].toarray()[:, 0]
+
+    def _pattern(self, arguments: tuple[np.ndarray, ...]) -> Pattern:
+        most = self.settings.max_in_column
+        if self.settings.density is not None:
+            return of_density(arguments, self.settings.density, most, self.threads)
+        return above(arguments, self.settings.threshold, most, self.threads)
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        with kernel_threads(self.threads):
+            scores = sparse_times(histories, self.weights)
+        return scores + self.offset if self.settings.intercept else scores
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        table = self.weights
+        return {"indptr": table.indptr, "indices": table.indices, "values": table.data, "offset": self.offset}
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        parts = arrays["values"], arrays["indices"], arrays["indptr"]
+        self.weights = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
+        self.offset = arrays["offset"]

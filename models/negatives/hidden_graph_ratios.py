@@ -1,0 +1,43 @@
+"""Positive and negative edges of every item in a hidden graph sampled around the observed one, for Figure 3 of
+Paquet and Koenigstein (2014)."""
+
+import numpy as np
+from numba import njit
+
+from models.negatives.draws import alias_table, draw_negatives, histogram, histogram_power
+from models.numerics.shards import shards
+
+RATES = (1.0, 0.5)  # r of eq. 8, the two of the figure
+
+
+def by_user(users: np.ndarray, items: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """(starts int64 (count + 1,), items int32 (edges,)) of edges in any order; a user's items in that order."""
+    starts = np.zeros(count + 1, dtype=np.int64)
+    return starts, _by_user(users, items, starts)
+
+
+@njit(cache=True)
+def _by_user(users, items, starts):
+    for user in users:
+        starts[user + 1] += 1
+    for user in range(len(starts) - 1):
+        starts[user + 1] += starts[user]
+    places, found = starts[:-1].copy(), np.empty(len(items), dtype=np.int32)
+    for edge in range(len(users)):
+        found[places[users[edge]]] = items[edge]
+        places[users[edge]] += 1
+    return found
+
+
+def sample(likes: tuple[np.ndarray, np.ndarray], items: int, r: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positives and negatives of each item in one sample of q(H), int64 (items,) each.
+
+    Args:
+        likes: (starts, items), the observed graph by user, with at least one edge.
+        r: weight of the most popular item among the negatives, as a multiple of its degree (eq. 8).
+    """
+    positives = np.bincount(likes[1], minlength=items)
+    weights = histogram(positives, histogram_power(r, int(positives.max())))
+    units = np.arange(len(likes[0]) - 1, dtype=np.uint64)
+    _, drawn = draw_negatives(likes, weights, alias_table(weights), shards(likes[0]), (seed, 0), units)
+    return positives, np.bincount(drawn, minlength=items)

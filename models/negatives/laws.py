@@ -1,0 +1,172 @@
+"""Where a model's negatives come from: what its `like` holds a user's likes against.
+
+`like` estimates, for a user m and an item n, the ratio q1 / (q1 + q0) of the rate at which n comes up among the
+user's likes in the fit to the rate at which it comes up among likes and negatives together. A law knows the
+second kind of rate, and draws from it.
+
+A sample for judging has one held-out like of every user, and one negative of the law beside it. With the
+weights w1 and w0 that `weights` gives, likes and negatives are in it as they are in the fit, so that the share
+w1 / (w1 + w0) of likes among its pairs with one value of `like` tends to that value where the model is right.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from scipy.sparse import csr_matrix
+
+from models.negatives.draws import alias_table, draw_negatives, room
+from models.numerics.random_numbers import purpose, stream, uniform
+from models.numerics.shards import shards
+
+ONE_NEGATIVE = purpose("judging like: one negative of a user")
+
+
+class NegativeLaw(ABC):
+    """The law of a fitted model's negatives."""
+
+    @abstractmethod
+    def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
+        """One item for each user, drawn as the fit draws the user's negatives.
+
+        Args:
+            train: (training users, items), what the model was fitted on.
+            users: (block,) rows of `train`.
+
+        Returns:
+            int32 (block,); -1 where the user can have no negative.
+        """
+
+    @abstractmethod
+    def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What a held-out like and a negative of each user stand for, float64 (block,) each.
+
+        Args:
+            counts: (block,) events behind the held-out likes.
+        """
+
+    @abstractmethod
+    def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
+        """Expected number of times that each item is a negative of each user in a fit.
+
+        Args:
+            likes: float64 (block, items), probability that the item is a like of the user in a fit.
+
+        Returns:
+            float64 (block, items).
+        """
+
+
+@dataclass(frozen=True)
+class WithoutReplacement(NegativeLaw):
+    """As many negatives as likes, from a histogram without replacement, never a like (`models/negatives/draws.py`).
+
+    Attributes:
+        histogram: float64 (items,), pi.
+    """
+
+    histogram: np.ndarray
+
+    def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
+        """One of the negatives of a hidden graph, as likely as every other."""
+        likes = _pattern(train[users])
+        drawn = alias_table(self.histogram), shards(likes[0]), (seed, 0), users.astype(np.uint64)
+        starts, items = draw_negatives(likes, self.histogram, *drawn)
+        counts, found = np.diff(starts), np.full(len(users), -1, dtype=np.int32)
+        some = np.flatnonzero(counts)
+        found[some] = items[starts[some] + (_uniforms(seed, users[some]) * counts[some]).astype(np.int64)]
+        return found
+
+    def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """One each; fewer for a negative of a user who has not as many items left as likes."""
+        starts = np.concatenate([[0], np.cumsum(np.diff(train.indptr)[users])])
+        return np.ones(len(users)), np.diff(room(starts, self.histogram)) / np.diff(starts)
+
+    def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
+        """(1 - p(like)) times the probability that the user's negatives hold the item, if no like (Hajek 1964)."""
+        rows = train[users]
+        wanted = np.diff(room(rows.indptr.astype(np.int64), self.histogram))
+        seen = rows.toarray() > 0
+        times = np.geomspace(0.5, 40 / self.histogram[self.histogram > 0].min(), 64)
+        taken = -np.expm1(-np.outer(times, self.histogram)) @ ~seen.T  # (64, users)
+        at = np.array([np.interp(wanted[user], taken[:, user], times) for user in range(len(wanted))])
+        return (1 - likes) * -np.expm1(-self.histogram * at[:, None])
+
+
+@dataclass(frozen=True)
+class CensoredPairs(NegativeLaw):
+    """D' = r D pairs with replacement, D the events in training, of independent users and items, likes or not.
+
+    Attributes:
+        user_shares, item_shares: float64 (training users,) and (items,), s_i and t_j.
+        r: censored pairs for each event.
+    """
+
+    user_shares: np.ndarray
+    item_shares: np.ndarray
+    r: float
+
+    def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
+        """The item of one censored pair of each user."""
+        running = np.cumsum(self.item_shares)
+        found = np.searchsorted(running, _uniforms(seed, users) * running[-1], side="right")
+        return np.minimum(found, len(running) - 1).astype(np.int32)
+
+    def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A like counts as often as it was seen, as the fit counts it; D' s_i pairs stand against d_i likes."""
+        degrees = np.maximum(np.diff(train.indptr)[users], 1)
+        return counts.astype(np.float64), self._pairs(train) * self.user_shares[users] / degrees
+
+    def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
+        """D' s_i t_j."""
+        return self._pairs(train) * np.outer(self.user_shares[users], self.item_shares)
+
+    def _pairs(self, train: csr_matrix) -> float:
+        return self.r * float(train.data.sum(dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class AllZeros(NegativeLaw):
+    """Every entry of the matrix that is no like is a negative."""
+
+    def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
+        """One of the items that the user does not like, each as likely."""
+        rows = _pattern(train[users])
+        return _zeros(*rows, train.shape[1], _uniforms(seed, users))
+
+    def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """N - d_m zeros stand against d_m likes."""
+        degrees = np.diff(train.indptr)[users]
+        return np.ones(len(users)), (train.shape[1] - degrees) / np.maximum(degrees, 1)
+
+    def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
+        """1 - p(like)."""
+        return 1 - likes
+
+
+def _pattern(rows: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+    return rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
+
+
+@njit(cache=True)
+def _uniforms(seed, users):
+    found = np.empty(len(users))
+    for place in range(len(users)):
+        found[place] = uniform(stream(seed, ONE_NEGATIVE, 0, users[place]), 0)
+    return found
+
+
+@njit(cache=True)
+def _zeros(starts, items, count, uniforms):
+    """For each row, the zero whose number among the row's zeros is a uniform share of them; -1 where none is."""
+    found = np.full(len(uniforms), -1, dtype=np.int32)
+    for row in range(len(uniforms)):
+        ones = items[starts[row] : starts[row + 1]]
+        if len(ones) < count:
+            found[row] = np.int64(uniforms[row] * (count - len(ones)))
+            for one in ones:
+                if one > found[row]:
+                    break
+                found[row] += 1
+    return found

@@ -1,0 +1,84 @@
+"""The probability of a like under a Gaussian posterior (Paquet and Koenigstein 2014, eq. 22), and its spread.
+
+The logit a = u'v + b is taken as Gaussian with the first two moments that it has under q. Users and items are
+`GaussianFactors`: `mean`, `precision`, `bias_mean`, `bias_precision`.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from models.numerics.gaussian_factors import GaussianFactors
+from models.numerics.products import dense_times
+
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+
+
+def like_logits(users: GaussianFactors, items: GaussianFactors) -> np.ndarray:
+    """logit of the like probability, mu_a / sqrt(1 + pi sigma_a^2 / 8), float32 (users, items)."""
+    means, variances = logit_moments(users, items)
+    variances *= np.float32(np.pi / 8)
+    variances += 1
+    np.sqrt(variances, out=variances)
+    means /= variances
+    return means
+
+
+def like_of_rows(
+    users: GaussianFactors, items: GaussianFactors, columns: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(mean, sd) of the like probability for all users and the same items, float32."""
+    return _like(*logit_moments(users, items if columns is None else items.rows(columns)))
+
+
+def like_of_pairs(users: GaussianFactors, items: GaussianFactors, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(mean, sd) for each user's own items, (users, n); NaN where the item is -1."""
+    means, variances = _pair_moments(users.arrays, items.arrays, columns.astype(np.int64))
+    return _like(means, variances)
+
+
+def logit_moments(users: GaussianFactors, items: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
+    """mu_a and sigma_a^2 of every pair, two new float32 arrays (users, items).
+
+    For independent x and y, var xy = var x E[y]^2 + E[x^2] var y.
+    """
+    user_variance, item_variance = 1 / users.precision, 1 / items.precision
+    ones = np.ones((len(users.mean), 1), dtype=np.float32)
+    means = dense_times(np.hstack([users.mean, ones]), np.vstack([items.mean.T, items.bias_mean]))
+    means += users.bias_mean[:, None]
+    rows = np.hstack([user_variance, users.mean**2 + user_variance, ones])
+    columns = np.vstack([items.mean.T**2, item_variance.T, 1 / items.bias_precision])
+    variances = dense_times(rows, columns)
+    variances += (1 / users.bias_precision)[:, None]
+    return means, variances
+
+
+def _like(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eq. 22 for the mean; the variance of sigma(a) by quadrature. Overwrites its arguments."""
+    like = 1 / (1 + np.exp(-means / np.sqrt(1 + np.float32(np.pi / 8) * variances)))
+    deviations = np.sqrt(variances, out=variances)
+    first, second = np.zeros_like(means), np.zeros_like(means)
+    for node, weight in zip(NODES.astype(np.float32), NODE_WEIGHTS.astype(np.float32)):
+        value = 1 / (1 + np.exp(-(means + node * deviations)))
+        value -= like  # so that the difference of squares below keeps its digits where the posterior is sharp
+        first += weight * value
+        second += weight * value * value
+    return like, np.sqrt(np.maximum(second - first * first, 0))
+
+
+@njit(cache=True, parallel=True)
+def _pair_moments(users, items, columns):
+    means, variances = np.full(columns.shape, np.nan, np.float32), np.full(columns.shape, np.nan, np.float32)
+    for user in prange(columns.shape[0]):
+        for place in range(columns.shape[1]):
+            item = columns[user, place]
+            if item < 0:
+                continue
+            mean, variance = users[2][user] + items[2][item], 1 / users[3][user] + 1 / items[3][item]
+            for factor in range(users[0].shape[1]):
+                u, v = users[0][user, factor], items[0][item, factor]
+                u_variance, v_variance = 1 / users[1][user, factor], 1 / items[1][item, factor]
+                mean += u * v
+                variance += u_variance * v * v + (u * u + u_variance) * v_variance
+            means[user, place], variances[user, place] = mean, variance
+    return means, variances

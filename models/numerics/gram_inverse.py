@@ -1,0 +1,124 @@
+"""The inverse of the regularized Gram matrix of the items, by whichever side of the matrix is the smaller.
+
+With Y the weighted, centred and rescaled users x items matrix, C = (Y'Y + l2 I)^-1 is an inverse over items, and
+
+    C = (I - Y' M Y) / l2,    M = (Y Y' + l2 I)^-1
+
+one over users (Woodbury): on a log of few users and many items it saves most of the n^3 operations, and the
+products with Y cost little, for without its centring Y is sparse. Centring takes from each column of Y its
+projection on q, q_m = sqrt(w_m / n): with Y uncentred and E = I - q q', M = (E Y Y' E + l2 I)^-1 has the
+eigenvector q with eigenvalue 1 / l2, so that Y'E M E Y = Y' (M - q q' / l2) Y.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from models.numerics.gram import Columns, Rescaling, lower_gram
+from models.numerics.products import values_times
+from models.numerics.spd_inverse import invert_lower
+from models.numerics.threads import kernel_threads
+
+FEWER = 0.9  # share of the items below which there are users few enough to pay for the products with Y
+BLOCK = 1024  # columns of C that are filled at once, and rows of M that are mirrored
+STRIP = 64  # rows of a smaller piece
+
+
+def regularized_inverse(
+    interactions: csr_matrix, moments: Columns, rescaled: Rescaling, l2: float, threads: int
+) -> np.ndarray:
+    """(Y'Y + l2 I)^-1, the lower triangle; what is above it holds nothing of use.
+
+    Args:
+        interactions: (users, items) CSR, sorted columns, read as zeros and ones.
+        moments: of `interactions`; its weights are those of the users.
+        rescaled: the centring and rescaling of the columns.
+        l2: the ridge penalty, above 0.
+
+    Returns:
+        float32 (items, items), C order. The bits do not depend on the number of threads.
+
+    Raises:
+        ValueError: the matrix to invert is not positive definite in float32.
+    """
+    if moments.users < FEWER * interactions.shape[1]:
+        return _over_users(interactions[moments.weights > 0], moments, rescaled, l2, threads)
+    matrix = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, threads)
+    matrix.flat[:: len(matrix) + 1] += np.float32(l2)
+    invert_lower(matrix, threads)
+    return matrix
+
+
+def _over_users(active: csr_matrix, moments: Columns, rescaled: Rescaling, l2: float, threads: int) -> np.ndarray:
+    """The same from an inverse over the users, each of whom has an edge."""
+    root = np.sqrt(moments.weights[moments.weights > 0])
+    values = np.repeat(root, np.diff(active.indptr)) * rescaled.factor[active.indices]
+    y = csr_matrix((values, active.indices, active.indptr), shape=active.shape)
+    matrix = lower_gram(active.T.tocsr(), rescaled.factor**2, np.zeros(len(root)), root, threads)
+    if rescaled.shift.any():
+        q = root / np.sqrt(moments.users)
+        along = y @ (y.T @ q)
+        along -= q * (q @ along) / 2
+        _add_to_rows(matrix, lambda rows: -q[rows, None] * along - along[rows, None] * q, threads)
+    matrix.flat[:: len(matrix) + 1] += np.float32(l2)
+    invert_lower(matrix, threads)
+    _mirror(matrix, threads)
+    if rescaled.shift.any():
+        _add_to_rows(matrix, lambda rows: -q[rows, None] * q / l2, threads)
+    return _back_to_items(y, matrix, l2, threads)
+
+
+def _add_to_rows(matrix: np.ndarray, term: Callable[[slice], np.ndarray], threads: int) -> None:
+    """matrix[rows] += term(rows), a block of rows at a time."""
+
+    def add(rows: slice) -> None:
+        matrix[rows] += term(rows).astype(np.float32)
+
+    _in_blocks(add, len(matrix), STRIP, threads)
+
+
+def _mirror(matrix: np.ndarray, threads: int) -> None:
+    """Copy the lower triangle onto the upper one."""
+
+    def copy(rows: slice) -> None:
+        on_diagonal = np.tril(matrix[rows, rows], -1)
+        matrix[rows, rows] = np.tril(matrix[rows, rows]) + on_diagonal.T
+        matrix[: rows.start, rows] = matrix[rows, : rows.start].T
+
+    _in_blocks(copy, len(matrix), BLOCK, threads)
+
+
+def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: int) -> np.ndarray:
+    """(I - Y' M Y) / l2 on and below the diagonal, a block of columns at a time."""
+    of_items = csr_matrix(y.T, dtype=np.float32)
+    of_items.sort_indices()
+    out = np.empty((y.shape[1],) * 2, dtype=np.float32)
+    for start in range(0, len(out), BLOCK):
+        block = slice(start, min(start + BLOCK, len(out)))
+        with kernel_threads(threads):
+            below = values_times(of_items[start:], _transposed(values_times(of_items[block], over_users), threads))
+
+        def fill(rows: slice, below: np.ndarray = below, target: np.ndarray = out[start:, block]) -> None:
+            np.divide(below[rows], -l2, out=target[rows])
+
+        _in_blocks(fill, len(below), BLOCK, threads)
+    out.flat[:: len(out) + 1] += np.float32(1 / l2)
+    return out
+
+
+def _transposed(table: np.ndarray, threads: int) -> np.ndarray:
+    out = np.empty(table.shape[::-1], dtype=table.dtype)
+
+    def copy(rows: slice) -> None:
+        out[rows] = table[:, rows].T
+
+    _in_blocks(copy, len(out), STRIP, threads)
+    return out
+
+
+def _in_blocks(work: Callable[[slice], None], size: int, width: int, threads: int) -> None:
+    """Call `work` for every block of `width` of 0 .. `size`, a few of them at once."""
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, [slice(start, min(start + width, size)) for start in range(0, size, width)]))

@@ -1,0 +1,105 @@
+"""The n best items of each row of a block of scores, those of the row's history left out; ties to the lower id."""
+
+import numpy as np
+from numba import njit, prange
+
+
+def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The n best items for each user, those in the user's history left out.
+
+    A bounded heap a user: O(items log n) at worst, and close to O(items), since most items lose to the
+    heap's worst with one comparison.
+
+    Args:
+        scores: float32 (block, items), higher is better; NaN ranks with -inf, below everything.
+        indptr, indices: CSR form of the block's histories, column indices of a row sorted.
+        n: items wanted for each user.
+
+    Returns:
+        (ids, scores): int32 and float32, (block, n), best first, ties to the lower item id; past the last
+        item that is left, id -1 and score -inf.
+
+    Raises:
+        ValueError: n is negative, or the histories do not have a row for each row of the scores.
+    """
+    if n < 0:
+        raise ValueError(f"{n} items a user cannot be asked for; give 0 or more")
+    if len(indptr) != len(scores) + 1:
+        raise ValueError(f"{len(scores)} rows of scores but {len(indptr) - 1} histories")
+    indptr, indices = index_arrays(indptr, indices)
+    ids = np.full((len(scores), n), -1, dtype=np.int32)
+    best = np.full((len(scores), n), -np.inf, dtype=np.float32)
+    if n > 0:
+        _top_items(np.ascontiguousarray(scores, dtype=np.float32), indptr, indices, ids, best)
+    return ids, best
+
+
+def index_arrays(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """CSR index arrays in the one pair of types that the kernels are compiled for."""
+    return np.ascontiguousarray(indptr, dtype=np.int64), np.ascontiguousarray(indices, dtype=np.int32)
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _top_items(scores, indptr, indices, ids, best):
+    for user in prange(len(scores)):
+        history = indices[indptr[user] : indptr[user + 1]]
+        _top_of_row(scores[user], history, ids[user], best[user])
+
+
+@njit(cache=True, nogil=True)
+def _top_of_row(scores, history, ids, best):
+    """Fill `ids` and `best` (both (n,)) with one user's best items, best first.
+
+    `history` is sorted. `ids` and `best` hold a heap whose root is the worst item kept, then are sorted in
+    place by taking the root n times.
+    """
+    size = start = np.int64(0)  # a bare 0 would have the heap's functions compiled once more
+    for place in range(len(history) + 1):
+        stop = min(history[place], len(scores)) if place < len(history) else len(scores)
+        for item in range(start, stop):
+            if size == len(ids):
+                if scores[item] > best[0]:  # an equal score has the higher id, for items come in order
+                    _sift_down(ids, best, size, item, scores[item])
+            else:
+                score = np.float32(-np.inf) if np.isnan(scores[item]) else scores[item]
+                _sift_up(ids, best, size, item, score)
+                size += 1
+        start = stop + 1
+    for last in range(size - 1, 0, -1):
+        worst_id, worst = ids[0], best[0]
+        _sift_down(ids, best, last, ids[last], best[last])
+        ids[last], best[last] = worst_id, worst
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _worse(id_a, score_a, id_b, score_b):
+    return score_a < score_b or (score_a == score_b and id_a > id_b)
+
+
+@njit(cache=True, nogil=True)
+def _sift_up(ids, best, place, item, score):
+    """Put an item into the free `place` at the heap's end and let it rise above every better one."""
+    while place > 0:
+        parent = (place - 1) // 2
+        if not _worse(item, score, ids[parent], best[parent]):
+            break
+        ids[place], best[place] = ids[parent], best[parent]
+        place = parent
+    ids[place], best[place] = item, score
+
+
+@njit(cache=True, nogil=True)
+def _sift_down(ids, best, size, item, score):
+    """Replace the root of a heap of `size` items and let the new item sink below every worse one."""
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and _worse(ids[child + 1], best[child + 1], ids[child], best[child]):
+            child += 1
+        if not _worse(ids[child], best[child], item, score):
+            break
+        ids[place], best[place] = ids[child], best[child]
+        place = child
+    ids[place], best[place] = item, score

@@ -1,0 +1,8 @@
+"""Paired symbols, the alternative to the bilinear softmax.
+
+`model` has the bound and the sweeps; `posterior` and `vectors` the updates, `kernels` their loops.
+"""
+
+from models.paired_symbols.model import PairedSymbols
+
+__all__ = ["PairedSymbols"]

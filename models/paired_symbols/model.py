@@ -1,0 +1,252 @@
+"""Paired symbols: popularity and preference kept apart, a Bayesian stand-in for a bilinear softmax.
+
+Paquet, Koenigstein and Winther (2014), "A scalable Bayesian alternative to density estimation with a bilinear
+softmax function". D pairs (user i, item j) were seen and D' = r D were censored; either kind was selected
+with probability pi_i psi_j, and then seen with probability sigma(a_ij), a_ij = u_i.v_j + b_i + b_j. Maximised
+is the variational bound of eq. 4, whose expected log-likelihood, logistic functions bounded with xi, is
+
+    sum_ij c_ij {h(xi_ij) + E a_ij / 2 - lambda(xi_ij) E a_ij^2}
+        + D' sum_ij s_i t_j {h(xi_ij) - E a_ij / 2 - lambda(xi_ij) E a_ij^2},
+    h(xi) = log sigma(xi) - xi / 2 + lambda(xi) xi^2,
+
+s and t being the shares of the censored pairs that each user and item has. Without an edge xi_ij = xi*, so
+every update is a sum over edges and a background cache. The short paper leaves out the updates of biases, s,
+t, xi* and the Dirichlet posteriors; they stand in `paired_symbols_posterior`. The precisions tau are the
+paper's ones and are not learned: maximising the bound over them shrinks the preferences away. The weights of
+eq. 10 carry a slip, u_i where the sum in their denominator runs over u_i'.
+"""
+
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix
+from scipy.special import expit
+
+from models.base import Epoch, Model, ModelSettings
+from models.negatives.laws import CensoredPairs
+from models.numerics.products import dense_times
+from models.numerics.random_numbers import normals, purpose
+from models.numerics.threads import kernel_threads
+from models.paired_symbols.posterior import Posterior, Side, blank_rows
+from models.search_space import SearchSpace, Span
+
+START = purpose("paired_symbols start")
+START_SCALE, START_VARIANCE = 0.1, 0.1
+FOLD_PASSES, FOLD_TOLERANCE = 100, 1e-4
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+
+
+class PairedSymbolsSettings(ModelSettings):
+    """Settings of `PairedSymbols`; the paper's where it states one."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Span(10, 100, log=True),
+        "r": Span(0.5, 16.0, log=True),
+        "sweeps": Span(10, 40),
+        "tau_u": Span(0.3, 10.0, log=True),
+        "tau_v": Span(0.3, 10.0, log=True),
+        "popularity_weight": Span(0.0, 1.0),
+    }
+
+    factors: int = Field(20, ge=1, le=256, description="K, the length of u_i and v_j.")
+    r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
+    sweeps: int = Field(20, ge=1, description="Passes over all block updates.")
+    learn_selection: bool = Field(
+        False,
+        description="Update s and t too; otherwise they stay at the shares of events, c_i/D and "
+        "c_j/D. It raises the bound, but `like` ranks worse with every sweep.",
+    )
+    alpha: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="Dirichlet prior of the selection probabilities pi and psi."
+    )
+    tau_u: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of the users' factors.")
+    tau_v: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of the items' factors.")
+    tau_b: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of all biases.")
+    popularity_weight: float = Field(
+        0.5, ge=0, allow_inf_nan=False, description="a in `popularity_x_odds`, x + a log E[psi]."
+    )
+
+
+class PairedSymbols(Model):
+    """Variational Bayes with exact block updates; nothing but the start is random.
+
+    Scores are functions of x_ij = E a_ij / sqrt(1 + pi var a_ij / 8): `like` is sigma(x), the probability
+    that a selected pair is seen; `popularity_x_like` is sigma(x) E[psi_j] (eq. 11); `popularity_x_odds` is
+    x + a log E[psi_j]: censored pairs are drawn by popularity, so that e^x estimates a ratio of densities,
+    and it is the odds that popularity should multiply.
+
+    Attributes:
+        user_rows, item_rows: float32 (users, 2 W) and (items, 2 W), means and variances of (u_i, b_i) and
+            (v_j, b_j), and shares s_i and t_j, laid out as `paired_symbols_vectors` says.
+        item_popularity: float64 (items,), E[psi_j].
+        xi_star: float64 (1,), the bound's parameter for pairs without an edge.
+    """
+
+    name = "paired_symbols"
+    Settings = PairedSymbolsSettings
+    score_names = ("like", "popularity_x_like", "popularity_x_odds")
+
+    warm_startable = True
+    scorable_each_epoch = True
+    _items: Side | None = None
+
+    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+        """Posterior rows of users never seen, float32 (block, 2 W), with all items held.
+
+        The model leaves an unseen user's s_i undefined; D' s_i = r c_i is what a training user of this
+        history has when s is held at the shares of events.
+        """
+        histories = self._known(histories)
+        with kernel_threads(self.threads):
+            users = self._side(histories, self._blank(histories.shape[0]), self.settings.tau_u)
+            users.update(
+                self._item_side(), self.settings.r * users.degrees, float(self.xi_star[0]), FOLD_PASSES, FOLD_TOLERANCE
+            )
+        return users.rows
+
+    def like(
+        self, histories: csr_matrix, users: np.ndarray | None = None, items: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The probability sigma(a_ij) that a selected pair is seen, and how sure that is.
+
+        Args:
+            histories, users: as in `scores`.
+            items: (n,) columns for all users, or (block, n) columns for each user, where -1 stands for none;
+                all columns by default.
+
+        Returns:
+            (mean, sd), float32 (block, n): the mean is the score `like`, the standard deviation is by
+            Gauss-Hermite quadrature over the Gaussian of a_ij; NaN where the item is -1.
+        """
+        rows = self._user_rows(self._known(histories), users)
+        if np.ndim(items) == 2:
+            mean, variance = self._pair_moments(rows, np.asarray(items))
+        else:
+            mean, variance = self._moments(rows, slice(None) if items is None else items)
+        like, spread = expit(_log_odds(mean, variance)), np.sqrt(variance)
+        first, second = np.zeros_like(mean), np.zeros_like(mean)
+        for node, weight in zip(NODES, WEIGHTS / WEIGHTS.sum()):
+            value = expit(mean + np.float32(node) * spread) - like  # small, so its square keeps digits
+            first += np.float32(weight) * value
+            second += np.float32(weight) * value**2
+        return like, np.sqrt(np.maximum(second - first**2, 0))
+
+    def negative_law(self) -> CensoredPairs:
+        """The D' = r D censored pairs of section 2."""
+        lane = self.item_rows.shape[1] // 2 + self.settings.factors + 1
+        users, items = (rows[:, lane].astype(np.float64) for rows in (self.user_rows, self.item_rows))
+        return CensoredPairs(users, items, self.settings.r)
+
+    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+        with kernel_threads(self.threads):
+            posterior = self._start(interactions)
+            for sweep in range(1, self.settings.sweeps + 1):
+                began = time.perf_counter()
+                values = {"bound": self._sweep(posterior), "xi_star": posterior.xi_star}
+                self._learn(posterior)
+                on_epoch(Epoch(sweep, self.settings.sweeps, time.perf_counter() - began, values))
+        self._previous = None
+
+    def _learn(self, posterior: Posterior) -> None:
+        """Take over what has been learned so far."""
+        self.user_rows, self.item_rows = posterior.users.rows, posterior.items.rows
+        self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
+        self.xi_star, self._items = np.array([posterior.xi_star]), None
+
+    def _start(self, interactions: csr_matrix) -> Posterior:
+        """Users at zero, items at small random means (at zero they would stay), or as `begin_from` says."""
+        parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
+        graph = csr_matrix(parts, shape=interactions.shape)
+        users, items = (self._blank(vertices) for vertices in graph.shape)
+        k = self.settings.factors
+        items[:, :k] = START_SCALE * normals(self.seed, START, len(items), k)
+        if self._previous is not None:
+            previous, *places = self._previous
+            for rows, old, place in zip((users, items), (previous.user_rows, previous.item_rows), places):
+                rows[place >= 0] = old[place[place >= 0]]
+        posterior = Posterior(
+            self._side(graph, users, self.settings.tau_u),
+            self._side(graph.tocsc(), items, self.settings.tau_v),
+            self.settings.r,
+            self.settings.alpha,
+        )
+        posterior.update_xi()
+        return posterior
+
+    def _sweep(self, posterior: Posterior) -> float:
+        """Every block update once; returns the bound."""
+        for own, other in ((posterior.users, posterior.items), (posterior.items, posterior.users)):
+            posterior.update_factors(own, other)
+            if self.settings.learn_selection:
+                posterior.update_shares(own, other)
+                posterior.update_concentration(own)
+        sums = posterior.edge_sums(posterior.users, posterior.items)
+        posterior.update_xi(sums)
+        return posterior.bound(sums)
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        log_odds = _log_odds(*self._moments(self._user_rows(histories, users), slice(None)))
+        if score == "popularity_x_odds":
+            weight = self.settings.popularity_weight
+            return log_odds + (weight * np.log(self.item_popularity)).astype(np.float32)
+        like = expit(log_odds)
+        return like if score == "like" else like * self.item_popularity.astype(np.float32)
+
+    def _moments(self, rows: np.ndarray, items: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
+        """E a and var a of every pair of some users' rows and some items, float32 (users, items)."""
+        u, b, u_variance, b_variance = self._parts(rows)
+        v, c, v_variance, c_variance = self._parts(self.item_rows[items])
+        with kernel_threads(self.threads):
+            mean = dense_times(u, v.T)
+            variance = dense_times(np.hstack([u**2 + u_variance, u_variance]), np.hstack([v_variance, v**2]).T)
+        mean += b[:, None] + c
+        variance += b_variance[:, None] + c_variance
+        return mean, variance
+
+    def _pair_moments(self, rows: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """E a and var a of each user's row and that user's own items, float32 (users, n); NaN at item -1."""
+        u, b, u_variance, b_variance = self._parts(rows)
+        v, c, v_variance, c_variance = self._parts(self.item_rows[items])
+        mean = np.einsum("ik,ijk->ij", u, v) + b[:, None] + c
+        variance = np.einsum("ik,ijk->ij", u**2 + u_variance, v_variance)
+        variance += np.einsum("ik,ijk->ij", u_variance, v**2)
+        mean[items < 0] = np.nan
+        return mean, variance + b_variance[:, None] + c_variance
+
+    def _parts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Factors' means, bias, factors' variances and bias's variance of some rows."""
+        k, width = self.settings.factors, rows.shape[-1] // 2
+        return rows[..., :k], rows[..., k], rows[..., width : width + k], rows[..., width + k]
+
+    def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+        return self.fold_in(histories) if users is None else self.user_rows[users]
+
+    def _item_side(self) -> Side:
+        """The items as the other side of a fold-in: rows, shares and background cache, made once."""
+        if self._items is None:
+            rows = self._blank(len(self.item_rows))
+            rows[:] = self.item_rows
+            self._items = self._side(csr_matrix((len(rows), 0)), rows, self.settings.tau_v)
+        return self._items
+
+    def _side(self, graph: csr_matrix, rows: np.ndarray, precision: float) -> Side:
+        return Side(graph, rows, self.settings.factors, (precision, self.settings.tau_b))
+
+    def _blank(self, vertices: int) -> np.ndarray:
+        return blank_rows(vertices, self.settings.factors, START_VARIANCE)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {
+            "user_rows": self.user_rows,
+            "item_rows": self.item_rows,
+            "item_popularity": self.item_popularity,
+            "xi_star": self.xi_star,
+        }
+
+
+def _log_odds(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """x = mean / sqrt(1 + pi variance / 8); sigma(x) is about E sigma(a) for a Gaussian a (MacKay 1992)."""
+    return mean / np.sqrt(1 + np.float32(np.pi / 8) * variance)

@@ -1,0 +1,209 @@
+"""The posterior of paired symbols: its two sides, the block updates, and the bound that they raise."""
+
+import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix
+from scipy.special import digamma, gammaln, log_expit, xlogy
+
+from models.numerics.products import read_only
+from models.paired_symbols import kernels
+from models.paired_symbols.vectors import padded
+
+
+def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
+    """Rows of zero means in the layout of `paired_symbols_vectors`, aligned to cache lines of 64 bytes."""
+    n = factors + 2
+    width = padded(n)
+    raw = np.zeros(vertices * 2 * width + 16, dtype=np.float32)
+    start = -raw.ctypes.data // 4 % 16
+    rows = raw[start : start + vertices * 2 * width].reshape(vertices, 2 * width)
+    rows[:, n - 1] = 1
+    rows[:, width : width + n - 1] = variance
+    return rows
+
+
+def curvature(xi: float) -> float:
+    """lambda(xi) = (sigma(xi) - 1/2) / (2 xi)."""
+    return float(np.tanh(xi / 2) / (4 * xi))
+
+
+class Side:
+    """Users or items: the graph as seen from there, and this side's part of the posterior.
+
+    Attributes:
+        rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `paired_symbols_vectors` says.
+        indptr, indices, counts: the edges of each vertex, int64, int32 and float32, read-only.
+        degrees: float64, c_i (c_j), the events of each vertex.
+        shares: float64, s (t), the float32 numbers that `rows` carries.
+        concentration: float64, the Dirichlet posterior of pi (psi).
+    """
+
+    def __init__(
+        self, graph: csr_matrix | csc_matrix, rows: np.ndarray, factors: int, precisions: tuple[float, float]
+    ) -> None:
+        """
+        Args:
+            graph: c_ij, CSR for the users' side and CSC for the items'.
+            precisions: tau_u (tau_v) and tau_b.
+        """
+        self.rows, self.precisions = rows, precisions
+        self.lanes = (0,) * (factors + 2)
+        self.indptr = read_only(graph.indptr, np.int64)
+        self.indices = read_only(graph.indices, np.int32)
+        self.counts = read_only(graph.data, np.float32)
+        self.bounds = kernels.shard_bounds(self.indptr)
+        self.degrees = np.diff(np.concatenate([[0.0], np.cumsum(self.counts, dtype=np.float64)])[self.indptr])
+        self._sums: tuple[np.ndarray, np.ndarray] | None = None
+
+    def set_shares(self, shares: np.ndarray) -> None:
+        """Take new s (t), which sum to one."""
+        lane = self.rows.shape[1] // 2 + len(self.lanes) - 1
+        self.rows[:, lane] = shares
+        self.shares = self.rows[:, lane].astype(np.float64)
+        self._sums = None
+
+    def update(
+        self, other: "Side", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
+    ) -> None:
+        """The joint (u_i, b_i) block of every vertex, `pseudo` being D' s_i; see `kernels.update_rows`."""
+        n = len(self.lanes)
+        background = np.pad(other.background, ((0, 0), (0, padded(n) - n))).ravel()
+        kernels.update_rows(
+            self.lanes,
+            self.bounds,
+            self.indptr,
+            self.indices,
+            self.counts,
+            self.rows,
+            other.rows,
+            pseudo,
+            curvature(xi_star),
+            background,
+            *self.precisions,
+            passes,
+            tolerance,
+        )
+        self._sums = None
+
+    @property
+    def background(self) -> np.ndarray:
+        """The background cache, float64 (n, n): sum_j t_j E[y y'], y = (v, b, 1)."""
+        return self._summed()[0]
+
+    def log_prior_ratio(self) -> float:
+        """E[log p - log q] of all Gaussian factors and biases."""
+        log_variance, square, log_bias_variance, bias_square = self._summed()[1]
+        total, vertices = 0.0, len(self.rows)
+        for tau, log, moment, size in (
+            (self.precisions[0], log_variance, square, len(self.lanes) - 2),
+            (self.precisions[1], log_bias_variance, bias_square, 1),
+        ):
+            total += 0.5 * (log - tau * moment + vertices * size * (1 + np.log(tau)))
+        return total
+
+    def expected_log(self) -> np.ndarray:
+        """E log pi_i (E log psi_j)."""
+        return digamma(self.concentration) - digamma(self.concentration.sum())
+
+    def _summed(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._sums is None:
+            n = len(self.lanes)
+            backgrounds, priors = np.zeros((kernels.SHARDS, n, n)), np.zeros((kernels.SHARDS, 4))
+            kernels.background_sums(self.lanes, self.rows, backgrounds, priors)
+            upper = backgrounds.sum(axis=0)
+            self._sums = upper + np.triu(upper, 1).T, priors.sum(axis=0)
+        return self._sums
+
+
+class Posterior:
+    """q of the whole model (eq. 5), s and t tied over the censored pairs, xi* over pairs without an edge.
+
+    Attributes:
+        users, items: the two sides.
+        censored: D' = r D.
+        alpha: concentration of the Dirichlet priors.
+        xi_star: the bound's parameter for pairs without an edge.
+    """
+
+    def __init__(self, users: Side, items: Side, r: float, alpha: float) -> None:
+        self.users, self.items, self.alpha = users, items, alpha
+        self.censored = r * users.degrees.sum()
+        self.xi_star = 1.0
+        for side in (users, items):
+            side.set_shares(side.degrees / side.degrees.sum())
+            self.update_concentration(side)
+
+    @property
+    def height_star(self) -> float:
+        """log sigma(xi*) - xi* / 2 + lambda(xi*) xi*^2, the bound's constant for a pair without an edge."""
+        return log_expit(self.xi_star) - self.xi_star / 2 + curvature(self.xi_star) * self.xi_star**2
+
+    def update_factors(self, own: Side, other: Side) -> None:
+        """q(u_i, b_i) of every user, or q(v_j, b_j) of every item (eq. 6 to 8, biases included)."""
+        own.update(other, self.censored * own.shares, self.xi_star)
+
+    def update_shares(self, own: Side, other: Side) -> None:
+        """s (t), proportional to exp(E log pi_i + f_i), f_i what one censored pair of i adds to the bound."""
+        moments = np.empty((len(own.rows), 2))
+        kernels.background_moments(own.lanes, own.rows, other.background, moments)
+        _, heights, mass, squares = self.edge_sums(own, other).T
+        gains = self.height_star * (other.background[-1, -1] - mass) + heights - 0.5 * moments[:, 0]
+        gains -= curvature(self.xi_star) * (moments[:, 1] - squares)
+        logs = own.expected_log() + gains
+        shares = np.exp(logs - logs.max())
+        own.set_shares(shares / shares.sum())
+
+    def update_concentration(self, own: Side) -> None:
+        """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise."""
+        own.concentration = self.alpha + own.degrees + self.censored * own.shares
+
+    def edge_sums(self, own: Side, other: Side) -> np.ndarray:
+        """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
+        out = np.empty((len(own.rows), 4))
+        graph = own.indptr, own.indices, own.counts
+        kernels.edge_sums(own.lanes, own.bounds, *graph, own.rows, other.rows, out)
+        return out
+
+    def update_xi(self, sums: np.ndarray | None = None) -> None:
+        """xi*^2 is the mean of E a^2 over pairs without an edge, weighted by s_i t_j; kept if there are none.
+
+        Args:
+            sums: `edge_sums(users, items)` of the present factors and shares, if at hand.
+        """
+        sums = self.edge_sums(self.users, self.items) if sums is None else sums
+        mass, _, square = self._all_pairs()
+        left = mass - self.users.shares @ sums[:, 2]
+        if left > 1e-6 * mass:
+            self.xi_star = float(np.sqrt(max((square - self.users.shares @ sums[:, 3]) / left, 1e-12)))
+
+    def bound(self, sums: np.ndarray | None = None) -> float:
+        """The variational lower bound of log p(D) (eq. 4), in nats, with every edge's xi_ij at its optimum.
+
+        Args:
+            sums: as for `update_xi`.
+        """
+        sums = self.edge_sums(self.users, self.items) if sums is None else sums
+        seen, heights, mass, squares = sums.T
+        all_mass, all_mean, all_square = self._all_pairs()
+        bend = curvature(self.xi_star)
+        background = self.height_star * all_mass - 0.5 * all_mean - bend * all_square
+        edges = self.users.shares @ (heights - self.height_star * mass + bend * squares)
+        total = seen.sum() + self.censored * (background + edges)
+        for side in (self.users, self.items):
+            total += self._selection(side) + side.log_prior_ratio()
+        return float(total)
+
+    def _selection(self, side: Side) -> float:
+        """The bound's terms in pi and s (psi and t): E log p(y, pi) - E log q(y, pi)."""
+        size, posterior = len(side.rows), side.concentration
+        events = side.degrees + self.censored * side.shares
+        total = (events + self.alpha - posterior) @ side.expected_log()
+        total -= self.censored * xlogy(side.shares, side.shares).sum()
+        prior = gammaln(size * self.alpha) - size * gammaln(self.alpha)
+        return total + prior - gammaln(posterior.sum()) + gammaln(posterior).sum()
+
+    def _all_pairs(self) -> tuple[float, float, float]:
+        """Sums over all pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the two caches."""
+        n = len(self.users.lanes)
+        swapped = np.r_[: n - 2, n - 1, n - 2]  # in a_ij, a bias meets the other side's constant
+        users, items = self.users.background, self.items.background[np.ix_(swapped, swapped)]
+        return users[-1, -1] * items[-2, -2], users[:, -1] @ items[:, -2], float((users * items).sum())

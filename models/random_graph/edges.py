@@ -1,0 +1,119 @@
+"""Edges of the hidden graph, a batch at a time: what a vertex needs of its neighbours, and the moments of the
+logits between them.
+
+One side is updated while the other is held, so that the two sides share every kernel; the comments speak of a
+user and its items. What an edge needs of the held side lies in one packed row of a flat table:
+means [v_n, 1, b_n], then variances [var v_n, 0, var b_n]. With own means [u_m, b_m, 1] the logit
+a = u'v + b_m + b_n is one sum of products.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from models.numerics.lanes import LANES, ROWS, copy_lanes, padded, prefetch, product_moments, zeros
+
+FAST = {"reassoc", "contract", "arcp", "afn", "nsz"}  # NaN stays NaN
+BATCH = 64  # edges gathered at a time; with their packed rows they fill half of a first-level cache
+AHEAD = 64  # edges between asking for a packed row and reading it
+
+
+@njit(cache=True, fastmath=FAST, parallel=True)
+def pack(mean, precision, bias_mean, bias_precision):
+    """The packed rows, flat float32, of one side: see the module's first lines."""
+    count, factors = mean.shape
+    width = padded(2 * factors + 4)
+    table = zeros(count * width + LANES)
+    for vertex in prange(count):
+        at = vertex * width
+        for factor in range(factors):
+            table[at + factor] = mean[vertex, factor]
+            table[at + factors + 2 + factor] = 1 / precision[vertex, factor]
+        table[at + factors] = 1
+        table[at + factors + 1] = bias_mean[vertex]
+        table[at + 2 * factors + 3] = 1 / bias_precision[vertex]
+    return table
+
+
+@njit(cache=True, inline="always")
+def workspace(factors):
+    """What one shard writes in.
+
+    Returns:
+        edges: rows of a batch: a packed row, then room for the weighted means.
+        own: means, second moments and variances of [u_m, b_m, 1].
+        sums: the tile of `models.random_graph.kernels`.
+        columns: (3, BATCH), E[a], E[a^2] and w of every edge of the batch.
+    """
+    edges = zeros(BATCH * (padded(2 * factors + 4) + padded(factors + 3)) + LANES)
+    own = zeros(3 * padded(factors + 2))
+    rows = (factors + 2 + ROWS) // ROWS * ROWS
+    sums = zeros((rows + 1) * padded(factors + 3))
+    return edges, own, sums, np.zeros((3, BATCH), dtype=np.float32)
+
+
+@njit(cache=True, inline="always")
+def take_own(own, vertex, mean, precision, bias_mean, bias_precision):
+    """Own means, second moments and variances of [u_m, b_m, 1]."""
+    factors = mean.shape[1]
+    width = padded(factors + 2)
+    for factor in range(factors):
+        value, variance = mean[vertex, factor], 1 / precision[vertex, factor]
+        own[factor], own[2 * width + factor] = value, variance
+        own[width + factor] = value * value + variance
+    own[factors], own[2 * width + factors] = bias_mean[vertex], 1 / bias_precision[vertex]
+    own[factors + 1] = own[width + factors + 1] = 1
+
+
+@njit(cache=True, inline="always")
+def gather(edges, table, neighbours, first, count, factors):
+    """Copy the packed rows of a batch of neighbours beside one another."""
+    width = padded(2 * factors + 4)
+    step = width + padded(factors + 3)
+    for edge in range(count):
+        source = np.int64(neighbours[first + edge]) * width
+        for lane in range(0, width, LANES):
+            copy_lanes(edges, edge * step + lane, table, source + lane)
+        ahead = min(first + edge + AHEAD, len(neighbours) - 1)
+        source = np.int64(neighbours[ahead]) * width
+        for lane in range(0, width, LANES):
+            prefetch(table, source + lane)
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def moments(edges, own, columns, count, factors):
+    """Mean (column 0) and second moment (column 1) of the logits of a batch; the latter is xi^2, eq. 16."""
+    step = padded(2 * factors + 4) + padded(factors + 3)
+    width = padded(factors + 2)
+    for edge in range(count):
+        mean, variance = product_moments(edges, edge * step, edge * step + factors + 2, own, width)
+        columns[0, edge], columns[1, edge] = mean, variance + mean * mean
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def twice_lambda(xi_squared):
+    """2 lambda(xi) = tanh(xi / 2) / (2 xi), as a function of xi^2: no root near zero, no special case there.
+
+    The rational minimax approximation of tanh on +-7.9 that Eigen and XNNPACK use; relative error below 5e-7.
+    """
+    y = np.float32(0.25) * xi_squared
+    s = min(y, np.float32(62.4))
+    top = np.float32(-2.76076847742355e-16)
+    top = top * s + np.float32(2.00018790482477e-13)
+    top = top * s + np.float32(-8.60467152213735e-11)
+    top = top * s + np.float32(5.12229709037114e-08)
+    top = top * s + np.float32(1.48572235717979e-05)
+    top = top * s + np.float32(6.37261928875436e-04)
+    top = top * s + np.float32(4.89352455891786e-03)
+    bottom = np.float32(1.19825839466702e-06)
+    bottom = bottom * s + np.float32(1.18534705686654e-04)
+    bottom = bottom * s + np.float32(2.26843463243900e-03)
+    bottom = bottom * s + np.float32(4.89352518554385e-03)
+    tiny = np.float32(1e-30)
+    return np.float32(0.25) * top / bottom * np.sqrt((s + tiny) / (y + tiny))
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def weights(columns, count):
+    """Column 2: w = 2 lambda(xi)."""
+    for edge in range(count):
+        columns[2, edge] = twice_lambda(columns[1, edge])

@@ -1,0 +1,141 @@
+"""The steps of Algorithm 1 of Paquet and Koenigstein (2014), one method each: a hidden graph is drawn, and
+one block of the posterior after another is moved towards what that graph asks for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from models.negatives.draws import alias_table, draw_negatives, transposed
+from models.numerics.shards import shards
+from models.random_graph.kernels import edge_bound, update_biases, update_factors
+from models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, USER_BIAS, USER_FACTORS, Precisions, Vertices
+
+Adjacency = tuple[np.ndarray, np.ndarray]  # (starts int64, neighbours int32)
+
+
+@dataclass(frozen=True)
+class HiddenGraph:
+    """One sample of H: the likes (g = 1) and the negatives (g = 0), by user and by item."""
+
+    likes: Adjacency
+    negatives: Adjacency
+    likes_by_item: Adjacency
+    negatives_by_item: Adjacency
+
+
+class GraphSampler:
+    """q(H): the observed graph, and random negatives beside it.
+
+    Args:
+        likes, likes_by_item: the observed graph.
+        weights: float64 (items,), the histogram pi, positive wherever an item has an edge.
+        seed: of every draw.
+        units: uint64 (users,), the name of each user's stream of random numbers.
+    """
+
+    def __init__(
+        self, likes: Adjacency, likes_by_item: Adjacency, weights: np.ndarray, seed: int, units: np.ndarray
+    ) -> None:
+        self.likes, self.likes_by_item, self.weights = likes, likes_by_item, weights
+        self.seed, self.units = seed, units
+        self.bounds = shards(likes[0])
+        self._alias = alias_table(weights)
+
+    def negatives(self, iteration: int) -> Adjacency:
+        """The negatives of one iteration, by user."""
+        key = (self.seed, iteration)
+        return draw_negatives(self.likes, self.weights, self._alias, self.bounds, key, self.units)
+
+    def draw(self, iteration: int) -> HiddenGraph:
+        """H^(t), Algorithm 1, line 5."""
+        negatives = self.negatives(iteration)
+        turned = transposed(*negatives, len(self.weights))
+        return HiddenGraph(self.likes, negatives, self.likes_by_item, turned)
+
+
+def adjacency(matrix: csr_matrix) -> Adjacency:
+    """The pattern of a CSR matrix as the kernels take it."""
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+
+
+def step_sizes(iterations: int, t_epsilon: int) -> Iterator[float]:
+    """epsilon_t for t = 1, 2, ...: Algorithm 1, lines 2, 3 and 22 to 25."""
+    accumulator, step = 0.0, 1.0
+    for t in range(1, iterations + 1):
+        yield step
+        delta = t - t_epsilon
+        if delta > 0:
+            accumulator = (1.0 - delta**-0.6) * accumulator + 1.0
+            step = 1.0 / accumulator
+
+
+@dataclass
+class Posterior:
+    """q(theta without H), and its block updates; each is an exact block maximum where `step` is one.
+
+    Attributes:
+        users, items: the Gaussian factors.
+        taus: the Gamma factors.
+    """
+
+    users: Vertices
+    items: Vertices
+    taus: Precisions
+
+    def update_user_biases(self, graph: HiddenGraph, step: float) -> None:
+        """Eq. 19, Algorithm 1, line 7."""
+        parts = graph.likes, graph.negatives
+        _update_biases(self.users, self.items, parts, self.taus.mean(USER_BIAS), step)
+
+    def update_item_biases(self, graph: HiddenGraph, step: float) -> None:
+        """Algorithm 1, line 10."""
+        parts = graph.likes_by_item, graph.negatives_by_item
+        _update_biases(self.items, self.users, parts, self.taus.mean(ITEM_BIAS), step)
+
+    def update_users(self, graph: HiddenGraph, step: float, *, joint: bool = False) -> None:
+        """Eq. 17 and 18, Algorithm 1, line 13; with `joint`, of factors and bias in one block."""
+        taus = self.taus.mean(USER_FACTORS), self.taus.mean(USER_BIAS)
+        update_side(self.users, self.items, (graph.likes, graph.negatives), taus, step, joint=joint)
+
+    def update_items(self, graph: HiddenGraph, step: float, *, joint: bool = False) -> None:
+        """Algorithm 1, line 16."""
+        taus = self.taus.mean(ITEM_FACTORS), self.taus.mean(ITEM_BIAS)
+        parts = graph.likes_by_item, graph.negatives_by_item
+        update_side(self.items, self.users, parts, taus, step, joint=joint)
+
+    def update_taus(self, step: float) -> None:
+        """Eq. 20, Algorithm 1, line 20."""
+        self.taus.move(self.users.squares() + self.items.squares(), step)
+
+    def bound(self, graph: HiddenGraph) -> float:
+        """The lower bound of eq. 12 for a given H, in nats, with every xi at its best (eq. 16)."""
+        parts, bounds = (graph.likes, graph.negatives), shards(graph.likes[0])
+        total = float(edge_bound(self.users.arrays, self.items.table(), *parts, bounds).sum())
+        total += self.users.bound(self.taus, USER_FACTORS, USER_BIAS)
+        total += self.items.bound(self.taus, ITEM_FACTORS, ITEM_BIAS)
+        clamped = not np.isfinite(self.users.bias_precision).all()
+        return total + sum(self.taus.bound(tau) for tau in range(4) if not (clamped and tau == USER_BIAS))
+
+
+def update_side(
+    side: Vertices,
+    other: Vertices | np.ndarray,
+    parts: tuple[Adjacency, Adjacency],
+    taus: tuple[float, float],
+    step: float,
+    *,
+    joint: bool,
+) -> None:
+    """Update the factors of one side in place. `other` is the side that is held, or its packed rows."""
+    table = other if isinstance(other, np.ndarray) else other.table()
+    precisions = np.float32(taus[0]), np.float32(taus[1])
+    update_factors(side.arrays, table, *parts, shards(parts[0][0]), *precisions, np.float32(step), joint)
+
+
+def _update_biases(
+    side: Vertices, other: Vertices, parts: tuple[Adjacency, Adjacency], tau: float, step: float
+) -> None:
+    bounds = shards(parts[0][0])
+    update_biases(side.arrays, other.table(), *parts, bounds, np.float32(tau), np.float32(step))

@@ -1,0 +1,189 @@
+"""Kernels of the random-graph model: the block updates (17) to (19) of one side, and the edges' bound.
+
+Every batch of a vertex's edges adds its outer products to a tile of sums, whose rows are, for weights
+w = 2 lambda(xi) and x = [v_n, 1, b_n]: rows 0 .. K + 1 the sums of w x x', row K + 2 the sum of (g - 1/2) x;
+one more row, behind the tile, holds the sum of w var x. Sums over a vertex's edges are taken in the order of
+the graph, so a result does not depend on the shards.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from models.numerics.lanes import (
+    LANES,
+    ROWS,
+    UNROLLED,
+    add_outer,
+    add_scaled_lanes,
+    add_weighted_lanes,
+    padded,
+    scale_lanes,
+)
+from models.random_graph.edges import BATCH, FAST, gather, moments, take_own, weights, workspace
+
+HALF = np.float32(0.5)
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _add_batch(edges, sums, columns, count, sign, factors):
+    """Add the outer products of a batch, all of one g; `sign` is g - 1/2."""
+    width, stride = padded(2 * factors + 4), padded(factors + 3)
+    step = width + stride
+    rows = (factors + 2 + ROWS) // ROWS * ROWS
+    for edge in range(count):
+        at, weight = edge * step, columns[2, edge]
+        for lane in range(0, stride, LANES):
+            scale_lanes(edges, at + width + lane, weight, edges, at + lane)
+        edges[at + width + factors + 2] = sign
+    whole = -(-count // UNROLLED) * UNROLLED
+    for edge in range(count, whole):
+        columns[2, edge] = 0
+    for lane in range(0, stride, LANES):
+        add_weighted_lanes(sums, rows * stride + lane, columns, 2 * BATCH, edges, factors + 2 + lane, step, whole)
+    for row in range(0, rows, ROWS):
+        for lane in range(0, min(row + ROWS, factors + 1), LANES):
+            add_outer(sums, row * stride + lane, stride, edges, width + row, step, edges, lane, step, count)
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _solve(sums, stride, size, solution):
+    """Overwrite z with P^-1 z; P's lower triangle lies in `sums` and is eliminated from the last row up."""
+    for last in range(size - 1, -1, -1):
+        pivot = 1 / sums[last * stride + last]
+        for row in range(last):
+            factor = -sums[last * stride + row] * pivot
+            for lane in range(0, row + 1, LANES):
+                add_scaled_lanes(sums, row * stride + lane, factor, sums, last * stride + lane)
+            solution[row] += factor * solution[last]
+    for row in range(size):
+        total = solution[row]
+        for column in range(row):
+            total -= sums[row * stride + column] * solution[column]
+        solution[row] = total / sums[row * stride + row]
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _natural_parameters(sums, own, solution, size, factors, tau, tau_bias):
+    """P (eq. 15, lower triangle, in place) and z of one vertex; `size` is K, or K + 1 with its bias."""
+    stride = padded(factors + 3)
+    spread = (factors + 2 + ROWS) // ROWS * ROWS * stride
+    for row in range(size):
+        sums[row * stride + row] += sums[spread + row] + (tau if row < factors else tau_bias)
+        solution[row] = sums[(factors + 2) * stride + row] - sums[(factors + 1) * stride + row]
+        if size == factors:  # the own bias is held
+            solution[row] -= own[factors] * sums[factors * stride + row]
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _step_towards(sums, stride, size, solution, step, mean, precision, bias_mean, bias_precision, vertex):
+    """Eq. 17: move the natural parameters by `step` from diag(omega) and diag(omega) eta."""
+    factors = mean.shape[1]
+    keep = 1 - step
+    for row in range(size):
+        old = precision[vertex, row] if row < factors else bias_precision[vertex]
+        eta = mean[vertex, row] if row < factors else bias_mean[vertex]
+        for column in range(row + 1):
+            sums[row * stride + column] *= step
+        sums[row * stride + row] += keep * old
+        solution[row] = step * solution[row] + keep * old * eta
+
+
+@njit(cache=True, fastmath=FAST, parallel=True)
+def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, step, joint):
+    """Update q(u_m) of every vertex of one side in place, eq. 17 and 18; with `joint`, of (u_m, b_m) at once.
+
+    Args:
+        posterior: float32 mean (M, K), precision (M, K), bias mean (M,), bias precision (M,).
+        table: packed rows of the other side.
+        likes, negatives: (starts int64 (M + 1,), neighbours int32) of either part of the hidden graph.
+        bounds: shards of vertices.
+        tau, tau_bias: E[tau_u], E[tau_bu], float32.
+        step: epsilon_t, float32.
+        joint: the exact maximum over the block of factors and bias together, in place of a pass for biases.
+    """
+    mean, precision, bias_mean, bias_precision = posterior
+    factors = mean.shape[1]
+    size = factors + 1 if joint else factors
+    stride = padded(factors + 3)
+    for shard in prange(len(bounds) - 1):
+        edges, own, sums, columns = workspace(factors)
+        solution = np.zeros(size, dtype=np.float32)
+        for vertex in range(bounds[shard], bounds[shard + 1]):
+            take_own(own, vertex, mean, precision, bias_mean, bias_precision)
+            sums[:] = 0
+            for part in range(2):
+                starts, neighbours = likes if part == 0 else negatives
+                sign = HALF if part == 0 else -HALF
+                for first in range(starts[vertex], starts[vertex + 1], BATCH):
+                    count = min(BATCH, starts[vertex + 1] - first)
+                    gather(edges, table, neighbours, first, count, factors)
+                    moments(edges, own, columns, count, factors)
+                    weights(columns, count)
+                    _add_batch(edges, sums, columns, count, sign, factors)
+            _natural_parameters(sums, own, solution, size, factors, tau, tau_bias)
+            if step < 1:
+                _step_towards(sums, stride, size, solution, step, mean, precision, bias_mean, bias_precision, vertex)
+            for row in range(factors):
+                precision[vertex, row] = sums[row * stride + row]
+            if joint:
+                bias_precision[vertex] = sums[factors * stride + factors]
+            _solve(sums, stride, size, solution)
+            for row in range(factors):
+                mean[vertex, row] = solution[row]
+            if joint:
+                bias_mean[vertex] = solution[factors]
+
+
+@njit(cache=True, fastmath=FAST, parallel=True)
+def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
+    """Update q(b_m) of every vertex of one side, eq. 19, in place; arguments as in `update_factors`."""
+    mean, precision, bias_mean, bias_precision = posterior
+    factors = mean.shape[1]
+    for shard in prange(len(bounds) - 1):
+        edges, own, _, columns = workspace(factors)
+        for vertex in range(bounds[shard], bounds[shard + 1]):
+            take_own(own, vertex, mean, precision, bias_mean, bias_precision)
+            weight_sum, z = np.float64(tau_bias), 0.0
+            for part in range(2):
+                starts, neighbours = likes if part == 0 else negatives
+                z += (0.5 if part == 0 else -0.5) * (starts[vertex + 1] - starts[vertex])
+                for first in range(starts[vertex], starts[vertex + 1], BATCH):
+                    count = min(BATCH, starts[vertex + 1] - first)
+                    gather(edges, table, neighbours, first, count, factors)
+                    moments(edges, own, columns, count, factors)
+                    weights(columns, count)
+                    for edge in range(count):
+                        weight_sum += columns[2, edge]
+                        z -= columns[2, edge] * (columns[0, edge] - own[factors])
+            old = bias_precision[vertex]
+            new = step * weight_sum + (1 - step) * old
+            bias_mean[vertex] = (step * z + (1 - step) * old * bias_mean[vertex]) / new
+            bias_precision[vertex] = new
+
+
+@njit(cache=True, fastmath=FAST, parallel=True)
+def edge_bound(posterior, table, likes, negatives, bounds):
+    """What the edges of H add to the bound, with xi at its best (eq. 16): (shards,) float64 partial sums.
+
+    An edge adds (g - 1/2) E a - log(2 cosh(xi / 2)).
+    """
+    mean, precision, bias_mean, bias_precision = posterior
+    factors = mean.shape[1]
+    totals = np.zeros(len(bounds) - 1)
+    for shard in prange(len(bounds) - 1):
+        edges, own, _, columns = workspace(factors)
+        total = 0.0
+        for vertex in range(bounds[shard], bounds[shard + 1]):
+            take_own(own, vertex, mean, precision, bias_mean, bias_precision)
+            for part in range(2):
+                starts, neighbours = likes if part == 0 else negatives
+                sign = HALF if part == 0 else -HALF
+                for first in range(starts[vertex], starts[vertex + 1], BATCH):
+                    count = min(BATCH, starts[vertex + 1] - first)
+                    gather(edges, table, neighbours, first, count, factors)
+                    moments(edges, own, columns, count, factors)
+                    for edge in range(count):
+                        xi = np.sqrt(columns[1, edge])
+                        total += sign * columns[0, edge] - HALF * xi - np.log1p(np.exp(-xi))
+        totals[shard] = total
+    return totals

@@ -1,0 +1,274 @@
+"""One-class collaborative filtering with random graphs (Paquet and Koenigstein 2014).
+
+A like is an edge of the observed graph G. Behind it stands a hidden graph H of all items that a user
+considered; of each edge of H a coin with p(like) = sigma(u_m'v_n + b_m + b_n) tells whether it shows in G. So
+how popular an item is (pi_n, how often it is considered) and how well it pleases are kept apart.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from typing import ClassVar, Self
+
+import numpy as np
+from numba import njit
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from models.base import Epoch, Model, ModelSettings
+from models.negatives.balanced_histogram import balanced
+from models.negatives.draws import histogram, histogram_power, transposed
+from models.negatives.laws import WithoutReplacement
+from models.negatives.like_probability import like_logits, like_of_pairs, like_of_rows
+from models.numerics.random_numbers import GOLDEN, mix, purpose
+from models.numerics.threads import kernel_threads
+from models.random_graph.inference import GraphSampler, Posterior, adjacency, step_sizes, update_side
+from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
+from models.search_space import Choice, SearchSpace, Span
+
+START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
+FOLD_IN = purpose("random graph: fold-in")
+
+
+class RandomGraphSettings(ModelSettings):
+    """Settings of the random-graph model; the paper's values where it states them."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Span(10, 100, log=True),
+        "iterations": Span(30, 80),
+        "gamma": Span(0.2, 1.0),
+        "learn_tau": Choice((False, True)),
+        "tau": Span(0.3, 10.0, log=True),
+        "popularity_weight": Span(0.0, 1.0),
+    }
+
+    factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
+    iterations: int = Field(40, ge=1, description="t_max, hidden graphs drawn and passes made.")
+    r: float = Field(
+        1.0,
+        gt=0,
+        description="Weight of the most popular item among the negatives, as a multiple "
+        "of its degree (eq. 8); sets gamma by eq. 9.",
+    )
+    gamma: float | None = Field(
+        None, ge=-2, le=2, description="Power of the histogram pi_n = d_n^gamma (eq. 7); overrides r."
+    )
+    balance_popular: bool = Field(
+        False,
+        description="Adjust pi so that popular items get their full share of negatives (caption of Figure 3).",
+    )
+    user_biases: bool = Field(False, description="Learn user biases; the paper clamps them at zero (section 6).")
+    joint_bias: bool = Field(
+        False,
+        description="Update a vertex's bias in one block with its factors, which is "
+        "exact and saves a pass over the edges, and not before them (Algorithm 1).",
+    )
+    learn_tau: bool = Field(True, description="Learn the precisions tau (eq. 20); otherwise they stay at `tau`.")
+    tau: float = Field(1.0, gt=0, description="Precisions of the priors until they are learned.")
+    alpha: float = Field(0.01, gt=0, description="Shape of the Gamma prior of the precisions.")
+    beta: float = Field(0.01, gt=0, description="Rate of the Gamma prior of the precisions.")
+    t_tau: int = Field(10, ge=0, description="Iterations before the precisions are learned.")
+    t_epsilon: int = Field(10, ge=0, description="Iterations with a step size of one.")
+    start_scale: float = Field(0.1, gt=0, description="Standard deviation of the factors' first means.")
+    popularity_weight: float = Field(0.5, ge=0, description="a in `popularity_x_odds`, logit(like) + a log pi.")
+    fold_in_iterations: int = Field(12, ge=1, description="Updates of an unseen user, each on new negatives.")
+    bound_every: int = Field(5, ge=0, description="Iterations between evaluations of the bound; 0 for never.")
+
+
+class RandomGraph(Model):
+    """Stochastic variational Bayes over random graphs, Algorithm 1 of the paper.
+
+    Slips of the text put right: eq. 5 has the priors of tau once, not in the products; in eq. 17 P^(t-1) is
+    the diagonal precision diag(omega), hence z^(t-1) = diag(omega) eta; before eq. 13 the bound is maximised;
+    r (eq. 8) tilts which negatives are drawn, never how many.
+
+    Attributes:
+        posterior: q(theta), with `users`, `items` and `taus`.
+        histogram: float64 (items,), pi by eq. 7, sums to one.
+        weights: float64 (items,), what negatives are drawn from: pi, or pi adjusted with `balance_popular`.
+        gamma: the power of pi.
+    """
+
+    name = "random_graph"
+    Settings = RandomGraphSettings
+    score_names = ("like", "popularity_x_like", "popularity_x_odds")
+    warm_startable = True
+    scorable_each_epoch = True
+    _start: Posterior | None = None
+
+    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+        with kernel_threads(self.threads):
+            sampler = self.sampler(interactions)
+            q = self.posterior = self._start or self._beginning(interactions.shape)
+            if (len(q.users.mean), len(q.items.mean)) != interactions.shape:
+                raise ValueError(
+                    f"begin_from was given rows for {len(q.users.mean)} users and {len(q.items.mean)} items; "
+                    f"the matrix is {interactions.shape[0]} x {interactions.shape[1]}"
+                )
+            for t, step in enumerate(step_sizes(self.settings.iterations, self.settings.t_epsilon), start=1):
+                began = time.perf_counter()
+                values = {"step_size": step, **self._iterate(q, sampler, t, step)}
+                on_epoch(Epoch(t, self.settings.iterations, time.perf_counter() - began, values))
+            self._start = None
+
+    def _iterate(self, q: Posterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
+        """Lines 5 to 20 of Algorithm 1.
+
+        The bound is that of the posterior which the iteration begins with: the new hidden graph is
+        independent of it, so that this is an unbiased estimate of the objective (up to the entropy of q(H)).
+        """
+        settings = self.settings
+        joint = settings.joint_bias
+        graph = sampler.draw(t)
+        watched = settings.bound_every and (t % settings.bound_every == 0 or t == settings.iterations)
+        values = {"bound": q.bound(graph)} if watched else {}
+        if settings.user_biases and not joint:
+            q.update_user_biases(graph, step)
+        if not joint:
+            q.update_item_biases(graph, step)
+        q.update_users(graph, step, joint=joint and settings.user_biases)
+        q.update_items(graph, step, joint=joint)
+        if settings.learn_tau and t > settings.t_tau:
+            q.update_taus(step)
+        return values
+
+    def begin_from(self, previous: Self, users: np.ndarray, items: np.ndarray) -> Self:
+        """As the other models do; the precisions are taken over as well."""
+        super().begin_from(previous, users, items)
+        start = self._beginning((len(users), len(items)))
+        for side, before, rows in (
+            (start.users, previous.posterior.users, users),
+            (start.items, previous.posterior.items, items),
+        ):
+            for array, old in zip(side.arrays, before.arrays):
+                array[rows >= 0] = old[rows[rows >= 0]]
+        if not self.settings.user_biases:
+            start.users.bias_mean[:], start.users.bias_precision[:] = 0, np.inf
+        if self.settings.learn_tau:
+            start.taus.rate = start.taus.shape * previous.posterior.taus.rate / previous.posterior.taus.shape
+        self._start, self._previous = start, None
+        return self
+
+    def fold_in(self, histories: csr_matrix) -> Vertices:
+        """q(u_m, b_m) of users never seen, with all items held.
+
+        Every update draws new negatives; steps are one at first and then average over the draws. A user's
+        draws are named by the history itself, so equal histories get equal answers wherever they stand.
+        """
+        histories = self._known(histories)
+        settings, taus = self.settings, self.posterior.taus
+        users = Vertices.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
+        with kernel_threads(self.threads):
+            likes = adjacency(histories)
+            sampler = GraphSampler(likes, likes, self.weights, self.seed, _names(*likes))
+            table = self.posterior.items.table()
+            precisions = taus.mean(USER_FACTORS), taus.mean(USER_BIAS)
+            for t in range(1, settings.fold_in_iterations + 1):
+                parts = likes, sampler.negatives(t)
+                step = 1.0 / max(t - 3, 1)
+                update_side(users, table, parts, precisions, step, joint=settings.user_biases)
+        return users
+
+    def like(
+        self, histories: csr_matrix, users: np.ndarray | None = None, items: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The probability that a user likes an item once it is considered, and how sure that is.
+
+        Args:
+            histories, users: as in `scores`.
+            items: (n,) columns for all users, or (block, n) columns for each user, where -1 stands for none;
+                all columns by default.
+
+        Returns:
+            (mean, sd), float32 (block, n): the mean by eq. 22, the standard deviation of sigma(a) by
+            Gauss-Hermite quadrature over a ~ N(mu_a, sigma_a^2); NaN where the item is -1.
+        """
+        side = self._side(histories, users)
+        with kernel_threads(self.threads):
+            if items is not None and np.ndim(items) == 2:
+                return like_of_pairs(side, self.posterior.items, np.asarray(items))
+            return like_of_rows(side, self.posterior.items, items)
+
+    def negative_law(self) -> WithoutReplacement:
+        """Section 4.1: as many negatives as likes."""
+        return WithoutReplacement(self.weights)
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        with kernel_threads(self.threads):
+            logits = like_logits(self._side(histories, users), self.posterior.items)
+        if score == "popularity_x_odds":
+            logits += (self.settings.popularity_weight * self._log_popularity()).astype(np.float32)
+            return logits
+        like = np.negative(logits, out=logits)
+        np.exp(like, out=like)
+        like += 1
+        np.reciprocal(like, out=like)
+        if score == "popularity_x_like":
+            like *= self.histogram.astype(np.float32)
+        return like
+
+    def _side(self, histories: csr_matrix, users: np.ndarray | None) -> Vertices:
+        return self.fold_in(histories) if users is None else self.posterior.users.rows(users)
+
+    def _log_popularity(self) -> np.ndarray:
+        """log pi; an item without an edge counts as rarer than any other."""
+        rarest = self.histogram[self.histogram > 0].min()
+        return np.log(np.where(self.histogram > 0, self.histogram, rarest / 2))
+
+    def sampler(self, interactions: csr_matrix) -> GraphSampler:
+        """q(H) of the observed graph; sets `gamma`, `histogram` and `weights`."""
+        power = histogram_power(self.settings.r, int(self.item_degrees.max()))
+        self.gamma = power if self.settings.gamma is None else self.settings.gamma
+        self.weights = self.histogram = histogram(self.item_degrees, self.gamma)
+        likes = adjacency(interactions)
+        by_item = transposed(*likes, interactions.shape[1])
+        if self.settings.balance_popular:
+            self.weights = balanced(likes, by_item, self.histogram)
+        units = np.arange(interactions.shape[0], dtype=np.uint64)
+        return GraphSampler(likes, by_item, self.weights, self.seed, units)
+
+    def _beginning(self, shape: tuple[int, int]) -> Posterior:
+        settings = self.settings
+        users, items = ((count, settings.factors) for count in shape)
+        scale = settings.start_scale
+        return Posterior(
+            users=Vertices.random((self.seed, START_USERS), scale, users, clamped=not settings.user_biases),
+            items=Vertices.random((self.seed, START_ITEMS), scale, items, clamped=False),
+            taus=Precisions.of_mean(settings.tau, shape, settings.factors, settings.alpha, settings.beta),
+        )
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        q = self.posterior
+        arrays = {"histogram": self.histogram, "weights": self.weights, "gamma": np.float64(self.gamma)}
+        arrays |= {"tau_shape": q.taus.shape, "tau_rate": q.taus.rate}
+        for name, side in (("user", q.users), ("item", q.items)):
+            arrays |= {f"{name}_{part}": array for part, array in vars(side).items()}
+        if not self.settings.user_biases:  # clamped at zero, with an infinite precision
+            del arrays["user_bias_mean"], arrays["user_bias_precision"]
+        return arrays
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        if not self.settings.user_biases:
+            clamped = Vertices.prior(len(arrays["user_mean"]), 1, clamped=True)
+            arrays |= {"user_bias_mean": clamped.bias_mean, "user_bias_precision": clamped.bias_precision}
+        users, items = (
+            Vertices(**{field.name: arrays[f"{name}_{field.name}"] for field in fields(Vertices)})
+            for name in ("user", "item")
+        )
+        gammas = np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"])
+        taus = Precisions(*gammas, self.settings.alpha, self.settings.beta)
+        self.posterior = Posterior(users, items.rows(slice(None)), taus)
+        self.histogram, self.weights = np.array(arrays["histogram"]), np.array(arrays["weights"])
+        self.gamma = float(arrays["gamma"])
+
+
+@njit(cache=True)
+def _names(starts, items):
+    """A number for every history that does not depend on where it stands: the sum of its items' hashes."""
+    names = np.empty(len(starts) - 1, dtype=np.uint64)
+    for user in range(len(names)):
+        name = FOLD_IN
+        for at in range(starts[user], starts[user + 1]):
+            name += mix(np.uint64(items[at]) + GOLDEN)
+        names[user] = name
+    return names

@@ -1,0 +1,107 @@
+"""The factorized posterior q of the random-graph model (Paquet and Koenigstein 2014, eq. 6), and what its
+Gaussian and Gamma factors add to the bound (eq. 12)."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.special import gammaln, psi
+
+from models.numerics.gaussian_factors import GaussianFactors
+from models.numerics.random_numbers import normals
+from models.random_graph.edges import pack
+
+USER_FACTORS, USER_BIAS, ITEM_FACTORS, ITEM_BIAS = range(4)  # the precisions tau_u, tau_bu, tau_v, tau_bv
+
+
+class Vertices(GaussianFactors):
+    """q of all users, or of all items; `mean` and `precision` are the eta and omega of eq. 6."""
+
+    @classmethod
+    def prior(cls, vertices: int, factors: int, *, clamped: bool, precision: float = 1.0) -> Self:
+        """Means of zero: where a vertex without edges stays, and a fold-in begins."""
+        return cls(
+            mean=np.zeros((vertices, factors), dtype=np.float32),
+            precision=np.full((vertices, factors), precision, dtype=np.float32),
+            bias_mean=np.zeros(vertices, dtype=np.float32),
+            bias_precision=np.full(vertices, np.inf if clamped else precision, dtype=np.float32),
+        )
+
+    @classmethod
+    def random(cls, key: tuple[int, np.uint64], scale: float, shape: tuple[int, int], *, clamped: bool) -> Self:
+        """Small random means, since u = v = 0 is a fixed point; `key` is (seed, purpose)."""
+        side = cls.prior(*shape, clamped=clamped)
+        side.mean = normals(*key, *shape) * np.float32(scale)
+        return side
+
+    def table(self) -> np.ndarray:
+        """Packed rows for the other side's update."""
+        return pack(*self.arrays)
+
+    def squares(self) -> tuple[float, float]:
+        """Sums of E[u'u] and of E[b^2] over the vertices (the latter 0 for clamped biases), float64."""
+        sums = [
+            np.sum(mean.astype(np.float64) ** 2 + 1.0 / precision)
+            for mean, precision in ((self.mean, self.precision), (self.bias_mean, self.bias_precision))
+        ]
+        return float(sums[0]), float(sums[1])
+
+    def bound(self, taus: "Precisions", factors: int, bias: int) -> float:
+        """E log p(u, b | tau) plus the entropy of q(u, b); `factors` and `bias` name the two precisions."""
+        total = _gaussian_bound(self.mean, self.precision, taus, factors)
+        if np.isfinite(self.bias_precision).all():
+            total += _gaussian_bound(self.bias_mean, self.bias_precision, taus, bias)
+        return total
+
+
+def _gaussian_bound(mean: np.ndarray, precision: np.ndarray, taus: "Precisions", which: int) -> float:
+    second = np.sum(mean.astype(np.float64) ** 2 + 1.0 / precision)
+    log_precision = np.sum(np.log(precision, dtype=np.float64))
+    return 0.5 * (mean.size * (taus.log_mean(which) + 1.0) - log_precision - taus.mean(which) * second)
+
+
+@dataclass
+class Precisions:
+    """q of the four precisions tau: Gamma factors.
+
+    Attributes:
+        shape, rate: float64 (4,), phi and varphi of eq. 20, in the order of this module's constants.
+        alpha, beta: shape and rate of the prior.
+    """
+
+    shape: np.ndarray
+    rate: np.ndarray
+    alpha: float
+    beta: float
+
+    @classmethod
+    def of_mean(cls, mean: float, counts: tuple[int, int], factors: int, alpha: float, beta: float) -> Self:
+        """Factors of the given mean, of the shape that eq. 20 gives M users and N items."""
+        users, items = counts
+        shape = alpha + np.array([factors * users, users, factors * items, items]) / 2.0
+        return cls(shape=shape, rate=shape / mean, alpha=alpha, beta=beta)
+
+    def mean(self, which: int) -> float:
+        """E[tau]."""
+        return float(self.shape[which] / self.rate[which])
+
+    def log_mean(self, which: int) -> float:
+        """E[log tau]."""
+        return float(psi(self.shape[which]) - np.log(self.rate[which]))
+
+    def move(self, squares: tuple[float, float, float, float], step: float) -> None:
+        """Eq. 20 with a stochastic step; the shape does not depend on the hidden graph, only the rate moves.
+
+        Args:
+            squares: the sums of second moments under each of the four, zero for clamped biases.
+        """
+        for which, square in enumerate(squares):
+            if square > 0:
+                self.rate[which] += step * (self.beta + 0.5 * square - self.rate[which])
+
+    def bound(self, which: int) -> float:
+        """E log p(tau) plus the entropy of q(tau)."""
+        shape, rate = self.shape[which], self.rate[which]
+        prior = self.alpha * np.log(self.beta) - gammaln(self.alpha)
+        prior += (self.alpha - 1) * self.log_mean(which) - self.beta * self.mean(which)
+        return float(prior + shape - np.log(rate) + gammaln(shape) + (1 - shape) * psi(shape))

@@ -1,0 +1,232 @@
+"""Kernels of SLIM: the sparse Gram matrix, and coordinate descent for one column of weights at a time.
+
+A column's gradient is g_j - G w with G, w >= 0, so that it never exceeds g_j: an item takes part in column j only
+if g_ij > l1, and that is exact, not a heuristic. Among these *candidates* the descent runs over an active set,
+whose rows of G, cut to the candidates, lie densely in one buffer, the active items first. The set grows by the
+candidates that would gain most until none would move.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from models.numerics.selection import largest
+
+DENSE = 4  # a row of the Gram matrix is kept whole where more than one in so many of its elements is not zero
+FIRST = 16  # items of the first active set; each time the set may double
+
+
+@njit(parallel=True, cache=True)
+def count_pairs(indptr, indices, item_indptr, item_users, workers, out):
+    """Elements kept of each row of the Gram matrix, int64 (items,): its pairs, or the whole row where they are many."""
+    for worker in prange(workers):
+        last = np.full(len(out), -1, dtype=np.int32)
+        for item in range(worker, len(out), workers):
+            count = 0
+            for at in range(item_indptr[item], item_indptr[item + 1]):
+                user = item_users[at]
+                for entry in range(indptr[user], indptr[user + 1]):
+                    other = indices[entry]
+                    count += last[other] != item
+                    last[other] = item
+            out[item] = len(out) if DENSE * count > len(out) else count
+
+
+@njit(parallel=True, cache=True)
+def fill_pairs(indptr, indices, item_indptr, item_users, weights, factor, workers, gram):
+    """factor_a factor_b sum_m w_m x_ma x_mb for the pairs of items that share a user.
+
+    Each element is summed by one thread in float64 in the order of the users.
+
+    Args:
+        indptr, indices: the training edges by user; item_indptr, item_users: by item.
+        weights: float64 (users,), w. factor: float64 (items,).
+        gram: (starts int64 (items + 1,), as counted; columns uint32 and values float32, to be filled). A row with
+            as many elements as there are items is in the order of the items, and its columns are left as they are.
+    """
+    starts, columns, values = gram
+    for worker in prange(workers):
+        total = np.zeros(len(factor))
+        for item in range(worker, len(factor), workers):
+            whole = starts[item + 1] - starts[item] == len(factor)
+            at = starts[item]
+            for place in range(item_indptr[item], item_indptr[item + 1]):
+                user = item_users[place]
+                weight = weights[user]
+                for entry in range(indptr[user], indptr[user + 1]):
+                    other = indices[entry]
+                    if not whole and total[other] == 0.0:
+                        columns[at] = other
+                        at += 1
+                    total[other] += weight
+            for at in range(starts[item], starts[item + 1]):
+                other = np.int64(at - starts[item] if whole else columns[at])
+                values[at] = factor[item] * factor[other] * total[other]
+                total[other] = 0.0
+
+
+@njit(parallel=True, cache=True)
+def count_candidates(gram, l1, out):
+    """Elements above l1 off the diagonal, int64 (items,), of each column: an upper bound on its weights."""
+    for item in prange(len(out)):
+        out[item] = len(_candidates(item, gram, l1)[0]) - 1
+
+
+@njit(parallel=True, cache=True)
+def solve_columns(first, last, gram, diagonal, penalties, limits, workers, starts, rows, weights, found):
+    """Weights of the columns first .. last - 1.
+
+    Args:
+        gram: (indptr, indices, values), symmetric. diagonal: float32 (items,), of the Gram matrix.
+        penalties: (l1, l2), float32.
+        limits: (tolerance float32, max_sweeps, neighbours), as in the settings.
+        starts: int64 (columns,), where the weights of each column go in `rows`, int32, and `weights`, float32.
+        found: int64 (columns, 2), filled with the number of weights, and with 1 where max_sweeps ended the descent.
+    """
+    for worker in prange(workers):
+        place = np.zeros(len(diagonal), dtype=np.uint32)  # of a candidate; 0 of any other item
+        buffer = np.empty(1 << 16, dtype=np.float32)
+        for column in range(first + worker, last, workers):
+            items, target = _candidates(column, gram, penalties[0])
+            if 0 < limits[2] < len(items) - 1:
+                items, target = _nearest(items, target, diagonal, limits[2])
+            for at in range(1, len(items)):
+                place[items[at]] = at
+            solution, buffer, settled = _descend(items, target, place, gram, diagonal, penalties, limits, buffer)
+            to = starts[column - first]
+            for at in range(1, len(items)):
+                place[items[at]] = 0
+                if solution[at] > 0:
+                    rows[to], weights[to] = items[at], solution[at]
+                    to += 1
+            found[column - first, 0] = to - starts[column - first]
+            found[column - first, 1] = not settled
+
+
+@njit(cache=True)
+def _candidates(column, gram, l1):
+    """(items, target), from place 1: the candidates of a column and g_ij. Place 0 stands for all other items."""
+    starts, columns, values = gram
+    first, count = starts[column], starts[column + 1] - starts[column]
+    whole = count == len(starts) - 1
+    items = np.empty(count + 1, dtype=np.uint32)
+    target = np.zeros(count + 1, dtype=np.float32)
+    items[0] = column
+    last = 0
+    for at in range(count):
+        item = np.int64(at if whole else columns[first + at])
+        if values[first + at] > l1 and item != column:
+            last += 1
+            items[last], target[last] = item, values[first + at]
+    return items[: last + 1].copy(), target[: last + 1].copy()
+
+
+@njit(cache=True)
+def _nearest(items, target, diagonal, neighbours):
+    """The `neighbours` candidates of largest cosine with their column."""
+    order = np.argsort(-target[1:] / np.sqrt(diagonal[items[1:]]), kind="mergesort")
+    kept = np.zeros(neighbours + 1, dtype=np.int64)
+    kept[1:] = order[:neighbours] + 1
+    return items[kept], target[kept]
+
+
+@njit(cache=True, fastmath={"contract"})
+def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
+    """Coordinate descent on w'G w / 2 - g_j'w + l2 / 2 |w|^2 + l1 sum w over w >= 0.
+
+    Items and their targets are reordered, and `place` with them, so that the active ones come first.
+
+    Returns:
+        (weights float32, by place; the buffer, a larger one where it had to grow; whether no weight would move by
+            more than the tolerance).
+    """
+    width = len(items)
+    weights = np.zeros(width, dtype=np.float32)
+    gradient = target.copy()
+    curvature = diagonal[items] + penalties[1]
+    active, sweeps = np.int64(0), limits[1]  # a bare 0 would have `_admit` compiled for itself too
+    while True:
+        before = active
+        active = _admit((target, gradient, curvature), items, place, before, penalties[0], limits[0], buffer)
+        if active == before or sweeps == 0:
+            return weights, buffer, active == before
+        if active * width > len(buffer):
+            larger = np.empty(2 * active * width, dtype=np.float32)
+            larger[: before * width] = buffer[: before * width]
+            buffer = larger
+        _fetch(items, place, gram, before, active, buffer)
+        sweeps = _sweep(weights, gradient, curvature, active, buffer, penalties, limits[0], sweeps)
+        gradient[:] = target
+        for at in range(active):
+            weight = weights[at + 1]
+            if weight > 0:
+                row = buffer[at * width : (at + 1) * width]
+                for other in range(width):
+                    gradient[other] -= weight * row[other]
+
+
+@njit(cache=True)
+def _admit(state, items, place, active, l1, tolerance, buffer):
+    """Bring the candidates that would gain most to the places behind the active ones; the new number of those."""
+    _, gradient, curvature = state
+    width = len(items)
+    gains = np.empty(width, dtype=np.float32)
+    count = 0
+    for at in range(active + 1, width):
+        slope = gradient[at] - l1
+        if slope > tolerance * curvature[at]:
+            gains[count] = slope * slope / curvature[at]
+            count += 1
+    room = max(FIRST, active)
+    least = largest(gains[:count], room) if count > room else np.float32(0.0)
+    rows = active
+    for at in range(active + 1, width):
+        slope = gradient[at] - l1
+        if slope > tolerance * curvature[at] and slope * slope / curvature[at] >= least:
+            active += 1
+            for values in state:
+                values[at], values[active] = values[active], values[at]
+            items[at], items[active] = items[active], items[at]
+            place[items[at]], place[items[active]] = at, active
+            for row in range(0, rows * width, width):
+                buffer[row + at], buffer[row + active] = buffer[row + active], buffer[row + at]
+    return active
+
+
+@njit(cache=True)
+def _fetch(items, place, gram, first, last, buffer):
+    """Rows of the Gram matrix of the active items first .. last - 1, cut to the candidates."""
+    starts, columns, values = gram
+    width = len(items)
+    for at in range(first, last):
+        row = buffer[at * width : (at + 1) * width]
+        item = items[at + 1]
+        source = values[starts[item] : starts[item + 1]]
+        if len(source) == len(place):
+            for to in range(width):
+                row[to] = source[items[to]]
+        else:
+            row[:] = 0
+            for entry in range(len(source)):
+                row[place[columns[starts[item] + entry]]] = source[entry]
+
+
+@njit(cache=True, fastmath={"contract"})
+def _sweep(weights, gradient, curvature, active, buffer, penalties, tolerance, sweeps):
+    """Sweeps over the active items until none moves by more than the tolerance; how many sweeps are left."""
+    width, (l1, l2) = len(weights), penalties
+    while sweeps > 0:
+        sweeps -= 1
+        largest = np.float32(0.0)
+        for at in range(1, active + 1):
+            before = weights[at]
+            after = max(np.float32(0.0), before + (gradient[at] - l1 - l2 * before) / curvature[at])
+            step = after - before
+            if step != 0:
+                weights[at] = after
+                row = buffer[(at - 1) * width : (at - 1) * width + active + 1]
+                largest = max(largest, abs(step))
+                for other in range(active + 1):
+                    gradient[other] -= step * row[other]
+        if largest <= tolerance:
+            break
+    return sweeps

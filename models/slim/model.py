@@ -1,0 +1,167 @@
+"""SLIM: sparse non-negative item-item weights, one elastic-net regression a column.
+
+Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", 2011: column j of W minimizes
+
+    |x_j - X w|^2 / 2 + l2 / 2 |w|^2 + l1 sum w    over w >= 0, w_j = 0
+
+(eq. 2 and 4), and a user's scores are x W. `neighbours` is the paper's feature selection, fsSLIM.
+"""
+
+import warnings
+from collections.abc import Callable
+from time import perf_counter
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csc_matrix, csr_matrix
+
+from models.base import Epoch, Model, ModelSettings
+from models.numerics.gram import columns
+from models.numerics.products import read_only, sparse_times
+from models.numerics.threads import kernel_threads
+from models.search_space import SearchSpace, Span
+from models.slim.kernels import count_candidates, count_pairs, fill_pairs, solve_columns
+
+BATCH = 1 << 22  # candidates of the columns that are solved at a time: 32 MB
+
+
+class SlimSettings(ModelSettings):
+    """Penalties on the scale of the Gram matrix X'X, that is, in users; chosen on unseen validation users of ml-1m."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "l1": Span(0.1, 50.0, log=True),
+        "l2": Span(1.0, 2000.0, log=True),
+        "alpha": Span(0.0, 0.75),
+        "user_weight_exponent": Span(0.0, 1.0),
+    }
+
+    l1: float = Field(
+        5.0, ge=0, description="Penalty on the weights' sum: items that share at most as many users get none."
+    )
+    l2: float = Field(200.0, ge=0, description="Half of it is the penalty on the weights' squares.")
+    alpha: float = Field(
+        0.0, ge=0, le=1, description="Columns are divided by their norm to this power; 0 leaves them as they are."
+    )
+    user_weight_exponent: float = Field(
+        0.0,
+        ge=0,
+        le=2,
+        description="Users weigh d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
+    )
+    neighbours: int = Field(
+        0,
+        ge=0,
+        description="Only so many items of the largest cosine to a column may have a weight in it; 0 for no "
+        "such limit.",
+    )
+    tolerance: float = Field(
+        1e-5, gt=0, le=0.1, description="A column is done when no step of the descent would move a weight further."
+    )
+    max_sweeps: int = Field(1000, ge=1, description="Sweeps over a column's active weights at most.")
+
+
+class Slim(Model):
+    """Item-item regression weights by coordinate descent.
+
+    Attributes:
+        weights: float32 (items, items) CSR, W without its zeros; row i holds what liking i adds to the scores.
+    """
+
+    name = "slim"
+    Settings = SlimSettings
+
+    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+        moments = columns(interactions, self.settings.user_weight_exponent)
+        norms = np.sqrt(moments.users * moments.mean)
+        scale = np.where(norms > 0, norms, 1.0) ** self.settings.alpha
+        with kernel_threads(self.threads):
+            gram = _gram(interactions, moments.weights, 1 / scale, self.threads)
+            diagonal = read_only((norms / scale) ** 2, np.float32)
+            parts, unsettled = [], 0
+            batches = _batches(gram, np.float32(self.settings.l1), self.settings.neighbours)
+            for number, (first, bounds) in enumerate(batches, 1):
+                started = perf_counter()
+                part, stopped = self._solve(first, bounds, gram, diagonal)
+                parts.append(part)
+                unsettled += stopped
+                on_epoch(Epoch(number, len(batches), perf_counter() - started, {"weights": len(part[0])}))
+        if unsettled:
+            warnings.warn(
+                f"slim: {unsettled} of {len(scale)} columns were still moving after "
+                f"{self.settings.max_sweeps} sweeps; raise max_sweeps or tolerance",
+                stacklevel=3,
+            )
+        rows, values, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        weights = csc_matrix((values, rows, indptr), shape=(len(scale),) * 2).tocsr()
+        weights.data *= np.repeat(1 / scale, np.diff(weights.indptr)) * scale[weights.indices]
+        self.weights = weights
+
+    def _solve(
+        self, first: int, bounds: np.ndarray, gram: tuple[np.ndarray, ...], diagonal: np.ndarray
+    ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], int]:
+        """(items, weights, weights a column) of the columns from `first` on, and how many were stopped."""
+        starts = np.concatenate([[0], np.cumsum(bounds)])
+        rows, weights = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
+        found = np.zeros((len(bounds), 2), dtype=np.int64)
+        penalties = np.float32(self.settings.l1), np.float32(self.settings.l2)
+        limits = np.float32(self.settings.tolerance), self.settings.max_sweeps, self.settings.neighbours
+        solve_columns(
+            first,
+            first + len(bounds),
+            gram,
+            diagonal,
+            penalties,
+            limits,
+            max(1, self.threads),
+            starts,
+            rows,
+            weights,
+            found,
+        )
+        held = np.arange(starts[-1]) < np.repeat(starts[:-1] + found[:, 0], bounds)
+        return (rows[held], weights[held], found[:, 0]), int(found[:, 1].sum())
+
+    def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
+        """The weights w_ij of the items i of the history."""
+        return self.weights[history.indices][:, [item]].toarray()[:, 0]
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        with kernel_threads(self.threads):
+            return sparse_times(histories, self.weights)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {"indptr": self.weights.indptr, "indices": self.weights.indices, "values": self.weights.data}
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        parts = arrays["values"], arrays["indices"], arrays["indptr"]
+        self.weights = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
+
+
+def _gram(interactions: csr_matrix, weights: np.ndarray, factor: np.ndarray, threads: int) -> tuple[np.ndarray, ...]:
+    """(indptr, indices, values) of the rows of diag(factor) X' diag(weights) X diag(factor), without its zeros."""
+    by_item = interactions.tocsc()
+    edges = (
+        read_only(interactions.indptr, np.int64),
+        read_only(interactions.indices, np.int32),
+        read_only(by_item.indptr, np.int64),
+        read_only(by_item.indices, np.int32),
+    )
+    indptr = np.zeros(len(factor) + 1, dtype=np.int64)
+    count_pairs(*edges, max(1, threads), indptr[1:])
+    np.cumsum(indptr, out=indptr)
+    gram = indptr, np.empty(indptr[-1], dtype=np.uint32), np.empty(indptr[-1], dtype=np.float32)
+    fill_pairs(*edges, read_only(weights, np.float64), read_only(factor, np.float64), max(1, threads), gram)
+    return gram
+
+
+def _batches(gram: tuple[np.ndarray, ...], l1: np.float32, neighbours: int) -> list[tuple[int, np.ndarray]]:
+    """Consecutive columns: the first, and int64 (columns,) bounds on the numbers of their weights."""
+    bounds = np.zeros(len(gram[0]) - 1, dtype=np.int64)
+    count_candidates(gram, l1, bounds)
+    if neighbours:
+        bounds = np.minimum(bounds, neighbours)
+    number = np.cumsum(bounds) // BATCH
+    cuts = np.flatnonzero(np.diff(number)) + 1
+    return list(zip([0, *cuts.tolist()], np.split(bounds, cuts), strict=True))

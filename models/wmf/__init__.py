@@ -1,0 +1,8 @@
+"""Weighted matrix factorization by alternating least squares.
+
+`model` has the loss, `sides` a half-step, `kernels` and `lanes` its solvers.
+"""
+
+from models.wmf.model import Wmf
+
+__all__ = ["Wmf"]

@@ -1,0 +1,148 @@
+"""Weighted matrix factorization: alternating least squares for implicit feedback.
+
+Factors u of users and v of items minimize, over all pairs of a user and an item, observed (S) or not,
+
+    rendle2021:  sum_S (u'v - 1)^2 + alpha0 sum_all (u'v)^2
+                 + lambda (sum_users (d + alpha0 items)^nu |u|^2 + sum_items (d + alpha0 users)^nu |v|^2)
+    hu2008:      sum_all c (p - u'v)^2 + lambda (sum_users |u|^2 + sum_items |v|^2),
+                 c = 1 + alpha count and p = 1 on S, c = 1 and p = 0 elsewhere,
+
+with d the number of edges of a user or an item. The first is that of Rendle, Krichene, Zhang and Koren,
+"Revisiting the performance of iALS on item recommendation benchmarks", 2021; the second eq. 3 of Hu, Koren and
+Volinsky, "Collaborative filtering for implicit feedback datasets", 2008. All terms of a user may weigh by a power of
+the user's degree, as in `models.mrf.dense`; an item's d and `users` are then sums of these weights.
+
+With one side held, each row of the other is a small linear system (eq. 4 of Hu et al.) over the row's own edges and
+the Gram matrix of the side that is held.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from models.base import Epoch, Model, ModelSettings
+from models.numerics.lanes import padded
+from models.numerics.products import dense_times
+from models.numerics.threads import kernel_threads
+from models.search_space import Choice, SearchSpace, Span
+from models.wmf.sides import Loss, Side, Solver, empty_table, rows
+
+EXACT = Solver(0, 1 << 16)  # one block of all factors
+
+
+class WmfSettings(ModelSettings):
+    """Chosen on the unseen users of the validation part of ml-1m, for 64 factors."""
+
+    factors: int = Field(64, ge=1, le=4096, description="Length K of the factors of users and items.")
+    iterations: int = Field(16, ge=1, description="Sweeps over the users and then the items.")
+    loss: Literal["rendle2021", "hu2008"] = Field(
+        "rendle2021", description="rendle2021 reads the pattern only; hu2008 has the confidence 1 + alpha count."
+    )
+    unobserved_weight: float = Field(
+        0.2, gt=0, le=100, description="Weight alpha0 of all pairs beside the observed ones' 1; of rendle2021."
+    )
+    regularization: float = Field(
+        0.007, gt=0, description="Penalty lambda on the squares of the factors; hu2008 wants some tens."
+    )
+    regularization_exponent: float = Field(
+        1.0,
+        ge=0,
+        le=2,
+        description="Exponent nu by which a row's penalty grows with its weight in the loss; of rendle2021.",
+    )
+    user_weight_exponent: float = Field(
+        0.0,
+        ge=0,
+        le=2,
+        description="Pairs weigh by their user's degree^-exponent, scaled to mean one; 0 for equal weights.",
+    )
+    alpha: float = Field(5.0, gt=0, description="Confidence that one event adds to an edge; of hu2008.")
+    solver: Literal["cg", "cholesky", "blocks"] = Field(
+        "cg",
+        description="Conjugate gradients from the last sweep's factors, the exact solution, or blocks of "
+        "factors in turn (iALS++), cheaper than the exact one for many factors.",
+    )
+    cg_steps: int = Field(3, ge=1, description="Steps of conjugate gradients a row and sweep.")
+    block: int = Field(64, ge=1, description="Factors to a block of iALS++, raised to a multiple of 16.")
+    initial_scale: float = Field(
+        0.1, gt=0, le=10, description="Standard deviation of the factors before the first sweep, times sqrt(K)."
+    )
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Choice((64, 128, 256)),
+        "iterations": Span(4, 24),
+        "unobserved_weight": Span(0.01, 1.0, log=True),
+        "regularization": Span(1e-3, 3e-2, log=True),
+        "user_weight_exponent": Span(0.0, 0.5),
+    }
+
+
+class Wmf(Model):
+    """Factors whose product is 1 on edges and, with a small weight, 0 everywhere.
+
+    Attributes:
+        user_factors: float32 (users, K); zeros for a user without edges.
+        item_factors: float32 (items, K); zeros for an item without edges.
+    """
+
+    name = "wmf"
+    Settings = WmfSettings
+    scorable_each_epoch = True
+
+    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+        chosen, loss, solver = self.settings, self._loss(), self._solver()
+        weights = _weights(np.diff(interactions.indptr), chosen.user_weight_exponent)
+        users, items = Side(interactions, loss, weights, None), Side(interactions.T.tocsr(), loss, None, weights)
+        factors = chosen.factors
+        of_users = users.start(factors, chosen.initial_scale, self.seed, "wmf users")
+        of_items = items.start(factors, chosen.initial_scale, self.seed, "wmf items")
+        self.user_factors, self.item_factors = rows(of_users, factors), rows(of_items, factors)
+        for number in range(1, chosen.iterations + 1):
+            started = perf_counter()
+            with kernel_threads(self.threads):
+                users.solve(of_users, of_items, factors, solver)
+                value = items.solve(of_items, of_users, factors, solver)
+            value += items.constant + users.penalty(of_users, factors)
+            on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
+        self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
+
+    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+        """float32 (block, K): factors of unseen users, the exact solutions with the items held."""
+        histories, factors = self._known(histories), self.settings.factors
+        of_items, of_users = (empty_table(count, factors) for count in histories.shape[::-1])
+        rows(of_items, factors)[:] = self.item_factors
+        with kernel_threads(self.threads):
+            Side(histories, self._loss(), None, None).solve(of_users, of_items, factors, EXACT)
+        return rows(of_users, factors).copy()
+
+    def _loss(self) -> Loss:
+        chosen = self.settings
+        if chosen.loss == "hu2008":
+            return Loss(1.0, 1.0, chosen.alpha, chosen.regularization, 0.0)
+        return Loss(chosen.unobserved_weight, 0.0, 0.0, chosen.regularization, chosen.regularization_exponent)
+
+    def _solver(self) -> Solver:
+        chosen = self.settings
+        if chosen.solver == "cg":
+            return Solver(chosen.cg_steps, 0)
+        return EXACT if chosen.solver == "cholesky" else Solver(0, int(padded(chosen.block)))
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        of_users = self.fold_in(histories) if users is None else np.asarray(self.user_factors[users])
+        with kernel_threads(self.threads):
+            return dense_times(of_users, self.item_factors.T)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {"user_factors": self.user_factors, "item_factors": self.item_factors}
+
+
+def _weights(degrees: np.ndarray, exponent: float) -> np.ndarray:
+    """degree^-exponent, float64, scaled to mean one over users with an edge; ones for the others."""
+    weights = np.ones(len(degrees))
+    active = degrees > 0
+    weights[active] = degrees[active].astype(np.float64) ** -exponent
+    weights[active] /= weights[active].mean()
+    return weights

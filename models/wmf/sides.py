@@ -1,0 +1,150 @@
+"""One side of weighted matrix factorization, users or items: its edges, its penalties, and its half of a sweep."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from models.numerics.lanes import padded, zeros
+from models.numerics.products import read_only
+from models.numerics.random_numbers import normals, purpose
+from models.wmf.kernels import PARTS, conjugate_gradient, gram_parts, solve_blocks
+
+RUNS = 64  # runs of rows that threads take up
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What `models.wmf.model` minimizes, in one form for both losses.
+
+    sum_S w (a (u'v)^2 - 2 (base + a) u'v + (base + a)) + unobserved sum_all w (u'v)^2
+        + regularization (sum_users w (d + unobserved items)^exponent |u|^2
+                          + sum_items (sum_S w + unobserved sum_users w)^exponent |v|^2)
+
+    with w the weight of the pair's user, and d the user's degree.
+
+    Attributes:
+        unobserved: weight of every pair, observed or not.
+        base: 1 where the weight of observed pairs comes on top of that of all, else 0.
+        alpha: a = alpha count; 0 for a = 1.
+        regularization, exponent: of a row's penalty.
+    """
+
+    unobserved: float
+    base: float
+    alpha: float
+    regularization: float
+    exponent: float
+
+    def of_counts(self, counts: np.ndarray) -> np.ndarray:
+        """a of every edge, float64."""
+        return self.alpha * counts.astype(np.float64) if self.alpha > 0 else np.ones(len(counts))
+
+
+@dataclass(frozen=True)
+class Solver:
+    """How a row is solved: by `steps` conjugate gradients from where it is, or by blocks of factors.
+
+    Attributes:
+        steps: 0 for blocks.
+        block: factors to a block, a multiple of LANES; all of them for the exact solution.
+    """
+
+    steps: int
+    block: int
+
+
+class Side:
+    """The rows of a (rows, others) CSR matrix.
+
+    A row's own weight changes nothing for the row itself, so that unseen users need none.
+
+    Attributes:
+        constant: the part of the loss that no factor changes.
+    """
+
+    def __init__(self, matrix: csr_matrix, loss: Loss, own: np.ndarray | None, others: np.ndarray | None) -> None:
+        """`own` and `others` are float64 weights of the rows and of the other side's; None for ones."""
+        self.unobserved = loss.unobserved
+        self.own = np.ones(matrix.shape[0]) if own is None else own
+        others = np.ones(matrix.shape[1]) if others is None else others
+        self.others = read_only(others, np.float32)
+        squares = loss.of_counts(matrix.data)
+        of_entries = others[matrix.indices]
+        pulls = of_entries * (loss.base + squares)
+        self.graph = (
+            read_only(matrix.indptr, np.int64),
+            read_only(matrix.indices, np.int32),
+            read_only(of_entries * squares, np.float32),
+            read_only(pulls, np.float32),
+        )
+        weights = _row_sums(matrix.indptr, of_entries) + loss.unobserved * others.sum()
+        self.penalties = read_only(loss.regularization * weights**loss.exponent, np.float32)
+        self.constant = float(np.sum(self.own * _row_sums(matrix.indptr, pulls)))
+
+    def start(self, factors: int, scale: float, seed: int, name: str) -> np.ndarray:
+        """A table of normal factors of deviation scale / sqrt(K), laid out for the kernels."""
+        table = empty_table(len(self.penalties), factors)
+        draws = normals(seed, purpose(name), len(self.penalties), factors)
+        rows(table, factors)[:] = draws * np.float32(scale / np.sqrt(factors))
+        return table
+
+    def solve(self, own: np.ndarray, other: np.ndarray, factors: int, solver: Solver) -> float:
+        """Solve every row of the table `own` with `other` held.
+
+        Returns:
+            The loss less its constant and the other side's penalty.
+
+        Raises:
+            ValueError: a system of equations is not positive definite in float32, or a factor not finite.
+        """
+        width = int(padded(factors))
+        gram = self._gram(other, width)
+        values = np.zeros(len(self.penalties))
+        common = (own, other, gram, self.graph, self.penalties, width, self._runs(width))
+        if solver.steps > 0:
+            conjugate_gradient(*common, solver.steps, values)
+        else:
+            solve_blocks(*common, min(solver.block, width), values)
+        if not np.isfinite(values).all():
+            raise ValueError("wmf: a row's equations cannot be solved in float32; raise regularization")
+        return float(np.sum(self.own * values))
+
+    def penalty(self, own: np.ndarray, factors: int) -> float:
+        """What the side's own penalties add to the loss."""
+        squares = np.square(rows(own, factors)).sum(axis=1, dtype=np.float64)
+        return float(np.sum(squares * self.own * self.penalties))
+
+    def _gram(self, other: np.ndarray, width: int) -> np.ndarray:
+        """w0 G, float32 (width^2,): the weighted Gram matrix of the other side, summed in a fixed order."""
+        count = len(self.others)
+        weighted = other
+        if (self.others != 1).any():
+            weighted = (other[: count * width].reshape(count, width) * self.others[:, None]).reshape(-1)
+        parts = np.zeros((PARTS, width * width), dtype=np.float32)
+        gram_parts(weighted, other, count, width, parts)
+        upper = np.triu(parts.sum(axis=0).reshape(width, width))
+        return (upper + np.triu(upper, 1).T).reshape(-1) * np.float32(self.unobserved)
+
+    def _runs(self, width: int) -> np.ndarray:
+        """Bounds int64 of RUNS runs of rows of about equal cost; a row costs about as much as width / 2 edges."""
+        cost = self.graph[0] + np.arange(len(self.graph[0])) * (width // 2)
+        bounds = np.searchsorted(cost, np.linspace(0, cost[-1], RUNS + 1))
+        bounds[0], bounds[-1] = 0, len(cost) - 1
+        return bounds.astype(np.int64)
+
+
+def empty_table(count: int, factors: int) -> np.ndarray:
+    """Zeros float32 for `count` rows, each filled up to a multiple of LANES, and one row of zeros behind them."""
+    return zeros((count + 1) * int(padded(factors)))
+
+
+def rows(table: np.ndarray, factors: int) -> np.ndarray:
+    """The factors in a table, a float32 view (rows, K)."""
+    return table.reshape(-1, int(padded(factors)))[:-1, :factors]
+
+
+def _row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
+    """float64 (rows,), sums of the entries of each row of a CSR matrix."""
+    ends = np.concatenate([[0.0], np.cumsum(of_entries)])
+    return ends[indptr[1:]] - ends[indptr[:-1]]

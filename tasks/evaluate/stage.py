@@ -1,0 +1,177 @@
+"""Evaluate: every fitted model ranks all items for the users of a protocol's test part.
+
+Users are scored a block at a time, so that a users x items array is never held; what is kept of a user is one
+number a metric. `tasks/evaluate/like.py` judges `like`; `tasks/evaluate/tables.py` makes rows of it all.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from models import catalogue
+from models.base import Model
+from models.evaluation import metrics
+from models.evaluation.beyond_accuracy import FIRST, Exposure
+from models.evaluation.metrics import DegreeBin
+from models.evaluation.ranking import NotRankable, target_ranks
+from models.numerics.threads import kernel_threads
+from models.numerics.top_items import top_items
+from tasks.errors import OneclassError
+from tasks.evaluate import like as evaluate_like
+from tasks.evaluate import truth as evaluate_truth
+from tasks.evaluate.tables import Ranked, write
+from tasks.main_table import MAIN_METRICS
+from tasks.orchestration import progress
+from tasks.orchestration.stage_task import stage_task
+from tasks.stores import matrices, warehouse
+from tasks.stores.home import Home
+from tasks.stores.matrices import Part, SplitMatrices
+
+logger = logging.getLogger(__name__)
+
+BLOCK_BYTES = 256_000_000  # of one block of scores; large blocks let item-item models read their weights less often
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """How many users an evaluation was over; what it found is in the warehouse.
+
+    Attributes:
+        users: test users that were ranked for.
+        users_without_target: test users left out, for they have nothing to be found.
+    """
+
+    protocol: str
+    users: int
+    users_without_target: int
+
+
+def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fits: dict[str, str]) -> Evaluated:
+    """Rewrite this run's rows of the `evaluation` tables for one protocol.
+
+    `metrics` gets every metric of the test part, and `validation_ndcg@100` where there is a validation part;
+    `comparisons` every pair of ranked lists, once, in the order of `fits`; `beyond_accuracy` what the test
+    users' first recommendations are like. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` get
+    the strict ranks by training degrees, `like_by_degree` and `calibration` the models' `like`.
+
+    Args:
+        matrices_digest: the protocol's split in the matrix store.
+        fits: digest of each fitted model, by the model's name.
+
+    Raises:
+        OneclassError: a model gives a user a NaN, or a user's target lies in its history.
+        ContractBroken: a rule over the tables was broken; they are as they were.
+    """
+    split = matrices.read(home, matrices_digest)
+    users = len(_with_targets(split.parts["test"]))
+    ranked: list[Ranked] = []
+    likes: list[evaluate_like.Like] = []
+    if users == 0:
+        logger.warning(
+            "%s: no test user has anything to be found, so nothing is evaluated; "
+            "the log is too small for this protocol",
+            protocol,
+        )
+    else:
+        degrees = _item_degrees(split.train)
+        truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
+        for name, digest in fits.items():
+            model = catalogue.load(name, home.models / name / digest, threads=home.limits.threads)
+            ranked.extend(_of_model(model, split, degrees))
+            if protocol == "leave_one_out" and (like := evaluate_like.of_model(model, split, truth)):
+                likes.append(like)
+    with warehouse.stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
+        write(connection, run_id, protocol, ranked, likes)
+    return Evaluated(protocol, users, len(split.parts["test"].users) - users)
+
+
+def _of_model(model: Model, split: SplitMatrices, item_degrees: np.ndarray) -> Iterator[Ranked]:
+    """Every ranked list of one model."""
+    protocol, parts = split.protocol, split.parts
+    for score in model.score_names:
+        started = time.perf_counter()
+        exposure = Exposure(item_degrees, split.train.shape[0])
+        of_users, edge_ranks = rank(model, score, parts["test"], exposure)
+        means = metrics.over_users(of_users)
+        if "validation" in parts and len(_with_targets(parts["validation"])):
+            validation, _ = rank(model, score, parts["validation"])
+            means["validation_ndcg@100"] = metrics.over_users(validation)["ndcg@100"]
+        bins, cells = [], []
+        if protocol == "leave_one_out":
+            sides = _degrees_of_edges(parts["test"], item_degrees)
+            bins = _by_degree(edge_ranks, sides)
+            cells = metrics.by_both_degrees(edge_ranks, sides["user"], sides["item"])
+        main = MAIN_METRICS[protocol][0]
+        logger.info(
+            "%s %s/%s: %s %.4f over %d users, %.1f s",
+            protocol,
+            model.name,
+            score,
+            main,
+            means[main].value,
+            means[main].users,
+            time.perf_counter() - started,
+        )
+        yield Ranked(model.name, score, of_users, means, exposure.metrics(), bins, cells)
+
+
+def rank(
+    model: Model, score: str, part: Part, exposure: Exposure | None = None
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """`metrics.user_metrics` of the part's users that have a target, and S of each of their targets.
+
+    Args:
+        exposure: counts these users' first recommendations, where they are wanted.
+    """
+    users = _with_targets(part)
+    size = max(1, BLOCK_BYTES // (4 * part.targets.shape[1]))
+    blocks, edge_ranks = [], []
+    for start in progress.over(range(0, len(users), size), f"{model.name}/{score} ranks for {len(users):,} users"):
+        block = users[start : start + size]
+        histories, targets = part.histories[block], part.targets[block]
+        scores = model.scores(histories, users=None if part.rows is None else part.rows[block], score=score)
+        try:
+            with kernel_threads(model.threads):
+                ranks = target_ranks(scores, histories, targets)
+                if exposure is not None:
+                    best, _ = top_items(scores, histories.indptr, histories.indices, FIRST)
+                    exposure.add(best, histories)
+        except NotRankable as error:
+            user = int(part.users[block[error.row]])
+            raise OneclassError(
+                f"{model.name}, score {score!r}, user_index {user}: {error.reason}; its items cannot be ranked"
+            ) from error
+        blocks.append(metrics.user_metrics(ranks))
+        edge_ranks.append(metrics.edge_ranks(ranks))
+    of_users = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    return of_users, np.concatenate(edge_ranks)
+
+
+def _with_targets(part: Part) -> np.ndarray:
+    """Positions in the part of the users that have a target."""
+    return np.flatnonzero(np.diff(part.targets.indptr))
+
+
+def _item_degrees(train: csr_matrix, chunk: int = 1 << 22) -> np.ndarray:
+    """Training edges of each item, counted in chunks, for bincount copies what it counts to int64."""
+    degrees = np.zeros(train.shape[1], dtype=np.int64)
+    for start in range(0, len(train.indices), chunk):
+        degrees += np.bincount(train.indices[start : start + chunk], minlength=len(degrees))
+    return degrees
+
+
+def _degrees_of_edges(part: Part, item_degrees: np.ndarray) -> dict[str, np.ndarray]:
+    """Training degrees of the user and of the item of every target."""
+    user_degrees = np.repeat(np.diff(part.histories.indptr), np.diff(part.targets.indptr))
+    return {"user": user_degrees, "item": item_degrees[part.targets.indices]}
+
+
+def _by_degree(edge_ranks: np.ndarray, sides: dict[str, np.ndarray]) -> list[tuple[str, DegreeBin]]:
+    return [(side, one) for side, degrees in sides.items() for one in metrics.by_degree(edge_ranks, degrees)]
+
+
+evaluate_task = stage_task(evaluate, "evaluate {protocol}")

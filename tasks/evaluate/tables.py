@@ -1,0 +1,129 @@
+"""How what an evaluation found becomes rows of the `evaluation` tables."""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from models.evaluation import metrics
+from models.evaluation.metrics import DegreeBin, DegreeCell, Mean
+from tasks.evaluate.like import Like
+
+OF_PROTOCOL = ("metrics", "comparisons", "beyond_accuracy")
+OF_LEAVE_ONE_OUT = ("ranks_by_degree", "ranks_by_both_degrees", "like_by_degree", "calibration")
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One ranked list: what it scored for each user, over users, of its lists, and by degree."""
+
+    model: str
+    score: str
+    of_users: dict[str, np.ndarray]
+    means: dict[str, Mean]
+    beyond: dict[str, Mean]
+    bins: list[tuple[str, DegreeBin]]
+    cells: list[DegreeCell]
+
+
+def write(
+    connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, ranked: list[Ranked], likes: list[Like]
+) -> None:
+    """Replace what this run had written of the protocol before, when it is a retry of the stage."""
+    for table in OF_PROTOCOL:
+        old = f"delete from evaluation.{table} where run_id = ? and protocol = ?"
+        connection.execute(old, [run_id, protocol])
+    _insert(connection, "metrics", _means(run_id, protocol, ranked, "means"))
+    _insert(connection, "beyond_accuracy", _means(run_id, protocol, ranked, "beyond"))
+    _insert(connection, "comparisons", _comparisons(run_id, protocol, ranked))
+    if protocol == "leave_one_out":
+        for table in OF_LEAVE_ONE_OUT:
+            connection.execute(f"delete from evaluation.{table} where run_id = ?", [run_id])
+        _insert(connection, "ranks_by_degree", _bins(run_id, ranked))
+        _insert(connection, "ranks_by_both_degrees", _cells(run_id, ranked))
+        _insert(connection, "like_by_degree", _like_bins(run_id, likes))
+        _insert(connection, "calibration", _calibration(run_id, likes))
+
+
+def _means(run_id: str, protocol: str, ranked: list[Ranked], kind: str) -> list[tuple]:
+    return [
+        (run_id, protocol, one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
+        for one in ranked
+        for metric, mean in getattr(one, kind).items()
+    ]
+
+
+def _comparisons(run_id: str, protocol: str, ranked: list[Ranked]) -> list[tuple]:
+    """Every pair of ranked lists, once, in their order."""
+    return [
+        (
+            run_id,
+            protocol,
+            metric,
+            one.model,
+            one.score,
+            other.model,
+            other.score,
+            found.difference,
+            found.standard_error,
+            found.p_value,
+            found.users,
+        )
+        for one, other in combinations(ranked, 2)
+        for metric in one.of_users
+        for found in [metrics.compare(one.of_users[metric], other.of_users[metric])]
+    ]
+
+
+def _bins(run_id: str, ranked: list[Ranked]) -> list[tuple]:
+    return [
+        (run_id, one.model, one.score, side, cell.low, cell.high, cell.edges, cell.mean, *cell.percentiles)
+        for one in ranked
+        for side, cell in one.bins
+    ]
+
+
+def _cells(run_id: str, ranked: list[Ranked]) -> list[tuple]:
+    return [
+        (run_id, one.model, one.score, *cell.user, *cell.item, cell.edges, cell.mean)
+        for one in ranked
+        for cell in one.cells
+    ]
+
+
+def _like_bins(run_id: str, likes: list[Like]) -> list[tuple]:
+    return [
+        (run_id, like.model, one.low, one.high, one.edges, one.error, list(one.histogram))
+        for like in likes
+        for one in like.bins
+    ]
+
+
+def _calibration(run_id: str, likes: list[Like]) -> list[tuple]:
+    return [
+        (
+            run_id,
+            like.model,
+            reference,
+            one.low,
+            one.high,
+            one.pairs,
+            one.mean_like,
+            one.observed,
+            one.standard_error,
+        )
+        for like in likes
+        for reference, one in like.calibration
+    ]
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple]) -> None:
+    """Append rows, whose values are in the order of the table's columns."""
+    if rows:
+        columns = [name for name, *_ in connection.execute(f"describe evaluation.{table}").fetchall()]
+        frame = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
+        connection.register("found", frame.to_arrow())
+        connection.execute(f"insert into evaluation.{table} by name select * from found")
+        connection.unregister("found")

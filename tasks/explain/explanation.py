@@ -1,0 +1,218 @@
+"""Explain: one user's history, what each model of the latest run recommends, and why. Reads, and writes nothing.
+
+A model is asked as it was evaluated: where the user is among the training users of one of its fits, by what the
+fit learned of them, else by folding the history in.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import duckdb
+import numpy as np
+from scipy.sparse import csr_matrix
+
+import sql
+from models import catalogue
+from models.base import Model
+from tasks.errors import InputError
+from tasks.split import ALL_EDGES
+from tasks.stores import matrices, warehouse
+from tasks.stores.home import Home
+from tasks.stores.matrices import SplitMatrices
+from tasks.train import matrices_of
+
+PREFERRED = ("leave_one_out", "strong_generalization", "given", ALL_EDGES)
+REASONS = 3
+
+
+@dataclass(frozen=True)
+class Liked:
+    """One item of the history; `users` like it."""
+
+    item_id: str
+    item_index: int
+    first_at: datetime | None
+    users: int
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """One recommended item.
+
+    Attributes:
+        users: how many users like it.
+        like: mean and standard deviation of the like probability, where the model has one.
+        held_out: the user likes it, and the fit was not told.
+        because: (item id, what it added to the score) of the history's items that spoke most for it.
+    """
+
+    item_id: str
+    score: float
+    users: int
+    like: tuple[float, float] | None
+    held_out: bool
+    because: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class ByModel:
+    """What one model recommends.
+
+    Attributes:
+        score: the utility that ranked.
+        protocol: whose training edges the fit is of.
+        known: the user is a training user of the fit; otherwise their history was folded in.
+        told: items of the history that the model was told of.
+    """
+
+    model: str
+    score: str
+    protocol: str
+    known: bool
+    told: int
+    items: list[Recommended]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All of it, models in the order asked for."""
+
+    dataset: str
+    user_id: str
+    history: list[Liked]
+    by_model: list[ByModel]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A fit and how it is asked: the history in its own columns, and the user's row where it has one."""
+
+    name: str
+    score: str | None
+    digest: str
+    split: SplitMatrices
+    history: csr_matrix
+    row: int | None
+
+
+def explain(home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 10) -> Explanation:
+    """Explain a user by the fits that the latest run kept.
+
+    Args:
+        models: names; all that the run fitted by default.
+        top: recommendations of each.
+
+    Raises:
+        InputError: there is no run yet, no such user, or the run kept no such model.
+    """
+    if not home.warehouse.exists():
+        raise InputError(f"{home.warehouse}: no such warehouse. {_run_first(home)}")
+    with warehouse.connect(home, read_only=True) as connection:
+        fits = _fits(connection, home, models)
+        user_index = _user(connection, home, user_id)
+        history = [Liked(**row) for row in _rows(connection, "explain/history", user_id=user_id)]
+        asked = [_asked(home, of_model, user_index, history) for of_model in fits]
+        _check_numbering(connection, home, asked[0].split)
+        by_model = [_of_model(connection, home, one, history, top) for one in asked]
+    return Explanation(home.dataset, user_id, history, by_model)
+
+
+def _fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """The fits of each model, the preferred protocol's first."""
+    kept: dict[str, list[dict[str, Any]]] = {}
+    for fit in _rows(connection, "explain/fits"):
+        if (home.models / fit["model"] / fit["digest"] / "fit.json").exists():
+            kept.setdefault(fit["model"], []).append(fit)
+    if not kept:
+        raise InputError(f"{home.folder}: no completed run has left a fitted model. {_run_first(home)}")
+    for name in models:
+        if name not in kept:
+            raise InputError(f"--models {name}: the latest run kept no fit of it. It kept {', '.join(kept)}.")
+    return [sorted(kept[name], key=lambda fit: PREFERRED.index(fit["protocol"])) for name in models or kept]
+
+
+def _user(connection: duckdb.DuckDBPyConnection, home: Home, user_id: str) -> int:
+    found = _rows(connection, "explain/user", user_id=user_id)[0]
+    if found["user_index"] is not None:
+        return found["user_index"]
+    if found["events"]:
+        raise InputError(
+            f"--user {user_id}: has {found['events']:,} events in the logs of {home.dataset}, and none of them is kept "
+            "as a like; binarize.threshold and the activity filters decide that."
+        )
+    raise InputError(f"--user {user_id}: no such user in {home.dataset}. There are {found['others']} and others.")
+
+
+def _asked(home: Home, fits: list[dict[str, Any]], user_index: int, history: list[Liked]) -> _Asked:
+    """The first fit whose training users include this one, else the first, to fold in."""
+    splits = [matrices.read(home, matrices_of(home, fit["model"], fit["digest"])) for fit in fits]
+    rows = [np.flatnonzero(split.users == user_index) for split in splits]
+    of_user = next((place for place, row in enumerate(rows) if len(row)), None)
+    place = of_user or 0
+    fit, split = fits[place], splits[place]
+    if of_user is not None:
+        row = int(rows[place][0])
+        return _Asked(fit["model"], fit["score"], fit["digest"], split, split.train[[row]], row)
+    columns = np.flatnonzero(np.isin(split.items, [liked.item_index for liked in history])).astype(np.int32)
+    ones = np.ones(len(columns), dtype=np.float32)
+    folded = csr_matrix((ones, columns, np.array([0, len(columns)], dtype=np.int32)), shape=(1, len(split.items)))
+    return _Asked(fit["model"], fit["score"], fit["digest"], split, folded, None)
+
+
+def _check_numbering(connection: duckdb.DuckDBPyConnection, home: Home, split: SplitMatrices) -> None:
+    """The fits' users and items must be the warehouse's still: a run that failed may have numbered them anew."""
+    now = {"users": split.numbering["users"], "items": split.numbering["items"]}
+    (digest,) = connection.execute(sql.statement("split/numbering"), now).fetchone()
+    if digest != split.numbering["digest"]:
+        raise InputError(f"{home.folder}: likes were filtered anew since the latest completed run. {_run_first(home)}")
+
+
+def _of_model(
+    connection: duckdb.DuckDBPyConnection, home: Home, asked: _Asked, history: list[Liked], top: int
+) -> ByModel:
+    model = catalogue.load(asked.name, home.models / asked.name / asked.digest, threads=home.limits.threads)
+    users = None if asked.row is None else np.array([asked.row], dtype=np.int32)
+    score = asked.score or model.score_names[0]
+    ids, values = model.recommend(asked.history, top, users=users, score=score)
+    ids, values = ids[:, ids[0] >= 0], values[0]
+    likes = model.like(asked.history, users=users, items=ids)
+    facts = _item_facts(connection, asked.split.items[ids[0]])
+    own = {liked.item_index: liked.item_id for liked in history}
+    items = [
+        Recommended(
+            facts[index]["item_id"],
+            float(values[place]),
+            facts[index]["users"],
+            None if likes is None else (float(likes[0][0, place]), float(likes[1][0, place])),
+            index in own,
+            _because(model, asked, int(ids[0, place]), own),
+        )
+        for place, index in enumerate(asked.split.items[ids[0]].tolist())
+    ]
+    return ByModel(asked.name, score, asked.split.protocol, users is not None, asked.history.nnz, items)
+
+
+def _because(model: Model, asked: _Asked, column: int, own: dict[int, str]) -> tuple[tuple[str, float], ...]:
+    """The items that added most; none where the model's scores are no sums over the history."""
+    added = model.contributions(asked.history, column)
+    if added is None:
+        return ()
+    most = [place for place in np.argsort(-added, kind="stable")[:REASONS] if added[place] > 0]
+    columns = asked.history.indices
+    return tuple((own[int(asked.split.items[columns[place]])], float(added[place])) for place in most)
+
+
+def _item_facts(connection: duckdb.DuckDBPyConnection, items: np.ndarray) -> dict[int, dict[str, Any]]:
+    return {row["item_index"]: row for row in _rows(connection, "explain/items", items=items.tolist())}
+
+
+def _run_first(home: Home) -> str:
+    return f"Run `python -m flows.backfill --dataset {home.dataset}` with the same --home first."
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, name: str, **values: Any) -> list[dict[str, Any]]:
+    cursor = connection.execute(sql.statement(name), values)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

@@ -1,0 +1,66 @@
+"""An explanation as text, for a terminal or a file."""
+
+from collections.abc import Mapping, Sequence
+
+from tasks.explain.explanation import ByModel, Explanation, Recommended
+
+TITLE_WIDTH, REASON_WIDTH, HISTORY_SHOWN = 44, 24, 20
+
+
+def plain(explanation: Explanation, titles: Mapping[str, str]) -> str:
+    """The history, newest first, then a table a model.
+
+    Args:
+        titles: by item id; an item without one goes by its id alone.
+    """
+    history = explanation.history
+    shown = history[:HISTORY_SHOWN]
+    more = f"\n  and {len(history) - len(shown):,} more" if len(history) > len(shown) else ""
+    likes = [
+        [
+            liked.item_id,
+            _title(liked.item_id, titles),
+            f"{liked.first_at:%Y-%m-%d}" if liked.first_at else "",
+            f"{liked.users:,}",
+        ]
+        for liked in shown
+    ]
+    head = f"User {explanation.user_id} of {explanation.dataset} likes {len(history):,} items, the newest first:"
+    parts = [f"{head}\n\n{_grid([['item', 'title', 'since', 'liked by'], *likes])}{more}"]
+    parts += [_of_model(of_model, titles) for of_model in explanation.by_model]
+    return "\n\n".join(parts)
+
+
+def _of_model(found: ByModel, titles: Mapping[str, str]) -> str:
+    how = "as a training user" if found.known else "unseen in training, the history folded in"
+    head = f"{found.model}, by {found.score}; fitted on {found.protocol}, {how}, told of {found.told:,} likes"
+    with_like = any(item.like for item in found.items)
+    with_reasons = any(item.because for item in found.items)
+    names = ["", "item", "title", "score", *["like"] * with_like, "liked by", *["because of"] * with_reasons]
+    grid = [names]
+    for rank, item in enumerate(found.items, 1):
+        like = [f"{item.like[0]:.3f} ± {item.like[1]:.3f}"] if with_like else []
+        reasons = [_reasons(item, titles)] if with_reasons else []
+        mark = " *" if item.held_out else ""
+        place = [f"{rank}{mark}", item.item_id, _title(item.item_id, titles), f"{item.score:.4g}"]
+        grid.append([*place, *like, f"{item.users:,}", *reasons])
+    held_out = any(item.held_out for item in found.items)
+    note = "\n  * held out: the user likes it, and the model was not told" if held_out else ""
+    return f"{head}\n\n{_grid(grid)}{note}"
+
+
+def _reasons(item: Recommended, titles: Mapping[str, str]) -> str:
+    return "; ".join(f"{_title(one, titles, REASON_WIDTH) or one} {added:+.3f}" for one, added in item.because)
+
+
+def _title(item_id: str, titles: Mapping[str, str], width: int = TITLE_WIDTH) -> str:
+    title = titles.get(item_id, "")
+    return title if len(title) <= width else title[: width - 1] + "…"
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> str:
+    """Columns side by side, those that are empty throughout left out."""
+    kept = [column for column in range(len(rows[0])) if column == 0 or any(row[column] for row in rows[1:])]
+    widths = [max(len(row[column]) for row in rows) for column in kept]
+    lines = ["  ".join(row[column].ljust(width) for column, width in zip(kept, widths, strict=True)) for row in rows]
+    return "\n".join(f"  {line.rstrip()}" for line in lines)

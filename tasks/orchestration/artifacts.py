@@ -1,0 +1,119 @@
+"""What a run shows in the Prefect UI: progress, contracts, the evaluation, a summary with links.
+
+Outside of a run nothing is shown. What cannot be shown, because the server is away say, is logged and no more:
+the stage is done, or has failed for a reason of its own.
+"""
+
+import functools
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.context import FlowRunContext, TaskRunContext
+
+import sql
+from tasks import main_table
+from tasks.orchestration import run_summary
+from tasks.stores import warehouse
+from tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+SECONDS_TO_FIRST_PROGRESS, SECONDS_BETWEEN_PROGRESS = 3.0, 5.0
+
+
+def _in_a_run(show: Callable[..., None]) -> Callable[..., None]:
+    """Show within a run of Prefect only, and log what goes wrong instead of raising it."""
+
+    @functools.wraps(show)
+    def shown(*args: Any) -> None:
+        if TaskRunContext.get() is None and FlowRunContext.get() is None:
+            return
+        try:
+            show(*args)
+        except Exception as error:  # noqa: BLE001  (what is only shown must not end a run)
+            logger.warning("%s cannot be shown in Prefect: %s", show.__name__.replace("_", " "), error)
+
+    return shown
+
+
+@_in_a_run
+def contract_results(home: Home, run_id: str, stage: str) -> None:
+    """A table of the rules that the stage was checked against; none where the stage never came so far."""
+    if not home.warehouse.exists():
+        return
+    with warehouse.connect(home, read_only=True) as connection:
+        cursor = connection.execute(sql.statement("publish/contract_results"), {"run_id": run_id, "stage": stage})
+        names = [column[0] for column in cursor.description]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    if rows:
+        broken = sum(not row["success"] for row in rows)
+        description = f"Contracts of {stage}: {len(rows)} rules, {broken} not met."
+        create_table_artifact(table=rows, key=key(home.dataset, "contracts", stage), description=description)
+
+
+@_in_a_run
+def evaluation(home: Home, table: list[main_table.Row]) -> None:
+    """The evaluation as a table."""
+    description = f"Evaluation on {home.dataset}"
+    create_table_artifact(table=main_table.records(table), key=key(home.dataset, "evaluation"), description=description)
+
+
+@_in_a_run
+def summary(home: Home, run_id: str) -> None:
+    """The run in Markdown, with what changed since the last one; links to the report and to Data Docs, where built."""
+    pages = {"Report": home.report / "index.html", "Data Docs": home.folder / "data_docs" / "index.html"}
+    links = {name: page.resolve().as_uri() for name, page in pages.items() if page.exists()}
+    with warehouse.connect(home, read_only=True) as connection:
+        text = run_summary.markdown(connection, run_id, home.dataset, links)
+    create_markdown_artifact(text, key=key(home.dataset, "summary"), description=f"Summary of {home.dataset}")
+    for name, address in links.items():
+        create_link_artifact(address, link_text=f"{name} on {home.dataset}", key=key(home.dataset, name))
+
+
+class ProgressArtifact:
+    """The progress of one piece of work that takes more than a few seconds, moved every few seconds.
+
+    After a failure it is given up, so that a server that does not answer holds the work up once.
+    """
+
+    def __init__(self, key: str, what: str) -> None:
+        self._key, self._what = key, what
+        self._due = time.monotonic() + SECONDS_TO_FIRST_PROGRESS
+        self._id: Any = None
+
+    def show(self, share: float) -> None:
+        """Show that this share, 0 to 1, is done."""
+        now = time.monotonic()
+        last = share >= 1 and self._id is not None
+        if last or (now >= self._due and share < 1):
+            self._due = float("inf")  # until it has been shown
+            progress(self, 100 * min(share, 1.0))
+
+    def put(self, percent: float) -> None:
+        """Send it to the server."""
+        if self._id is None:
+            self._id = create_progress_artifact(percent, key=self._key, description=self._what)
+        else:
+            update_progress_artifact(self._id, percent)
+        self._due = time.monotonic() + SECONDS_BETWEEN_PROGRESS
+
+
+@_in_a_run
+def progress(artifact: ProgressArtifact, percent: float) -> None:
+    """Send what `artifact` has come to."""
+    artifact.put(percent)
+
+
+def key(*parts: str) -> str:
+    """An artifact's key: lower case letters, numbers and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")

@@ -1,0 +1,158 @@
+"""The matrix store: a split as CSR arrays in `<home>/<dataset>/matrices/<digest>/`, memory-mapped when read.
+
+The digest is that of the arrays' bytes, so that equal splits are one folder, and a stage that is handed a
+digest knows what it reads.
+"""
+
+import hashlib
+import json
+import shutil
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from tasks.stores.home import Home
+
+
+@dataclass(frozen=True)
+class Part:
+    """Users that a protocol ranks items for.
+
+    Attributes:
+        histories: (users, items) what is known of each user; left out of the ranking.
+        targets: (users, items) what has to be found; disjoint from the histories.
+        users: int32 (users,) their curated `user_index`.
+        rows: int32 (users,) their rows in `train`, or None when they are users never seen in training.
+    """
+
+    histories: csr_matrix
+    targets: csr_matrix
+    users: np.ndarray
+    rows: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class SplitMatrices:
+    """One protocol's matrices; a stored value is the edge's event count.
+
+    Attributes:
+        train: (training users, items), what models are fitted on.
+        users: int32 (training users,) the curated `user_index` of each row.
+        items: int32 (items,) the curated `item_index` of each column.
+        parts: `test`, and `validation` where the protocol has one.
+        numbering: `users` and `items`, how many indices there were, and the `digest` of the ids behind them.
+    """
+
+    protocol: str
+    train: csr_matrix
+    users: np.ndarray
+    items: np.ndarray
+    parts: dict[str, Part] = field(default_factory=dict)
+    numbering: dict[str, Any] = field(default_factory=dict)
+
+
+def write(home: Home, split: SplitMatrices) -> str:
+    """Store a split under the digest of its content; whole or not at all."""
+    arrays = _arrays(split)
+    digest = _digest(f"{split.protocol} {split.numbering.get('digest')}", arrays)
+    target = home.matrices / digest
+    if _holds(target, arrays):
+        return digest
+    shutil.rmtree(target, ignore_errors=True)
+    partial = home.matrices / f"partial-{uuid.uuid4().hex}"
+    partial.mkdir(parents=True)
+    try:
+        for name, array in arrays.items():
+            np.save(partial / f"{name}.npy", array, allow_pickle=False)
+        description = {
+            "protocol": split.protocol,
+            "parts": sorted(split.parts),
+            "shape": split.train.shape,
+            "numbering": split.numbering,
+        }
+        (partial / "split.json").write_text(json.dumps(description) + "\n")
+        partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return digest
+
+
+def _holds(folder: Path, arrays: dict[str, np.ndarray]) -> bool:
+    """The folder has every array, each in its full length."""
+    try:
+        stored = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in folder.glob("*.npy")}
+        json.loads((folder / "split.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return stored.keys() == arrays.keys() and all(stored[name].shape == arrays[name].shape for name in arrays)
+
+
+def read(home: Home, digest: str, parts: Collection[str] | None = None) -> SplitMatrices:
+    """The split of that digest, its arrays memory-mapped.
+
+    Args:
+        parts: those to read, all by default; of the others no file is opened.
+    """
+    folder = home.matrices / digest
+    description = json.loads((folder / "split.json").read_text())
+    wanted = [name for name in description["parts"] if parts is None or name in parts]
+    left_out = tuple(f"{name}_" for name in set(description["parts"]) - set(wanted))
+    files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
+    arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
+    train = _matrix(arrays, "train", description["shape"][1])
+    return SplitMatrices(
+        description["protocol"],
+        train,
+        arrays["users"],
+        arrays["items"],
+        {name: _part(arrays, name, train) for name in wanted},
+        description["numbering"],
+    )
+
+
+def _part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix) -> Part:
+    rows = arrays.get(f"{name}_rows")
+    if rows is None:
+        histories = _matrix(arrays, f"{name}_histories", train.shape[1])
+    else:  # training users: their histories are rows of `train`, and are not stored again
+        histories = train if len(rows) == train.shape[0] else train[rows]
+    return Part(histories, _matrix(arrays, f"{name}_targets", train.shape[1]), arrays[f"{name}_users"], rows)
+
+
+def _arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
+    arrays = {"users": split.users, "items": split.items, **_csr("train", split.train)}
+    for name, part in split.parts.items():
+        arrays |= {**_csr(f"{name}_targets", part.targets), f"{name}_users": part.users}
+        arrays |= _csr(f"{name}_histories", part.histories) if part.rows is None else {f"{name}_rows": part.rows}
+    return arrays
+
+
+def _csr(name: str, matrix: csr_matrix) -> dict[str, np.ndarray]:
+    index = np.int32 if matrix.nnz < 2**31 else np.int64  # scipy wants one type for both
+    return {
+        f"{name}_indptr": np.asarray(matrix.indptr, dtype=index),
+        f"{name}_indices": np.asarray(matrix.indices, dtype=index),
+        f"{name}_counts": np.asarray(matrix.data, dtype=np.float32),
+    }
+
+
+def _matrix(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix:
+    """A CSR view over the mapped arrays, neither copied nor re-checked."""
+    matrix = csr_matrix((len(arrays[f"{name}_indptr"]) - 1, columns), dtype=np.float32)
+    matrix.data, matrix.indices, matrix.indptr = (arrays[f"{name}_{kind}"] for kind in ("counts", "indices", "indptr"))
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return matrix
+
+
+def _digest(name_of_split: str, arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(name_of_split.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.data)
+    return digest.hexdigest()[:16]

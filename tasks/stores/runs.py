@@ -1,0 +1,83 @@
+"""The record of runs, and the lock that lets one run at a time work on a data set."""
+
+import contextlib
+import fcntl
+import importlib.metadata
+import json
+import logging
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import InputError
+from tasks.stores import warehouse
+from tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[None]:
+    """Hold the data set for one run, and keep its row in `operations.runs`: running, then completed or failed.
+
+    A run that was killed leaves its row at `running`; the next one marks it `crashed`.
+
+    Raises:
+        InputError: another run holds the data set, or the home cannot be written to.
+    """
+    with exclusive(home):
+        with warehouse.connect(home) as connection:
+            connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
+            connection.execute(
+                "insert into operations.runs values (?, ?, ?, ?, null, 'running', ?, ?)",
+                [run_id, flow, home.dataset, _now(), json.dumps(settings, default=str, sort_keys=True), code_version()],
+            )
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(Exception):  # what stopped the run is the news, not that it cannot be noted
+                _end(home, run_id, "failed")
+            raise
+        _end(home, run_id, "completed")
+
+
+@contextlib.contextmanager
+def exclusive(home: Home) -> Iterator[None]:
+    """Hold the lock file of a data set; the system lets go of it when the process ends, however it ends."""
+    try:
+        home.folder.mkdir(parents=True, exist_ok=True)
+        lock = open(home.folder / ".lock", "w")  # noqa: SIM115  (closed below; opening has its own error)
+    except OSError as error:
+        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{home.folder}: another run holds this data set. Wait for it to end, or choose another --home."
+            ) from error
+        yield
+
+
+def code_version() -> str:
+    """The package's version, with the commit where it runs from a checkout."""
+    version = importlib.metadata.version("oneclass")
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        commit = subprocess.run(command, check=False, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        commit = ""
+    return f"{version}+{commit}" if commit else version
+
+
+def _end(home: Home, run_id: str, state: str) -> None:
+    with warehouse.connect(home) as connection:
+        connection.execute(
+            "update operations.runs set state = ?, ended_at = ? where run_id = ?", [state, _now(), run_id]
+        )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)

@@ -1,0 +1,111 @@
+"""One DuckDB file a data set: how it is opened, and the one transaction that a stage gets.
+
+Writers are short and one at a time; nothing of a stage is seen before its contract has been checked.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+
+import data_contracts
+import sql
+from tasks.errors import InputError, OneclassError
+from tasks.stores.home import Home
+
+
+@contextlib.contextmanager
+def connect(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the warehouse, made with its tables where it is absent, and close it at the end.
+
+    Raises:
+        InputError: the folder cannot be written to, another process holds the file, or it is no warehouse.
+    """
+    try:
+        if not read_only:
+            home.folder.mkdir(parents=True, exist_ok=True)
+        connection = duckdb.connect(str(home.warehouse), read_only=read_only, config=_limits(home))
+    except OSError as error:
+        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
+    except duckdb.Error as error:
+        raise InputError(_why_closed(home, error)) from error
+    try:
+        if not read_only:
+            for statement in sql.schema():
+                connection.execute(statement)
+        yield connection
+    except duckdb.Error as error:
+        if (full := _why_full(home, error)) is None:
+            raise
+        raise OneclassError(full) from error
+    finally:
+        connection.close()
+
+
+@contextlib.contextmanager
+def stage(
+    home: Home, run_id: str, name: str, parameters: dict[str, Any] | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """One transaction for the stage `name`: committed when the block ends and the stage's contracts hold.
+
+    Every result of a contract is kept in `operations.contract_results`, also when a breach takes the
+    stage's own work back.
+
+    Args:
+        parameters: values that the contracts' rules refer to by name.
+
+    Raises:
+        ContractBroken: a rule of severity `error` was broken; the warehouse is as it was.
+    """
+    with connect(home) as connection:
+        connection.begin()
+        try:
+            yield connection
+            results = data_contracts.check(connection, name, {"run_id": run_id, **(parameters or {})})
+            data_contracts.raise_if_broken(name, results)
+            _record(connection, run_id, name, results)
+            connection.commit()
+        except data_contracts.ContractBroken:
+            connection.rollback()
+            _record(connection, run_id, name, results)
+            raise
+        except BaseException:
+            with contextlib.suppress(duckdb.Error):
+                connection.rollback()
+            raise
+
+
+def _record(connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str, results: list) -> None:
+    rows = [
+        (run_id, stage_name, r.contract, r.rule, r.severity, r.success, r.observed, json.dumps(r.samples, default=str))
+        for r in results
+    ]
+    if rows:
+        connection.executemany("insert into operations.contract_results values (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _limits(home: Home) -> dict[str, Any]:
+    return {
+        "threads": home.limits.threads,
+        "memory_limit": f"{home.limits.memory // 1_000_000}MB",
+        "temp_directory": str(home.folder / "spill"),
+        "preserve_insertion_order": True,
+    }
+
+
+def _why_closed(home: Home, error: duckdb.Error) -> str:
+    text = str(error)
+    if "could not set lock" in text.lower():
+        return f"{home.warehouse}: another process holds the warehouse. Wait for it to end, then run again.\n{text}"
+    if "permission" in text.lower() or "read-only" in text.lower():
+        return f"{home.warehouse}: cannot be written to. Choose another --home.\n{text}"
+    return f"{home.warehouse}: cannot be opened as a DuckDB warehouse. Move it away and run again.\n{text}"
+
+
+def _why_full(home: Home, error: duckdb.Error) -> str | None:
+    text = str(error)
+    if "no space left" in text.lower() or "could not write" in text.lower():
+        return f"{home.folder}: the disk is full. Free some space or choose another --home, then run again.\n{text}"
+    return None

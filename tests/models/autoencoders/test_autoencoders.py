@@ -1,0 +1,291 @@
+"""The autoencoders: their losses and gradients against NumPy in float64, early stopping, checkpoints, draws."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from scipy.special import log_softmax
+
+from models.autoencoders import checkpoints, draws
+from models.autoencoders.cdae import CDAE
+from models.autoencoders.mult_dae import MultDAE
+from models.autoencoders.mult_vae import MultVAE
+
+torch = pytest.importorskip("torch", reason="the extra neural is not installed")
+training = pytest.importorskip("models.autoencoders.training")
+
+MODELS = {
+    "cdae": (CDAE, {"hidden": 5, "negative_weight": 0.3}),
+    "mult_dae": (MultDAE, {"hidden": 5}),
+    "mult_vae": (MultVAE, {"hidden": 5, "latent": 3, "beta_cap": 0.7, "anneal_steps": 4}),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+USERS = np.array([7, 2, 0, 11])
+SHORT = {"epochs": 6, "batch_users": 50, "learning_rate": 0.01}
+
+
+def make(name, **settings):
+    model, small = MODELS[name]
+    return model(model.Settings(**{**small, **SHORT, **settings}), seed=3)
+
+
+@pytest.fixture
+def steps(long_tailed):
+    """Float64 training of a model by name, at random weights that are nowhere zero, after three updates."""
+
+    def get(name):
+        model = make(name)
+        model.item_degrees = np.bincount(long_tailed.indices, minlength=long_tailed.shape[1])
+        rng = np.random.default_rng(1)
+        shapes = model._shapes(long_tailed.shape)
+        initial = {key: rng.normal(scale=0.5, size=shape) for key, shape in shapes.items()}
+        made = training.Training(
+            initial, model._loss, device="cpu", learning_rate=0.01, decay=0.0, noise_width=model.noise_width
+        )
+        made.updates = 3
+        return model, made, initial
+
+    return get
+
+
+def naive_loss(name, w, x, inputs, users, noise, beta):
+    """Mean loss of the users, as the papers write it, from dense (batch, items) arrays."""
+    if name == "mult_vae":  # Liang et al. 2018, eq. 5 and 7
+        encoded = np.tanh(inputs @ w["item_in"] + w["encoder_bias"])
+        posterior = encoded @ w["to_latent"] + w["latent_bias"]
+        mean, variance = posterior[:, :3], np.exp(posterior[:, 3:])
+        hidden = np.tanh((mean + noise * np.sqrt(variance)) @ w["from_latent"] + w["decoder_bias"])
+        divergence = 0.5 * np.sum(mean**2 + variance - 1 - np.log(variance), axis=1)
+    elif name == "mult_dae":
+        hidden, divergence = np.tanh(inputs @ w["item_in"] + w["hidden_bias"]), 0.0
+    else:  # Wu et al. 2016
+        hidden = 1 / (1 + np.exp(-(inputs @ w["item_in"] + w["user_node"][users] + w["hidden_bias"])))
+        likes = 1 / (1 + np.exp(-(hidden @ w["item_out"] + w["item_bias"])))
+        return -np.mean(np.sum(x * np.log(likes) + 0.3 * (1 - x) * np.log(1 - likes), axis=1))
+    likelihood = np.sum(x * log_softmax(hidden @ w["item_out"] + w["item_bias"], axis=1), axis=1)
+    return np.mean(beta * divergence - likelihood)
+
+
+def dense(interactions, values=None):
+    rows = interactions[USERS]
+    if values is not None:
+        rows = csr_matrix((values, rows.indices, rows.indptr), shape=rows.shape)
+    return rows.toarray().astype(float)
+
+
+@every_model
+def test_the_loss_agrees_with_the_papers_in_float64(name, steps, long_tailed):
+    model, made, weights = steps(name)
+    batch = made.batch(long_tailed, USERS, 0.5, seed=3, epoch=2)
+    inputs = dense(long_tailed, draws.inputs(long_tailed[USERS], USERS, 3, 2, 0.5))
+    noise = draws.noise(USERS, model.noise_width, 3, 2)
+    expected = naive_loss(name, weights, dense(long_tailed) > 0, inputs, USERS, noise, beta=0.7)  # min(.7, 3 / 4)
+    assert made.loss(made.tensors, batch).item() == pytest.approx(expected, rel=1e-6)
+
+
+@every_model
+def test_gradients_agree_with_finite_differences(name, steps, long_tailed):
+    _, made, _ = steps(name)
+    batch = made.batch(long_tailed, USERS, 0.5, seed=3, epoch=2)
+    made.loss(made.tensors, batch).backward()
+    rng = np.random.default_rng(2)
+    for key, tensor in made.tensors.items():
+        along = torch.from_numpy(rng.normal(size=tuple(tensor.shape)))
+        moved = [{**made.tensors, key: tensor + sign * 1e-5 * along} for sign in (1, -1)]
+        up, down = (made.loss(weights, batch).item() for weights in moved)
+        assert (tensor.grad * along).sum().item() == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-7), key
+
+
+@every_model
+def test_scores_are_the_logits_of_the_whole_history(name, long_tailed):
+    """The scores in NumPy and the logits that PyTorch trains are one function, without dropout and noise."""
+    model = make(name).fit(long_tailed)
+    w = {key: array.astype(float) for key, array in model.weights.items()}
+    inputs = dense(long_tailed) / np.linalg.norm(dense(long_tailed), axis=1, keepdims=True)
+    if name == "mult_vae":
+        mean = (np.tanh(inputs @ w["item_in"] + w["encoder_bias"]) @ w["to_latent"] + w["latent_bias"])[:, :3]
+        hidden = np.tanh(mean @ w["from_latent"] + w["decoder_bias"])
+    elif name == "mult_dae":
+        hidden = np.tanh(inputs @ w["item_in"] + w["hidden_bias"])
+    else:
+        hidden = 1 / (1 + np.exp(-(inputs @ w["item_in"] + w["user_node"][USERS] + w["hidden_bias"])))
+    expected = hidden @ w["item_out"] + w["item_bias"]
+    np.testing.assert_allclose(model.scores(long_tailed[USERS], users=USERS), expected, atol=1e-4)
+
+
+def test_the_kl_weight_rises_to_its_cap_and_stays():
+    model = make("mult_vae", beta_cap=0.2, anneal_steps=1000)
+    assert [model.beta(update) for update in (0, 50, 100, 200, 201, 10**6)] == [0, 0.05, 0.1, 0.2, 0.2, 0.2]
+    assert make("mult_vae", beta_cap=0.2, anneal_steps=0).beta(0) == 0.2
+
+
+@pytest.fixture
+def cut(long_tailed):
+    """(train, histories, targets): the last 60 users, watched, with every fifth edge as a target."""
+    watched = long_tailed[240:]
+    learned = np.bincount(long_tailed[:240].indices, minlength=120) > 0
+    watched = draws.kept_edges(watched, learned[watched.indices])
+    chosen = np.arange(watched.nnz) % 5 == 0
+    return long_tailed[:240], *(draws.kept_edges(watched, part) for part in (~chosen, chosen))
+
+
+@every_model
+def test_the_best_epoch_is_kept(name, cut):
+    train, histories, targets = cut
+    model, values, snapshots = make(name, epochs=60, patience=4, learning_rate=0.03), [], []
+
+    def note(epoch):
+        values.append(epoch.values["validation ndcg@100"])
+        snapshots.append(model.scores(histories))
+
+    model.watch(histories, targets).fit(train, on_epoch=note)
+    best = int(np.argmax(values))
+    assert model.best_epoch == best + 1
+    assert len(values) == min(60, best + 1 + 4)  # patience, then no more
+    assert len(values) < 60 and best > 0
+    np.testing.assert_array_equal(model.scores(histories), snapshots[best])
+
+
+def test_training_users_are_watched_where_nobody_else_is(long_tailed):
+    seen = []
+    model = make("mult_dae").fit(long_tailed, on_epoch=lambda epoch: seen.append(epoch.values))
+    assert len(seen) == 6 and all(0 < values["validation ndcg@100"] < 1 for values in seen)
+    users, histories, targets = draws.held_out(long_tailed, 0.05, 1000, seed=3)
+    assert len(users) == 0.05 * np.count_nonzero(np.diff(long_tailed.indptr) > 1)
+    assert ((histories + targets) != long_tailed[users]).nnz == 0 and histories.multiply(targets).nnz == 0
+    counts = np.diff(long_tailed[users].indptr)
+    np.testing.assert_array_equal(np.diff(targets.indptr), np.maximum(1, counts // 5))
+    without = long_tailed.tolil()
+    without[users] = 0  # what held-out users like is not learned from
+    again = make("mult_dae").watch(histories, targets).fit(csr_matrix(without))
+    np.testing.assert_array_equal(again.scores(histories), model.scores(histories))
+
+
+def test_the_users_watched_are_those_of_one_fit(cut):
+    train, histories, targets = cut
+    model = make("mult_dae").watch(histories, targets).fit(train)
+    np.testing.assert_array_equal(model.fit(train).scores(histories), make("mult_dae").fit(train).scores(histories))
+
+
+@every_model
+def test_a_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path):
+    train, histories, targets = cut
+    whole = make(name).watch(histories, targets).fit(train)
+    stopped = make(name).watch(histories, targets)
+    stopped.checkpoints, stopped.checkpoint_seconds = tmp_path / "unfinished", 0.0
+
+    def interrupt(epoch):
+        if epoch.number == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped.fit(train, on_epoch=interrupt)
+    rest = []
+    again = make(name).watch(histories, targets)
+    again.checkpoints = tmp_path / "unfinished"
+    again.fit(train, on_epoch=lambda epoch: rest.append(epoch.number))
+    assert rest == [5, 6] and not (tmp_path / "unfinished").exists()
+    assert again.best_epoch == whole.best_epoch
+    for key, array in whole.weights.items():
+        np.testing.assert_array_equal(again.weights[key], array)
+
+
+def test_a_checkpoint_of_another_fit_or_a_damaged_one_is_passed_over(tmp_path):
+    checkpoints.write(tmp_path, "one", {"x": np.arange(3)})
+    np.testing.assert_array_equal(checkpoints.read(tmp_path, "one")["x"], [0, 1, 2])
+    assert checkpoints.read(tmp_path, "other") is None
+    file = tmp_path / checkpoints.NAME
+    file.write_bytes(file.read_bytes()[:-40])
+    assert checkpoints.read(tmp_path, "one") is None
+    file.unlink()
+    assert checkpoints.read(tmp_path, "one") is None
+
+
+def test_the_fit_does_not_depend_on_pytorchs_own_generator_or_threads(long_tailed):
+    torch.manual_seed(1)
+    first = make("mult_vae").fit(long_tailed).scores(long_tailed)
+    torch.manual_seed(2)
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try:
+        np.testing.assert_array_equal(make("mult_vae").fit(long_tailed).scores(long_tailed), first)
+        assert torch.get_num_threads() == before + 1  # put back
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_fitted_model_scores_without_pytorch(long_tailed, tmp_path):
+    make("mult_vae").fit(long_tailed).save(tmp_path)
+    script = (
+        "import sys, pathlib, scipy.sparse, models.catalogue as catalogue\n"
+        "model = catalogue.load('mult_vae', pathlib.Path(sys.argv[1]))\n"
+        "scores = model.scores(scipy.sparse.csr_matrix([[1.0] * 120]))\n"
+        "print(scores.shape, 'torch' in sys.modules)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        cwd=Path(__file__).parents[3],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout == "(1, 120) False\n"
+
+
+def test_draws_belong_to_the_user_and_the_epoch(long_tailed):
+    some = long_tailed[USERS]
+    values = draws.inputs(some, USERS, 3, 2, 0.4)
+    alone = draws.inputs(long_tailed[USERS[2:3]], USERS[2:3], 3, 2, 0.4)
+    np.testing.assert_array_equal(values[some.indptr[2] : some.indptr[3]], alone)
+    assert (draws.inputs(some, USERS, 3, 3, 0.4) != values).any()
+    everybody = np.arange(300)
+    kept = draws.inputs(long_tailed, everybody, 3, 2, 0.4)
+    lengths = np.repeat(np.sqrt(np.diff(long_tailed.indptr)), np.diff(long_tailed.indptr))
+    np.testing.assert_allclose(np.unique(np.round(kept * lengths * 0.6, 5)), [0, 1])  # x / |x|, over what is kept
+    assert abs((kept == 0).mean() - 0.4) < 4 * np.sqrt(0.24 / long_tailed.nnz)
+    order = draws.user_order(everybody, 3, 1)
+    assert sorted(order) == list(everybody) and (order != everybody).mean() > 0.9
+    assert (order != draws.user_order(everybody, 3, 2)).mean() > 0.9
+
+
+def test_a_user_of_no_training_has_the_mean_node(long_tailed):
+    model = make("cdae").fit(long_tailed)
+    out, _, _ = draws.held_out(long_tailed, 0.05, 1000, seed=3)
+    np.testing.assert_array_equal(model.scores(long_tailed[out], users=out), model.scores(long_tailed[out]))
+    inside = np.setdiff1d(np.arange(300), out)
+    np.testing.assert_allclose(model.weights["user_node"][inside].mean(axis=0), model.weights["unseen_node"], atol=1e-6)
+    assert np.abs(model.scores(long_tailed[inside], users=inside) - model.scores(long_tailed[inside])).max() > 1e-4
+
+
+def test_a_step_too_large_for_the_device_names_the_settings(long_tailed, monkeypatch):
+    def full(model, weights, batch):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    model = make("mult_dae", device="cpu")
+    monkeypatch.setattr(type(model), "_loss", full)
+    with pytest.raises(MemoryError, match="cpu: lower batch_users or hidden"):
+        model.fit(long_tailed)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_where_there_is_none_is_told(long_tailed):
+    with pytest.raises(ValueError, match="device = cuda: PyTorch .* sees no CUDA device"):
+        make("mult_dae", device="cuda").fit(long_tailed)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@every_model
+def test_a_gpu_learns_what_a_cpu_learns(name, long_tailed):
+    on_cpu, on_gpu = (make(name, device=device, epochs=2).fit(long_tailed) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(on_gpu.scores(long_tailed), on_cpu.scores(long_tailed), atol=1e-3)
+
+
+def test_a_loss_that_grows_without_bound_is_told(long_tailed):
+    model = make("mult_dae")
+    finite = model._loss
+    model._loss = lambda weights, batch: finite(weights, batch) * np.nan
+    with pytest.raises(ValueError, match="the loss is nan in epoch 1; lower learning_rate"):
+        model.fit(long_tailed)

@@ -1,0 +1,341 @@
+"""The binary-matrix model against a dense NumPy reading of the poster's boxes."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy.sparse import csr_matrix
+
+from models.binary_matrix.inference import BinaryMatrixSettings, Inference, Posterior
+from models.binary_matrix.kernels import LANES
+from models.binary_matrix.model import BinaryMatrix
+from models.binary_matrix.sampling import STRATEGIES, EntrySampler
+
+SETTINGS = BinaryMatrixSettings(
+    factors=3, user_variance=0.7, item_variance=0.4, z_variance=5.0, passes=30, least_batch=50, start_scale=0.5
+)
+
+
+def matrix(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 0) -> csr_matrix:
+    """Ones from two tastes and unequal activity and popularity."""
+    draw = np.random.default_rng(seed)
+    taste = np.where(np.add.outer(np.arange(users), np.arange(items)) % 2, 1.6, 0.4)
+    chance = density * taste * draw.uniform(0.3, 1.7, (users, 1)) * draw.uniform(0.3, 1.7, (1, items))
+    return csr_matrix((draw.random((users, items)) < chance).astype(float))
+
+
+def inference(x: csr_matrix, settings: BinaryMatrixSettings = SETTINGS, seed: int = 3) -> Inference:
+    sampler = EntrySampler.of(x, settings.sampling)
+    return Inference(Posterior.start(x, settings, seed), sampler, settings, seed)
+
+
+class Dense:
+    """q in float64, the bound over every entry, and single entries' maximizers."""
+
+    def __init__(self, q: Posterior, settings: BinaryMatrixSettings) -> None:
+        K, width = settings.factors, q.users.shape[1] // 2
+        self.u, self.u_var = q.users[:, :K].astype(float), q.users[:, width : width + K].astype(float)
+        self.v, self.v_var = q.items[:, :K].astype(float), q.items[:, width : width + K].astype(float)
+        self.z, self.z_var = (np.array(value) for value in q.z)
+        self.settings = settings
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """E a and 2 lambda at the best xi, of every entry."""
+        mean = self.u @ self.v.T + self.z
+        variance = self.u_var @ (self.v**2 + self.v_var).T + self.u**2 @ self.v_var.T + self.z_var
+        xi = np.sqrt(mean**2 + variance)
+        return mean, np.tanh(xi / 2) / (2 * xi)
+
+    def likelihood(self, x: np.ndarray) -> np.ndarray:
+        """E log tau(x, xi) of every entry, written with lambda and xi as in box 4."""
+        mean, curvature = self.moments()
+        second = mean**2 + self.u_var @ (self.v**2 + self.v_var).T + self.u**2 @ self.v_var.T + self.z_var
+        xi = np.sqrt(second)
+        tau = -np.log1p(np.exp(-xi)) + ((2 * x - 1) * mean - xi) / 2 - curvature / 2 * (second - xi**2)
+        return tau
+
+    def bound(self, x: np.ndarray) -> float:
+        s, total = self.settings, self.likelihood(x).sum()
+        sides = (self.u, self.u_var, s.user_variance), (self.v, self.v_var, s.item_variance)
+        for mean, variance, prior in (*sides, (self.z, self.z_var, s.z_variance)):
+            expected = -0.5 * (np.log(2 * np.pi * prior) + (mean**2 + variance) / prior)
+            total += (expected + 0.5 * np.log(2 * np.pi * np.e * variance)).sum()
+        return float(total)
+
+    def row_maximizer(self, x: np.ndarray, i: int, j: int, c: float) -> tuple[np.ndarray, np.ndarray]:
+        """(precision x mean, precision) of u_i, one coordinate d at a time, when the entry i, j is drawn."""
+        mean, curvature = self.moments()
+        natural, precision = np.zeros(self.u.shape[1]), np.zeros(self.u.shape[1])
+        for d in range(self.u.shape[1]):
+            rest = mean[i, j] - self.u[i, d] * self.v[j, d]
+            precision[d] = 1 / self.settings.user_variance
+            precision[d] += c * curvature[i, j] * (self.v[j, d] ** 2 + self.v_var[j, d])
+            natural[d] = c * self.v[j, d] * (x[i, j] - 0.5 - curvature[i, j] * rest)
+        return natural, precision
+
+    def transposed(self) -> "Dense":
+        other = object.__new__(Dense)
+        other.u, other.u_var, other.v, other.v_var = self.v, self.v_var, self.u, self.u_var
+        other.z, other.z_var = self.z, self.z_var
+        swap = {"user_variance": self.settings.item_variance, "item_variance": self.settings.user_variance}
+        other.settings = self.settings.model_copy(update=swap)
+        return other
+
+
+def probabilities(x: np.ndarray, strategy: str) -> np.ndarray:
+    """Box 7, entry by entry."""
+    if strategy == "uniform":
+        return np.full(x.shape, 1 / x.size)
+    weight = np.ones(x.shape)
+    if strategy == "biased":
+        for i, j in np.ndindex(x.shape):
+            weight[i, j] = (x[i] != x[i, j]).sum() * (x[:, j] != x[i, j]).sum()
+    return sum(np.where(x == value, weight, 0) / (2 * weight[x == value].sum()) for value in (0, 1))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_entries_are_drawn_with_their_probabilities_and_carry_their_constants(strategy):
+    x = matrix(9, 7, 0.5).toarray()
+    sampler = EntrySampler.of(csr_matrix(x), strategy)
+    p = probabilities(x, strategy)
+    n = 200_000
+    rows, columns, ones, weights = sampler.draw(5, 0, n)
+    np.testing.assert_array_equal(ones, x[rows, columns] == 1)
+    counts = np.zeros(x.shape)
+    np.add.at(counts, (rows, columns), 1)
+    assert (abs(counts - n * p) < 5 * np.sqrt(n * p) + 1e-9).all()
+    expected = np.array([p.sum(axis=1)[rows], p.sum(axis=0)[columns], np.ones(n)]) / p[rows, columns]
+    np.testing.assert_allclose(weights, expected, rtol=1e-5)
+
+
+def test_zeros_of_a_nearly_full_matrix_are_found():
+    x = np.ones((6, 5))
+    x[1, 0] = x[1, 4] = x[4, 2] = 0
+    rows, columns, ones, _ = EntrySampler.of(csr_matrix(x), "balanced").draw(0, 0, 5000)
+    drawn = set(zip(rows[~ones].tolist(), columns[~ones].tolist()))
+    assert drawn == {(1, 0), (1, 4), (4, 2)}
+    with pytest.raises(ValueError, match="S-Biased"):
+        EntrySampler.of(csr_matrix(np.ones((6, 5))), "biased")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_minibatch_moves_every_part_towards_its_average_maximizer(strategy):
+    settings = SETTINGS.model_copy(update={"sampling": strategy})
+    x = matrix()
+    steps = inference(x, settings)
+    steps.minibatch(400)  # so that updates were counted and nothing stands where it started
+    before, updates = Dense(steps.q, settings), (steps.q.user_updates.copy(), steps.q.item_updates.copy())
+    entries = steps.sampler.draw(3, 1, 300)
+    steps.minibatch(300)
+    after, dense = Dense(steps.q, settings), x.toarray()
+    for old, new, side, t, y, (own, other) in (
+        (before, after, 0, updates[0], dense, entries[:2]),
+        (before.transposed(), after.transposed(), 1, updates[1], dense.T, entries[1::-1]),
+    ):
+        for i in range(len(y)):
+            drawn = np.flatnonzero(own == i)
+            if len(drawn) == 0:
+                np.testing.assert_array_equal(new.u[i], old.u[i])
+                continue
+            best = [old.row_maximizer(y, i, other[s], entries[3][side, s]) for s in drawn]
+            natural, precision = np.mean(best, axis=0)
+            rho = (settings.t0 + t[i]) ** -settings.power
+            precision = (1 - rho) / old.u_var[i] + rho * precision
+            natural = (1 - rho) * old.u[i] / old.u_var[i] + rho * natural
+            np.testing.assert_allclose(1 / new.u_var[i], precision, rtol=1e-4)
+            np.testing.assert_allclose(new.u[i], natural / precision, rtol=1e-3, atol=1e-5)
+    (mean, curvature), (rows, columns, ones, weights) = before.moments(), entries
+    rho = (settings.t0 + 1) ** -settings.power
+    pulls = weights[2] * curvature[rows, columns]
+    slopes = weights[2] * (ones - 0.5) - pulls * (mean[rows, columns] - before.z)
+    precision = (1 - rho) / before.z_var + rho * (1 / settings.z_variance + pulls.mean())
+    assert 1 / after.z_var == pytest.approx(precision, rel=1e-4)
+    natural = (1 - rho) * before.z / before.z_var + rho * slopes.mean()
+    assert after.z == pytest.approx(natural / precision, rel=1e-3)
+
+
+def test_the_natural_gradient_is_the_gradient_of_the_bound():
+    """dL/dE[u] and dL/dE[u^2] are eta* - eta, so dL/dm = (h* - h) - (P* - P) m and dL/dv = -(P* - P) / 2.
+
+    With all of a row's entries and c = 1, h* and P* are the sums of the maximizers; at eta* = eta the bound
+    is stationary.
+    """
+    x = matrix(8, 6, 0.4).toarray()
+    q = Posterior.start(csr_matrix(x), SETTINGS, 1)
+    steps = inference(csr_matrix(x))
+    steps.q = q
+    steps.minibatch(100)
+    dense, step = Dense(q, SETTINGS), 1e-5
+    for side, y in ((dense, x), (dense.transposed(), x.T)):
+        for i, d in np.ndindex(side.u.shape):
+            best = [side.row_maximizer(y, i, j, 1.0) for j in range(y.shape[1])]
+            natural = sum(b[0][d] for b in best)
+            extra = (y.shape[1] - 1) / side.settings.user_variance  # the prior is counted once
+            change = sum(b[1][d] for b in best) - extra - 1 / side.u_var[i, d]
+            slope_of_mean = natural - side.u[i, d] / side.u_var[i, d] - change * side.u[i, d]
+            exact = {"u": slope_of_mean, "u_var": -change / 2}
+            for name, slope in exact.items():
+                array = getattr(side, name)
+                array[i, d] += step
+                above = side.bound(y)
+                array[i, d] -= 2 * step
+                assert (above - side.bound(y)) / (2 * step) == pytest.approx(slope, rel=1e-4, abs=1e-4)
+                array[i, d] += step
+
+
+def test_the_bound_is_that_of_the_dense_equations_and_entries_estimate_it():
+    x = matrix(40, 30)
+    for strategy in ("uniform", "balanced"):  # biased draws no zero of an empty row
+        settings = SETTINGS.model_copy(update={"sampling": strategy})
+        steps = inference(x, settings)
+        steps.pass_over(2000)
+        dense = Dense(steps.q, settings)
+        assert steps.q.bound(x, settings) == pytest.approx(dense.bound(x.toarray()), rel=1e-5)
+        assert steps.minibatch(400_000) == pytest.approx(dense.likelihood(x.toarray()).sum(), rel=0.02)
+
+
+def test_the_bound_rises_in_a_moving_average():
+    x = matrix(60, 40)
+    for strategy in ("uniform", "balanced"):
+        settings = SETTINGS.model_copy(update={"sampling": strategy})
+        steps = inference(x, settings)
+        bounds = []
+        for _ in range(60):
+            steps.pass_over(2 * x.nnz)
+            bounds.append(steps.q.bound(x, settings))
+        average = np.convolve(bounds, np.full(10, 0.1), mode="valid")
+        assert (np.diff(average) > -1e-3 * abs(average[:-1])).all()
+        assert average[-1] > average[0] + 0.05 * abs(average[0])
+
+
+def test_less_noise_wants_larger_minibatches():
+    sizes = []
+    for theta_delta in (4.0, 1.0):
+        settings = SETTINGS.model_copy(update={"theta_delta": theta_delta, "least_batch": 10})
+        steps = inference(matrix(200, 80), settings)
+        for _ in range(60):
+            steps.minibatch(1000)
+        sizes.append(steps.q.progress[1])
+    assert sizes[1] / sizes[0] == pytest.approx(4, rel=0.01)
+
+
+def test_one_thread_and_two_give_the_same_bits():
+    x = matrix(200, 80)
+    one, two = (BinaryMatrix(SETTINGS, seed=7, threads=threads).fit(x) for threads in (1, 2))
+    for name, array in one._arrays().items():
+        np.testing.assert_array_equal(array, two._arrays()[name])
+    np.testing.assert_array_equal(one.scores(x), two.scores(x))
+    assert not np.array_equal(one.q.items, BinaryMatrix(SETTINGS, seed=8).fit(x).q.items)
+
+
+def test_folding_in_maximises_the_bound_over_the_user():
+    x = matrix(60, 40)
+    patient = {"passes": 300, "fold_in_iterations": 300, "fold_in_tolerance": 0.0}
+    model = BinaryMatrix(SETTINGS.model_copy(update=patient)).fit(x)
+    unseen = matrix(4, 40, seed=9)
+    table = model.fold_in(unseen)
+    dense, y = Dense(model.q, SETTINGS), unseen.toarray()
+    width = table.shape[1] // 2
+    dense.u, dense.u_var = table[:, :3].astype(float), table[:, width : width + 3].astype(float)
+    middle = dense.bound(y)
+    for name in ("u", "u_var"):
+        array = getattr(dense, name)
+        for place in np.ndindex(array.shape):
+            step = 0.01 * np.sqrt(dense.u_var[place]) if name == "u" else 0.01 * array[place]
+            old, values = array[place], []
+            for sign in (1, -1):
+                array[place] = old + sign * step
+                values.append(dense.bound(y))
+            array[place] = old
+            curvature = 2 * middle - sum(values)
+            assert curvature > 0 and abs(values[0] - values[1]) < 0.2 * curvature
+    trained, folded = model.q.users[:, :3], model.fold_in(x)[:, :3]
+    assert np.corrcoef(trained.ravel(), folded.ravel())[0, 1] > 0.95
+
+
+def test_scores_are_log_odds_and_the_probability_has_a_spread():
+    x = matrix()
+    model = BinaryMatrix(SETTINGS).fit(x)
+    users, dense = np.array([4, 0, 17]), Dense(model.q, SETTINGS)
+    logits = dense.moments()[0][users]
+    np.testing.assert_allclose(model.scores(x[users], users=users), logits, rtol=1e-4, atol=1e-5)
+    mean, sd = model.like(x[users], users=users)
+    assert mean.shape == sd.shape == (3, 20) and mean.dtype == sd.dtype == np.float32
+    assert ((mean > 0) & (mean < 1) & (sd > 0) & (sd < 0.5)).all()
+    draw = np.random.default_rng(0)
+    u, v = (
+        draw.normal(m, np.sqrt(s), (40_000, 3)) for m, s in ((dense.u[4], dense.u_var[4]), (dense.v[2], dense.v_var[2]))
+    )
+    sampled = 1 / (1 + np.exp(-(u * v).sum(axis=1) - draw.normal(dense.z, np.sqrt(dense.z_var), 40_000)))
+    assert mean[0, 2] == pytest.approx(sampled.mean(), abs=0.02)
+    assert sd[0, 2] == pytest.approx(sampled.std(), rel=0.15)
+    pairs = model.like(x[users], users=users, items=np.array([[2, -1], [0, 1], [3, 5]]))[0]
+    assert pairs[0, 0] == pytest.approx(mean[0, 2], rel=1e-4) and np.isnan(pairs[0, 1])
+
+
+def test_saved_and_loaded_it_scores_the_same(tmp_path):
+    x = matrix()
+    model = BinaryMatrix(SETTINGS).fit(x)
+    model.save(tmp_path)
+    loaded = BinaryMatrix.load(tmp_path)
+    np.testing.assert_array_equal(loaded.scores(x), model.scores(x))
+    np.testing.assert_array_equal(loaded.scores(x, users=np.arange(30)), model.scores(x, users=np.arange(30)))
+
+
+def test_begun_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
+    x = matrix(60, 40)
+    first = BinaryMatrix(SETTINGS).fit(x)
+    first.save(tmp_path)
+    grown = csr_matrix((x.data, x.indices, np.append(x.indptr, x.nnz)), shape=(61, 40))
+    short = BinaryMatrix(SETTINGS.model_copy(update={"passes": 1}))
+    short.begin_from(BinaryMatrix.load(tmp_path), np.append(np.arange(60), -1), np.arange(40)).fit(grown)
+    assert short.bound(grown) == pytest.approx(first.bound(x), rel=0.05)
+    assert short.q.user_updates[:60].min() >= first.q.user_updates.min() > 0
+    assert BinaryMatrix(short.settings).fit(grown).bound(grown) < short.bound(grown)
+    with pytest.raises(ValueError, match="factors: 5 here, 3"):
+        BinaryMatrix(BinaryMatrixSettings(factors=5)).begin_from(first, np.arange(60), np.arange(40))
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.ones((5, 4)),
+        np.eye(3),
+        np.array([[1.0]]),
+        np.array([[1.0, 0, 0], [0, 0, 0], [1, 0, 1]]),
+    ],
+    ids=["all ones", "diagonal", "one edge", "user and item without an edge"],
+)
+def test_odd_matrices_give_finite_scores(x):
+    model = BinaryMatrix(BinaryMatrixSettings(factors=LANES + 1, passes=20)).fit(csr_matrix(x))
+    for scores in (model.scores(csr_matrix(x)), model.scores(csr_matrix(x), users=np.arange(len(x)))):
+        assert np.isfinite(scores).all()
+    assert np.isfinite(model.bounds).all() and np.isfinite(model.bound(csr_matrix(x)))
+
+
+def test_a_user_without_a_history_gets_popularity():
+    x = matrix()
+    model = BinaryMatrix(SETTINGS).fit(x)
+    np.testing.assert_array_equal(model.scores(csr_matrix((1, 20)))[0], model.item_degrees)
+
+
+@pytest.mark.parametrize("value", [np.nan, -1.0])
+def test_counts_that_are_no_counts_are_refused(value):
+    x = matrix()
+    x.data[7] = value
+    with pytest.raises(ValueError, match=r"user \d+ \(row\), item \d+"):
+        BinaryMatrix(SETTINGS).fit(x)
+
+
+def test_an_unknown_sampling_strategy_is_refused():
+    with pytest.raises(ValidationError, match="sampling"):
+        BinaryMatrixSettings(sampling="stratified")
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "balanced"])
+def test_a_checkerboard_is_learned(strategy):
+    board = (np.add.outer(np.arange(40), np.arange(30)) % 2).astype(float)
+    history = board * (np.random.default_rng(0).random(board.shape) < 0.8)
+    model = BinaryMatrix(BinaryMatrixSettings(factors=2, sampling=strategy, user_variance=1, item_variance=1))
+    model.fit(csr_matrix(history))
+    for scores in (model.scores(csr_matrix(history)), model.scores(csr_matrix(history), users=np.arange(40))):
+        assert scores[board == 1].min() > scores[board == 0].max()

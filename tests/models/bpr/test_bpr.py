@@ -1,0 +1,190 @@
+"""Bayesian Personalized Ranking: its samples, its steps against plain NumPy, and that nothing races."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from models.bpr import model as bpr
+from models.bpr.kernels import CELLS, SHARDS
+from models.bpr.model import Bpr, BprPopularity, BprSettings, BprUniform
+
+both = pytest.mark.parametrize("model", [BprUniform, BprPopularity], ids=lambda model: model.name)
+
+
+def training(interactions, model=BprUniform, factors=10, degree_exponent=1.0) -> bpr._Training:
+    made = model(BprSettings(factors=factors))
+    made.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
+    state = bpr._Training(interactions, made._draws(), factors, degree_exponent)
+    state.start(0.5, seed=1)
+    return state
+
+
+def cells(state):
+    """The samples of the last draw, as lists by (step, shard), in the order in which they ran."""
+    for step in range(CELLS):
+        for shard in range(SHARDS):
+            cell = step // SHARDS * SHARDS + (shard + step) % SHARDS
+            first, last = state.starts[shard, cell : cell + 2]
+            yield step, shard, state.samples[shard, first:last]
+
+
+def drawn(state):
+    """(user, liked item, other item) of the last draw, in the items' own numbers."""
+    item_at = np.full(state.rows, -1)
+    item_at[state.layout[0]] = np.arange(len(state.layout[0]))
+    samples = np.concatenate([part for _, _, part in cells(state)])
+    return samples[:, 0], item_at[samples[:, 1]], item_at[samples[:, 2]]
+
+
+@both
+def test_every_edge_gets_one_negative_that_its_user_does_not_like(model, long_tailed):
+    state = training(long_tailed, model)
+    state.epoch(1, 0.0, 0.0, seed=1)
+    users, liked, others = drawn(state)
+    rows = np.repeat(np.arange(long_tailed.shape[0]), np.diff(long_tailed.indptr))
+    assert sorted(zip(users, liked)) == list(zip(rows, long_tailed.indices))
+    assert not long_tailed.toarray()[users, others].any()
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_samples_of_a_user_follow_the_power_of_the_degree(exponent, long_tailed):
+    state = training(long_tailed, degree_exponent=exponent)
+    state.epoch(1, 0.0, 0.0, seed=1)
+    degrees = np.diff(long_tailed.indptr).astype(float)
+    counts = np.bincount(drawn(state)[0], minlength=len(degrees))
+    shares = np.where(degrees > 0, np.maximum(degrees, 1) ** exponent, 0)
+    assert counts.sum() == long_tailed.nnz
+    assert (np.abs(counts - long_tailed.nnz * shares / shares.sum()) <= 1).all()
+    assert (counts[degrees > 0] >= 1).all()
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5])
+def test_samples_of_a_user_go_round_its_edges(exponent, long_tailed):
+    state = training(long_tailed, degree_exponent=exponent)
+    seen = np.zeros(long_tailed.shape, dtype=int)
+    for epoch in range(1, 8):
+        state.epoch(epoch, 0.0, 0.0, seed=1)
+        users, liked, others = drawn(state)
+        np.add.at(seen, (users, liked), 1)
+        assert not long_tailed.toarray()[users, others].any()
+    assert not seen[long_tailed.toarray() == 0].any()
+    for user in np.flatnonzero(np.diff(long_tailed.indptr)):
+        of_edges = seen[user, long_tailed[user].indices]
+        assert of_edges.max() - of_edges.min() <= 1
+
+
+def test_cells_that_run_together_share_no_row(long_tailed):
+    state = training(long_tailed)
+    state.epoch(1, 0.1, 0.01, seed=1)
+    owner = {}
+    for step, shard, samples in cells(state):
+        for user, *items in samples:
+            for row in [("user", user), *(("item", item) for item in items)]:
+                assert owner.setdefault((step, row), shard) == shard
+    assert len({shard for shard in owner.values()}) == SHARDS
+
+
+def test_an_epoch_agrees_with_plain_gradient_steps(long_tailed):
+    state = training(long_tailed)
+    users, items = state.users.astype(float), state.items.astype(float)
+    state.epoch(1, 0.05, 0.02, seed=1)
+    for _, _, samples in cells(state):
+        for u, i, j in samples:
+            pull = 1 / (1 + np.exp(users[u] @ (items[i] - items[j])))
+            of_user = pull * (items[i] - items[j]) - 0.02 * users[u]
+            of_liked = pull * users[u] - 0.02 * items[i]
+            of_other = -pull * users[u] - 0.02 * items[j]
+            of_user[10] = 0  # the constant that the bias is multiplied with
+            users[u] += 0.05 * of_user
+            items[i] += 0.05 * of_liked
+            items[j] += 0.05 * of_other
+    np.testing.assert_allclose(state.users, users, atol=1e-4)
+    np.testing.assert_allclose(state.items, items, atol=1e-4)
+
+
+def test_an_epoch_in_several_parts_still_sees_every_edge_once(long_tailed, monkeypatch):
+    monkeypatch.setattr(bpr, "SAMPLES", 700)
+    state = training(long_tailed)
+    assert len(state.parts) > 3
+    seen = state.parts.reshape(-1, 2)
+    covered = np.sort(np.concatenate([np.arange(first, last) for first, last in seen]))
+    np.testing.assert_array_equal(covered, np.arange(long_tailed.shape[0]))
+    assert 0.3 < state.epoch(1, 0.05, 0.01, seed=1) < 1.5
+
+
+def shares_of_negatives(model, likes, user, epochs):
+    state = training(csr_matrix(likes), model)
+    counts = np.zeros(likes.shape[1])
+    for epoch in range(epochs):
+        state.epoch(epoch, 0.0, 0.0, seed=1)
+        users, _, others = drawn(state)
+        counts += np.bincount(others[users == user], minlength=likes.shape[1])
+    return counts
+
+
+@both
+@pytest.mark.parametrize("liked", [3, 27], ids=["a light user, by rejection", "a dense user, by inversion"])
+def test_negatives_follow_their_distribution(model, liked):
+    likes = (np.random.default_rng(2).random((60, 30)) < np.linspace(0.1, 0.9, 30)).astype(np.float32)
+    likes[4] = np.arange(30) % 10 < liked / 3
+    counts = shares_of_negatives(model, likes, 4, 300)
+    weights = (likes.sum(axis=0) if model.popular else np.ones(30)) * (likes[4] == 0)
+    expected = counts.sum() * weights / weights.sum()
+    assert counts.sum() == 300 * likes[4].sum()
+    assert (counts[weights == 0] == 0).all()
+    assert (np.abs(counts - expected) <= 4.5 * np.sqrt(np.maximum(expected, 1))).all()
+
+
+@both
+def test_a_user_who_likes_everything_is_passed_over(model):
+    likes = np.vstack([np.ones(6), np.eye(6)]).astype(np.float32)
+    state = training(csr_matrix(likes), model)
+    before = state.users[0].copy()
+    state.epoch(1, 0.1, 0.01, seed=1)
+    assert 0 not in drawn(state)[0]
+    np.testing.assert_array_equal(state.users[0], before)
+
+
+def mean_rank(model: Bpr, histories, held_out, users):
+    scores = model.scores(histories, users=users)
+    scores[histories.nonzero()] = np.nan
+    target = scores[np.arange(len(held_out)), held_out][:, None]
+    return np.nanmean((scores < target).sum(axis=1) / np.isfinite(scores).sum(axis=1))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["training users", "unseen users"])
+def test_planted_traits_are_recovered_beyond_popularity(known, long_tailed):
+    rng = np.random.default_rng(8)
+    likes = long_tailed.toarray()
+    users = np.flatnonzero(likes.sum(axis=1) >= 2)
+    held_out = np.array([rng.choice(np.flatnonzero(likes[user])) for user in users])
+    likes[users, held_out] = 0
+    train = csr_matrix(likes)
+    rows = users if known else None
+    model = BprUniform(BprSettings(factors=10, epochs=80), seed=1).fit(train)
+    scores = np.tile(model.item_degrees.astype(np.float32), (len(users), 1))
+    popularity = type("Popularity", (), {"scores": lambda self, histories, users: scores})()
+    assert mean_rank(model, train[users], held_out, rows) > mean_rank(popularity, train[users], held_out, rows) + 0.03
+
+
+def test_loss_falls_and_the_rate_is_reported(long_tailed):
+    epochs = []
+    BprUniform(BprSettings(factors=10, epochs=20)).fit(long_tailed, on_epoch=epochs.append)
+    assert [epoch.number for epoch in epochs] == list(range(1, 21)) and epochs[0].of == 20
+    assert epochs[-1].values["loss"] < 0.8 * epochs[0].values["loss"]
+    assert epochs[0].values["rate"] == 0.1 and epochs[-1].values["rate"] == pytest.approx(0.005)
+
+
+def test_scores_inside_a_fit_are_those_of_what_was_learned_so_far(long_tailed):
+    rows, seen = np.arange(long_tailed.shape[0]), []
+    model = BprUniform(BprSettings(factors=10, epochs=3))
+    model.fit(long_tailed, on_epoch=lambda epoch: seen.append(model.scores(long_tailed, users=rows)))
+    np.testing.assert_array_equal(seen[-1], model.scores(long_tailed, users=rows))
+    assert np.abs(seen[0] - seen[1]).max() > 0 and model.scorable_each_epoch
+
+
+def test_factors_that_grow_without_bound_are_refused():
+    likes = csr_matrix((np.random.default_rng(0).random((200, 50)) < 0.3).astype(np.float32))
+    settings = BprSettings(learning_rate=1, regularization=0, epochs=300, initial_scale=10, factors=10)
+    with pytest.raises(ValueError, match="lower learning_rate"):
+        BprUniform(settings).fit(likes)

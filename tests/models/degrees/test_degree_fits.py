@@ -1,0 +1,154 @@
+"""Fits of degree laws: planted parameters, a peer library, brute force, and the bootstrap's own truth."""
+
+import numpy as np
+import powerlaw
+import pytest
+from scipy.optimize import approx_fprime
+
+from models.degrees.fits import Likelihood, fit, ks_distance
+from models.degrees.laws import FAMILIES, Law, power_law, support
+
+LONG = 100_000  # so long a support that its end does not show
+
+
+def sampled(law, vertices, seed=0):
+    """Ascending degrees that came up, their counts, and the whole histogram."""
+    histogram = law.sample(vertices, np.random.default_rng(seed))
+    at = np.flatnonzero(histogram)
+    return at + law.d_min, histogram[at], histogram
+
+
+def standard_errors(law, vertices):
+    """Of (exponent, cut-off), from the Fisher information of the natural parameters."""
+    rows = FAMILIES[law.family].statistics(support(law.d_min, law.d_max))
+    error = np.sqrt(np.diag(np.atleast_2d(np.linalg.inv(np.atleast_2d(np.cov(rows, aweights=law.mass)))) / vertices))
+    return error[0], error[-1] * (law.cutoff or 0) ** 2
+
+
+def test_an_exponent_below_one_is_recovered():
+    law = power_law(0.77, 1, 5000)
+    fitted = fit("power_law", *sampled(law, 10_000)[:2], 5000)
+    error, _ = standard_errors(law, 10_000)
+    assert error < 0.01
+    assert abs(fitted.exponent - 0.77) < 3 * error
+
+
+def test_an_exponent_and_a_cutoff_are_recovered():
+    law = power_law(1.4, 1, 5000, 70)
+    fitted = fit("power_law_cutoff", *sampled(law, 20_000)[:2], 5000)
+    of_exponent, of_cutoff = standard_errors(law, 20_000)
+    assert of_cutoff < 3
+    assert abs(fitted.exponent - 1.4) < 3 * of_exponent
+    assert abs(fitted.cutoff - 70) < 3 * of_cutoff
+
+
+@pytest.mark.filterwarnings("ignore")  # powerlaw's own, on its starting values
+@pytest.mark.parametrize(("family", "planted"), [
+    ("power_law", power_law(2.5, 1, LONG)),
+    ("power_law_cutoff", power_law(1.8, 1, LONG, 50)),
+    ("exponential", Law("exponential", (-0.1,), 1, LONG)),
+], ids=["power law", "with cut-off", "exponential"])  # fmt: skip
+def test_agrees_with_powerlaw_on_a_long_support(family, planted):
+    degrees, counts, _ = sampled(planted, 2_000)
+    ours = fit(family, degrees, counts, LONG)
+    peer = powerlaw.Fit(np.repeat(degrees, counts), discrete=True, xmin=1, estimate_discrete=False, verbose=0)
+    theirs = {"power_law": peer.power_law, "power_law_cutoff": peer.truncated_power_law,
+              "exponential": peer.exponential}[family]  # fmt: skip
+    assert ours.log_likelihood == pytest.approx(theirs.loglikelihood, abs=0.02)
+    assert ours.log_likelihood > theirs.loglikelihood - 1e-4
+    if family != "exponential":
+        assert ours.exponent == pytest.approx(theirs.alpha, abs=0.01)
+    if family == "power_law":
+        assert ours.ks == pytest.approx(theirs.D, abs=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_likelihood_is_flat_at_the_fit(family):
+    _, _, histogram = sampled(power_law(1.2, 2, 400, 60), 3_000)
+    law = Likelihood(family, 2, 400).maximise(histogram)
+    degrees = np.arange(2.0, 401.0)
+    rows, base = FAMILIES[family].statistics(degrees), FAMILIES[family].base(degrees)
+
+    def naive(eta):
+        weights = [sum(e * row[k] for e, row in zip(eta, rows, strict=True)) + base[k] for k in range(len(degrees))]
+        return (histogram * weights).sum() - histogram.sum() * np.log(np.exp(weights).sum())
+
+    eta, errors = np.array(law.eta), 1 / np.sqrt(3_000 * rows.var(axis=1))
+    slopes = approx_fprime(eta, naive, 1e-3 * errors) * errors  # log-likelihood a standard error
+    assert np.abs(slopes).max() < 0.01
+    for move in np.vstack([np.diag(errors), -np.diag(errors)]):
+        assert naive(eta + move) < naive(eta)
+
+
+def test_larger_families_fit_no_worse():
+    degrees, counts, _ = sampled(Law("log_normal", (0.9, -0.3), 1, 2000), 3_000)
+    found = {family: fit(family, degrees, counts, 2000) for family in FAMILIES}
+    assert found["power_law_cutoff"].log_likelihood >= found["power_law"].log_likelihood
+    assert found["power_law_cutoff"].log_likelihood >= found["exponential"].log_likelihood
+    assert min(found, key=lambda family: found[family].aic) == "log_normal"
+    assert found["log_normal"].aic == 4 - 2 * found["log_normal"].log_likelihood
+    assert found["log_normal"].exponent == pytest.approx(1.5, abs=0.15)
+    assert found["log_normal"].cutoff == pytest.approx((1 / 0.6) ** 0.5, abs=0.15)
+
+
+@pytest.mark.parametrize("family", ["power_law_cutoff", "log_normal"])
+def test_a_tail_heavier_than_any_has_no_cutoff(family):
+    degrees, counts = np.array([1, 2, 3, 400]), np.array([5, 2, 1, 8])
+    fitted, pure = fit(family, degrees, counts, 400), fit("power_law", degrees, counts, 400)
+    assert fitted.cutoff is None
+    assert fitted.log_likelihood == pytest.approx(pure.log_likelihood)
+    assert fitted.ks == pytest.approx(pure.ks)
+
+
+def test_ks_distance_against_brute_force():
+    law = power_law(0.8, 3, 60, 25)
+    _, _, histogram = sampled(law, 40)
+    degrees = np.repeat(np.arange(3, 61), histogram)
+    gaps = [abs((degrees <= d).mean() - law.mass[: d - 2].sum()) for d in range(3, 61)]
+    assert ks_distance(law, histogram) == pytest.approx(max(gaps))
+
+
+def test_p_values_are_uniform_under_the_truth():
+    law = power_law(1.2, 1, 80, 30)
+    values = [fit("power_law_cutoff", *sampled(law, 150, seed)[:2], 80, seed, 19).p_value for seed in range(150)]
+    shares = [np.mean(np.array(values) <= level) for level in (0.1, 0.25, 0.5, 0.75, 0.9)]
+    np.testing.assert_allclose(shares, [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.125)  # three standard errors of a half
+
+
+def test_a_wrong_law_has_a_small_p_value():
+    degrees, counts, _ = sampled(power_law(1.4, 1, 1000, 70), 3_000)
+    assert fit("power_law", degrees, counts, 1000, 1, 99).p_value == 0.01
+    assert fit("power_law_cutoff", degrees, counts, 1000, 1, 99).p_value > 0.05
+
+
+def test_the_seed_decides_the_p_value():
+    degrees, counts, _ = sampled(power_law(1.4, 1, 200, 70), 300)
+    values = {seed: fit("power_law_cutoff", degrees, counts, 200, seed, 49).p_value for seed in range(6)}
+    assert values[3] == fit("power_law_cutoff", degrees, counts, 200, 3, 49).p_value
+    assert len(set(values.values())) > 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("degrees", "counts", "d_max"), [
+    ([1], [1], 1),
+    ([7], [4], 7),
+    ([3], [1], 900),
+    ([1, 2], [1, 1], 2),
+    ([4, 5], [30, 1], 6000),
+    ([1, 6000], [1, 1], 6000),
+    ([1, 6000], [1, 5000], 6000),
+    ([90_000, 90_001, 90_007], [2, 1, 2], 90_010),
+])  # fmt: skip
+def test_small_and_odd_histograms_give_sound_numbers(family, degrees, counts, d_max):
+    fitted = fit(family, np.array(degrees), np.array(counts), d_max, 0, 9)
+    assert np.isfinite([fitted.log_likelihood, fitted.aic, fitted.ks]).all()
+    assert fitted.log_likelihood <= 0
+    assert 0 <= fitted.ks <= 1
+    for value in (fitted.exponent, fitted.cutoff):
+        assert value is None or np.isfinite(value)
+    if len(degrees) == 1:
+        assert (fitted.exponent, fitted.cutoff, fitted.p_value) == (None, None, None)
+    else:
+        assert 0 < fitted.p_value <= 1
+        shares = np.array(counts) / sum(counts)
+        assert fitted.log_likelihood <= (counts * np.log(shares)).sum() + 1e-6

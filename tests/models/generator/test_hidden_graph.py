@@ -1,0 +1,95 @@
+"""The hidden graph: degrees as drawn, no repeats, equal totals, and random pairs."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from models.degrees.laws import power_law, with_mean
+from models.generator import hidden_graph, pairing
+from models.generator.hidden_graph import NoSuchGraph, draw_degrees, draw_graph, graphical
+from models.generator.pairing import transposed
+
+
+def laws(users, items, edges, exponents=(0.5, 0.77)):
+    return with_mean(edges / users, exponents[0], items), with_mean(edges / items, exponents[1], users)
+
+
+def check(starts, users, user_degrees, item_degrees):
+    """Simple, sorted, and of the degrees asked for."""
+    assert (np.diff(starts) == item_degrees).all()
+    assert (np.bincount(users, minlength=len(user_degrees)) == user_degrees).all()
+    for first, last in pairwise(starts):
+        assert (np.diff(users[first:last]) > 0).all()
+
+
+@pytest.mark.parametrize(("users", "items", "edges", "exponent"), [
+    (400, 300, 4_000, 0.7), (300, 400, 30_000, 0.0), (30, 20, 200, 0.3), (30, 20, 450, -2.0),
+    (12, 9, 80, -2.0), (2, 2, 3, 0.0), (2, 500, 700, 0.0),
+])  # fmt: skip
+def test_graphs_are_simple_and_have_the_degrees_drawn(users, items, edges, exponent):
+    for seed in range(5):
+        both = laws(users, items, edges, (exponent, exponent))
+        user_degrees, item_degrees = draw_degrees(*both, (users, items), seed)
+        assert user_degrees.sum() == item_degrees.sum()
+        assert min(user_degrees.min(), item_degrees.min()) >= 1
+        check(*draw_graph(*both, (users, items), seed), user_degrees, item_degrees)
+
+
+def test_degrees_follow_their_laws():
+    users, items = laws(5_000, 900, 60_000)
+    drawn = draw_degrees(users, items, (5_000, 900), 3)
+    for law, degrees in zip((users, items), drawn, strict=True):
+        empirical = np.cumsum(np.bincount(degrees, minlength=law.d_max + 1)[1:]) / len(degrees)
+        assert np.abs(empirical - law.cumulative).max() < 1.63 / np.sqrt(len(degrees))  # level 0.01
+
+
+def test_pairs_are_random():
+    """In a sparse graph an edge stands between two classes of vertices in proportion to their half-edges."""
+    user_degrees, item_degrees = np.repeat([1, 4, 10], [600, 150, 60]), np.repeat([2, 12, 30], [300, 50, 20])
+    counts = np.zeros((3, 3))
+    for seed in range(20):
+        starts, items = pairing.paired(user_degrees, item_degrees, seed)
+        owners = np.repeat(np.arange(810), np.diff(starts))
+        rows, columns = np.digitize(owners, [600, 750]), np.digitize(items, [300, 350])
+        counts += np.bincount(3 * rows + columns, minlength=9).reshape(3, 3)
+    expected = 20 * np.outer([600, 600, 600], [600, 600, 600]) / 1800
+    np.testing.assert_allclose(counts, expected, rtol=0.06)
+
+
+def test_a_graph_that_leaves_no_choice_is_found():
+    """Staircase degrees have one realisation, full of crowded corners."""
+    steps = np.arange(1, 41)
+    starts, items = pairing.paired(steps, steps, 0)
+    found = np.zeros((40, 40), dtype=int)
+    np.add.at(found, (np.repeat(np.arange(40), np.diff(starts)), items), 1)
+    assert (found == (steps[:, None] + steps[None, :] > 40)).all()
+
+
+def test_graphs_are_laid_out_and_stirred_where_exchanges_fail(monkeypatch):
+    monkeypatch.setattr(pairing, "PROGRESS", 0.0)
+    user_degrees, item_degrees = draw_degrees(*laws(60, 50, 1_800, (-1.0, -1.0)), (60, 50), 1)
+    assert graphical(user_degrees, item_degrees)
+    starts, items = pairing.paired(user_degrees, item_degrees, 1)
+    check(*transposed(starts, items, 50), user_degrees, item_degrees)
+
+
+def test_graphical_against_all_small_graphs():
+    possible = set()
+    for bits in product((0, 1), repeat=9):
+        graph = np.reshape(bits, (3, 3))
+        possible.add((tuple(graph.sum(1)), tuple(graph.sum(0))))
+    for rows in product(range(4), repeat=3):
+        for columns in product(range(4), repeat=3):
+            assert graphical(np.array(rows), np.array(columns)) == ((rows, columns) in possible)
+
+
+def test_totals_that_cannot_meet_are_refused(monkeypatch):
+    monkeypatch.setattr(hidden_graph, "MOST_REDRAWS", 1_000)
+    with pytest.raises(NoSuchGraph, match="7 x 5"):
+        draw_graph(power_law(0, 1, 1), power_law(0, 2, 2), (7, 5), 0)
+
+
+def test_the_seed_decides_the_graph():
+    graphs = [draw_graph(*laws(80, 60, 600), (80, 60), seed)[1].tobytes() for seed in (1, 1, 2)]
+    assert graphs[0] == graphs[1] != graphs[2]

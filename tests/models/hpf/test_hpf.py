@@ -1,0 +1,287 @@
+"""Hierarchical Poisson factorization against a dense NumPy reading of the equations, phi and all."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.sparse import csr_matrix, random_array
+from scipy.special import digamma, gammaln
+
+from models.hpf.ascent import Ascent
+from models.hpf.kernels import digamma_and_log_gamma
+from models.hpf.model import HPF, HPFSettings
+
+SETTINGS = HPFSettings(
+    factors=4, a=0.4, a_prime=0.5, b_prime=0.8, c=0.3, c_prime=0.6, d_prime=1.5, binarize_counts=False
+)
+BLOCKS = ("phi", "gamma", "kappa", "lambda", "tau")
+
+
+def counts(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 0) -> csr_matrix:
+    draw = np.random.default_rng(seed)
+    matrix = random_array(
+        (users, items), density=density, rng=draw, format="csr", data_sampler=lambda size: draw.poisson(1.5, size) + 1.0
+    )
+    matrix.sort_indices()
+    return csr_matrix(matrix)
+
+
+def ascent(matrix: csr_matrix, settings: HPFSettings = SETTINGS, seed: int = 3) -> Ascent:
+    return Ascent(matrix, settings.binarize_counts, settings.user_prior, settings.item_prior, seed)
+
+
+class Dense:
+    """The model with its users x items x K phi: block updates and the bound, straight from the equations."""
+
+    def __init__(self, matrix: csr_matrix, state: Ascent, settings: HPFSettings) -> None:
+        self.y, self.settings = matrix.toarray(), settings
+        self.gamma, self.gamma_rate, self.kappa = (array.astype(float) for array in state.users.posterior)
+        self.lam, self.lam_rate, self.tau = (array.astype(float) for array in state.items.posterior)
+        self.kappa_shape = settings.a_prime + settings.factors * settings.a
+        self.tau_shape = settings.c_prime + settings.factors * settings.c
+        self.phi = np.full((*self.y.shape, settings.factors), 1 / settings.factors)
+
+    def update(self, block: str) -> None:
+        s = self.settings
+        if block == "phi":
+            log_theta, log_beta = log_mean(self.gamma, self.gamma_rate), log_mean(self.lam, self.lam_rate)
+            phi = np.exp(log_theta[:, None] + log_beta)
+            self.phi = phi / phi.sum(axis=2, keepdims=True)
+        elif block == "gamma":
+            self.gamma = s.a + (self.y[:, :, None] * self.phi).sum(axis=1)
+            beta = self.lam / self.lam_rate
+            self.gamma_rate = (self.kappa_shape / self.kappa)[:, None] + beta.sum(axis=0)
+        elif block == "kappa":
+            self.kappa = s.a_prime / s.b_prime + (self.gamma / self.gamma_rate).sum(axis=1)
+        elif block == "lambda":
+            self.lam = s.c + (self.y[:, :, None] * self.phi).sum(axis=0)
+            theta = self.gamma / self.gamma_rate
+            self.lam_rate = (self.tau_shape / self.tau)[:, None] + theta.sum(axis=0)
+        else:
+            self.tau = s.c_prime / s.d_prime + (self.lam / self.lam_rate).sum(axis=1)
+
+    def bound(self) -> float:
+        """E log p(y, z, theta, beta, xi, eta) - E log q, each expectation written out on its own."""
+        s = self.settings
+        theta, beta = self.gamma / self.gamma_rate, self.lam / self.lam_rate
+        log_theta, log_beta = log_mean(self.gamma, self.gamma_rate), log_mean(self.lam, self.lam_rate)
+        allocation = self.phi * (log_theta[:, None] + log_beta - np.log(self.phi))
+        total = (self.y * allocation.sum(axis=2)).sum() - gammaln(self.y + 1).sum() - (theta @ beta.T).sum()
+        kappa = np.full(len(self.kappa), self.kappa_shape)
+        tau = np.full(len(self.tau), self.tau_shape)
+        total += prior(self.gamma, self.gamma_rate, s.a, kappa / self.kappa, log_mean(kappa, self.kappa))
+        total += prior(self.lam, self.lam_rate, s.c, tau / self.tau, log_mean(tau, self.tau))
+        total += top(kappa, self.kappa, s.a_prime, s.a_prime / s.b_prime)
+        return total + top(tau, self.tau, s.c_prime, s.c_prime / s.d_prime)
+
+
+def log_mean(shape, rate):
+    """E log x under Gamma(shape, rate)."""
+    return digamma(shape) - np.log(rate)
+
+
+def prior(shape, rate, a, activity, log_activity) -> float:
+    """E log Gamma(x | a, activity) + H[q(x)] over rows x K."""
+    density = a * log_activity[:, None] - gammaln(a) + (a - 1) * log_mean(shape, rate)
+    density -= activity[:, None] * shape / rate
+    return (density + stats.gamma.entropy(shape, scale=1 / rate)).sum()
+
+
+def top(shape, rate, a, b) -> float:
+    """E log Gamma(x | a, b) + H[q(x)] over rows."""
+    density = a * np.log(b) - gammaln(a) + (a - 1) * log_mean(shape, rate) - b * shape / rate
+    return (density + stats.gamma.entropy(shape, scale=1 / rate)).sum()
+
+
+def iterations(matrix: csr_matrix, number: int):
+    """(kernels' state, dense state, bound that the kernels report) after every iteration of both."""
+    state = ascent(matrix)
+    dense = Dense(matrix, state, SETTINGS)
+    for _ in range(number):
+        bound = state.allocate()
+        dense.update("phi")
+        assert bound == pytest.approx(dense.bound(), rel=1e-6)
+        state.update_users()
+        state.update_items()
+        for block in BLOCKS[1:]:
+            dense.update(block)
+        yield state, dense
+
+
+def test_every_block_agrees_with_the_dense_equations():
+    for state, dense in iterations(counts(), 4):
+        exact = dense.gamma, dense.gamma_rate, dense.kappa, dense.lam, dense.lam_rate, dense.tau
+        for ours, theirs in zip((*state.users.posterior, *state.items.posterior), exact, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=2e-5)
+
+
+def test_the_bound_never_falls_after_any_block():
+    """The kernels' parameters are put into the dense bound one block at a time."""
+    matrix = counts(seed=1)
+    state = ascent(matrix)
+    dense = Dense(matrix, state, SETTINGS)
+    last = -np.inf
+    for _ in range(25):
+        state.allocate()
+        dense.update("phi")
+        state.update_users()
+        state.update_items()
+        (gamma, gamma_rate, kappa), (lam, lam_rate, tau) = state.users.posterior, state.items.posterior
+        for new in (
+            {},
+            {"gamma": gamma, "gamma_rate": gamma_rate},
+            {"kappa": kappa},
+            {"lam": lam, "lam_rate": lam_rate},
+            {"tau": tau},
+        ):
+            vars(dense).update({name: array.astype(float) for name, array in new.items()})
+            bound = dense.bound()
+            assert bound > last - 1e-6 * abs(bound)
+            last = bound
+    assert state.allocate() > last - 1e-6 * abs(last)
+
+
+def test_every_block_is_a_stationary_point_of_the_bound():
+    """Central differences in the logarithm of each number, next to the curvature that they meet."""
+    matrix = counts(users=8, items=6, density=0.4, seed=2)
+    dense = Dense(matrix, ascent(matrix), SETTINGS)
+    step = 1e-4
+    for block, names in {
+        "gamma": ("gamma", "gamma_rate"),
+        "kappa": ("kappa",),
+        "lambda": ("lam", "lam_rate"),
+        "tau": ("tau",),
+        "phi": ("phi",),
+    }.items():
+        dense.update(block)
+        middle = dense.bound()
+        for name in names:
+            array = getattr(dense, name)
+            for place in list(np.ndindex(array.shape))[:24]:
+                if name == "phi" and dense.y[place[:2]] == 0:
+                    continue
+                values = []
+                for factor in (np.exp(step), np.exp(-step)):
+                    moved = array.copy()
+                    moved[place] *= factor
+                    setattr(dense, name, moved / moved.sum(axis=2, keepdims=True) if name == "phi" else moved)
+                    values.append(dense.bound())
+                setattr(dense, name, array)
+                assert max(values) <= middle + 1e-9
+                assert values[0] - values[1] == pytest.approx(0, abs=1e-2 * (2 * middle - sum(values)) + 1e-9)
+
+
+def test_a_fit_on_counts_differs_from_one_on_ones():
+    matrix = counts()
+    ones = HPF(SETTINGS.model_copy(update={"binarize_counts": True})).fit(matrix)
+    pattern = csr_matrix((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+    np.testing.assert_array_equal(ones.item_shape, HPF(SETTINGS).fit(pattern).item_shape)
+    assert not np.allclose(ones.item_shape, HPF(SETTINGS).fit(matrix).item_shape, rtol=0.01)
+
+
+def test_the_reported_bounds_rise_until_the_relative_change_is_small():
+    epochs = []
+    model = HPF(SETTINGS.model_copy(update={"tolerance": 1e-4})).fit(counts(), on_epoch=epochs.append)
+    bounds = np.array([epoch.values["bound"] for epoch in epochs])
+    np.testing.assert_array_equal(bounds, model.bounds)
+    changes = np.diff(bounds) / abs(bounds[:-1])
+    assert len(epochs) < SETTINGS.max_iterations
+    assert changes.min() > -1e-6 and changes[-1] < 1e-4 <= changes[:-1].min()
+
+
+@pytest.mark.parametrize("x", [0.05, 0.3, 1.0, 5.9999, 6.0, 47.3, 1e6])
+def test_digamma_and_log_gamma(x):
+    assert digamma_and_log_gamma(x) == pytest.approx((digamma(x), gammaln(x)), rel=1e-10, abs=1e-10)
+
+
+def test_one_thread_and_two_give_the_same_bits():
+    matrix = counts(users=400, items=60, seed=5)
+    one, two = (HPF(SETTINGS, seed=7, threads=threads).fit(matrix) for threads in (1, 2))
+    for name, array in one._arrays().items():
+        np.testing.assert_array_equal(array, getattr(two, name))
+    np.testing.assert_array_equal(one.scores(matrix), two.scores(matrix))
+    assert not np.array_equal(one.item_shape, HPF(SETTINGS, seed=8).fit(matrix).item_shape)
+
+
+def test_folding_in_is_the_ascent_of_theta_with_the_items_fixed():
+    patient = SETTINGS.model_copy(update={"fold_in_iterations": 2000, "fold_in_tolerance": 0.0})
+    model = HPF(patient).fit(counts())
+    unseen = counts(users=5, seed=11)
+    dense = Dense(unseen, ascent(unseen), SETTINGS)
+    dense.lam, dense.lam_rate = model.item_shape.astype(float), model.item_rate.astype(float)
+    dense.gamma[:], dense.gamma_rate[:] = 1, 1
+    for _ in range(2000):
+        for block in BLOCKS[:3]:
+            dense.update(block)
+    np.testing.assert_allclose(model.fold_in(unseen), dense.gamma / dense.gamma_rate, rtol=2e-3, atol=1e-5)
+
+
+def test_scores_are_rates_and_training_users_have_their_own_posterior():
+    matrix = counts()
+    model = HPF(SETTINGS).fit(matrix)
+    theta, beta = model.user_shape / model.user_rate, model.item_shape / model.item_rate
+    users = np.array([4, 0, 17])
+    np.testing.assert_allclose(model.scores(matrix[users], users=users), theta[users] @ beta.T, rtol=1e-5)
+    folded = model.fold_in(matrix)
+    assert np.corrcoef(folded.ravel(), theta.ravel())[0, 1] > 0.95
+
+
+def test_saved_and_loaded_it_scores_the_same(tmp_path):
+    matrix = counts()
+    model = HPF(SETTINGS).fit(matrix)
+    model.save(tmp_path)
+    loaded = HPF.load(tmp_path)
+    np.testing.assert_array_equal(loaded.scores(matrix), model.scores(matrix))
+    np.testing.assert_array_equal(loaded.scores(matrix, users=np.arange(30)), model.scores(matrix, users=np.arange(30)))
+
+
+def test_started_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
+    matrix = counts(users=60)
+    first = HPF(SETTINGS).fit(matrix)
+    first.save(tmp_path)
+    grown = csr_matrix((matrix.data, matrix.indices, np.append(matrix.indptr, matrix.nnz)), shape=(61, 20))
+    users, items = np.append(np.arange(60), -1), np.arange(20)
+    second = HPF(SETTINGS).begin_from(HPF.load(tmp_path), users, items).fit(grown)
+    assert len(second.bounds) < len(first.bounds) / 4
+    assert second.bounds[0] == pytest.approx(first.bounds[-1], rel=0.02)
+    with pytest.raises(ValueError, match="factors: 5 here, 4"):
+        HPF(HPFSettings(factors=5)).begin_from(first, np.arange(60), np.arange(20))
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        np.ones((5, 4)),
+        np.eye(3),
+        np.array([[1.0]]),
+        np.array([[2.0, 0, 0], [0, 0, 0], [1, 0, 3]]),
+    ],
+    ids=["all ones", "diagonal", "one edge", "user and item without an edge"],
+)
+def test_odd_matrices_give_finite_scores(matrix):
+    model = HPF(HPFSettings(factors=7, binarize_counts=False)).fit(csr_matrix(matrix))
+    users = np.arange(len(matrix))
+    for scores in (model.scores(csr_matrix(matrix)), model.scores(csr_matrix(matrix), users=users)):
+        assert np.isfinite(scores).all() and (scores >= 0).all()
+    assert np.isfinite(model.bounds).all()
+
+
+def test_a_user_without_a_history_gets_popularity():
+    matrix = counts()
+    model = HPF(SETTINGS).fit(matrix)
+    np.testing.assert_array_equal(model.scores(csr_matrix((1, 20)))[0], model.item_degrees)
+
+
+@pytest.mark.parametrize("value", [np.nan, -1.0, np.inf])
+def test_counts_that_are_no_counts_are_refused(value):
+    matrix = counts()
+    matrix.data[7] = value
+    with pytest.raises(ValueError, match=r"user \d+ \(row\), item \d+"):
+        HPF(SETTINGS).fit(matrix)
+
+
+def test_a_checkerboard_is_learned():
+    board = (np.add.outer(np.arange(40), np.arange(30)) % 2).astype(float)
+    history = board * (np.random.default_rng(0).random(board.shape) < 0.8)
+    model = HPF(HPFSettings(factors=2)).fit(csr_matrix(history))
+    for scores in (model.scores(csr_matrix(history)), model.scores(csr_matrix(history), users=np.arange(40))):
+        assert scores[board == 1].min() > scores[board == 0].max()

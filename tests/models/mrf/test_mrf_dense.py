@@ -1,0 +1,124 @@
+"""The Markov random field against eq. 4 written down in float64, and against its own optimality condition."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from models.mrf.dense import MrfDense, MrfDenseSettings
+from models.numerics import gram_inverse
+from models.numerics.gram import columns, lower_gram
+from tests.conftest import REAL_LOGS
+
+ML_100K = REAL_LOGS / "ml-100k" / "u.data"
+
+VARIANTS = {
+    "the paper's": {},
+    "with an intercept": {"intercept": True},
+    "no rescaling": {"alpha": 0.0, "l2": 40.0},
+    "EASE": {"alpha": 0.0, "l2": 40.0, "centred": False},
+    "weighted users": {"alpha": 0.5, "l2": 10.0, "user_weight_exponent": 0.75, "intercept": True},
+    "popular items discounted": {"alpha": 0.5, "popularity_discount": 0.3, "intercept": True},
+}
+
+
+def fit(interactions, **settings):
+    return MrfDense(MrfDenseSettings(**settings), threads=2).fit(interactions)
+
+
+def naive(likes, l2=6.0, alpha=0.75, centred=True, intercept=False, user_weight_exponent=0.0, popularity_discount=0.0):
+    """B of eq. 4 and the offset of the scores, in float64."""
+    weights = likes.sum(axis=1) ** -user_weight_exponent
+    weights /= weights.mean()
+    mean = weights @ likes / len(likes)
+    gram = (likes * weights[:, None]).T @ likes
+    covariance = gram - len(likes) * np.outer(mean, mean)
+    scale, discount = (np.diag(covariance) ** (exponent / 2) for exponent in (alpha, popularity_discount))
+    target = (covariance if centred else gram) / np.outer(scale, scale)
+    inverse = np.linalg.inv(target + l2 * np.eye(len(target)))
+    b = (np.eye(len(inverse)) - inverse / np.diag(inverse)) * scale / scale[:, None] / discount
+    return b, mean / discount - mean @ b if intercept else np.zeros(len(b))
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
+def test_weights_and_scores_agree_with_eq_4(settings, long_tailed):
+    likes = long_tailed.toarray().astype(float)
+    model = fit(long_tailed, **settings)
+    weights, offset = naive(likes, **settings)
+    np.testing.assert_allclose(model.weights, weights, atol=1e-5)
+    np.testing.assert_allclose(model.scores(long_tailed), likes @ weights + offset, atol=1e-4)
+    assert (model.weights.diagonal() == 0).all() and (model.weights < 0).any()
+
+
+@pytest.mark.skipif(not ML_100K.exists(), reason="the log is not here")
+def test_agrees_with_eq_4_on_ml_100k():
+    users, items, stars = np.loadtxt(ML_100K, usecols=(0, 1, 2), dtype=np.int64).T
+    liked = stars >= 4
+    rows, columns_ = (np.unique(ids[liked], return_inverse=True)[1] for ids in (users, items))
+    likes = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, columns_)))
+    np.testing.assert_allclose(fit(likes).weights, naive(likes.toarray().astype(float))[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
+def test_fewer_users_than_items_give_the_same_weights_by_an_inverse_over_the_users(settings, long_tailed, monkeypatch):
+    monkeypatch.setattr(gram_inverse, "BLOCK", 7)
+    likes = long_tailed[: long_tailed.shape[1] // 2].toarray().astype(float)
+    likes[3] = 0
+    likes[:, likes.sum(axis=0) == 0] = np.eye(len(likes))[:, 5:6]
+    likes[:, 0] = np.arange(len(likes)) == 4
+    active = likes[likes.sum(axis=1) > 0]
+    counted = csr_matrix(likes * np.arange(1, likes.shape[1] + 1))  # how often somebody liked an item is not read
+    model, alone = fit(counted, **settings), MrfDense(MrfDenseSettings(**settings), threads=1)
+    weights, offset = naive(active, **settings)
+    np.testing.assert_allclose(model.weights, weights, atol=1e-5)
+    np.testing.assert_allclose(model.offset, offset, atol=1e-5)
+    np.testing.assert_array_equal(alone.fit(counted).weights, model.weights)
+
+
+def test_the_ridge_regression_of_eq_3_is_at_its_minimum(long_tailed):
+    """Off the diagonal, X'(X - X B) = l2 B: the gradient vanishes."""
+    likes = long_tailed.toarray().astype(float)
+    weights = fit(long_tailed, alpha=0.0, l2=40.0, centred=False).weights.astype(float)
+    gradient = likes.T @ (likes - likes @ weights) - 40.0 * weights
+    np.fill_diagonal(gradient, 0)
+    assert np.abs(gradient).max() < 2e-3
+
+
+def test_items_that_everybody_or_nobody_likes_take_no_part(long_tailed):
+    likes = long_tailed.toarray()
+    likes[:, 3], likes[:, 8] = 1, 0
+    for settings in VARIANTS.values():
+        model = fit(csr_matrix(likes), **settings)
+        constant = [3, 8] if settings.get("centred", True) else [8]
+        assert (model.weights[constant] == 0).all() and (model.weights[:, constant] == 0).all()
+        assert np.isfinite(model.scores(csr_matrix(likes))).all()
+
+
+def test_the_gram_kernel_agrees_with_a_dense_product(long_tailed):
+    likes = long_tailed.toarray().astype(float)
+    likes[17] = 0
+    moments = columns(csr_matrix(likes), 0.5)
+    factor = np.linspace(0.5, 2, likes.shape[1])
+    shift = np.sqrt(moments.users) * moments.mean
+    expected = (likes * moments.weights[:, None]).T @ likes - np.outer(shift, shift)
+    expected *= np.outer(factor, factor)
+    one, two = (lower_gram(csr_matrix(likes), moments.weights, shift, factor, threads) for threads in (1, 2))
+    np.testing.assert_allclose(one, np.tril(expected), atol=1e-4)
+    np.testing.assert_array_equal(one, two)
+    active = likes.sum(axis=1) > 0
+    assert moments.users == active.sum() and moments.weights[active].mean() == pytest.approx(1)
+    np.testing.assert_allclose(np.diag(expected) / factor**2, moments.spread, atol=1e-9)
+
+
+def test_too_small_a_penalty_names_the_setting():
+    with pytest.raises(ValueError, match="raise l2"):
+        fit(csr_matrix(np.tile(np.eye(2), (3000, 4))), l2=1e-30, alpha=0.0)
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
+def test_contributions_and_the_offset_make_up_the_score(settings, long_tailed):
+    model = fit(long_tailed, **settings)
+    scores = model.scores(long_tailed)
+    for user, item in ((0, 0), (3, 5), (long_tailed.shape[0] - 1, long_tailed.shape[1] - 1)):
+        added = model.contributions(long_tailed[user], item)
+        assert added.dtype == np.float32 and len(added) == long_tailed[user].nnz
+        np.testing.assert_allclose(added.sum() + model.offset[item], scores[user, item], atol=1e-5)

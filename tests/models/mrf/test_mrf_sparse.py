@@ -1,0 +1,209 @@
+"""The sparse Markov random field against section 3 of its paper written down in float64, and against the dense one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from scipy.sparse import csr_matrix
+
+from models.mrf import sparse_blocks, sparse_pattern
+from models.mrf.dense import MrfDense, MrfDenseSettings
+from models.mrf.sparse import MrfSparse, MrfSparseSettings
+from models.mrf.sparse_pattern import of_density
+from models.numerics.gram import columns, rescaling, row_arguments
+from tests.conftest import REAL_LOGS
+
+ML_100K = REAL_LOGS / "ml-100k" / "u.data"
+
+VARIANTS = {
+    "one regression an item": {"r": 0.0},
+    "blocks of a tenth": {"r": 0.1},
+    "blocks of a half": {"r": 0.5},
+    "whole blocks": {"r": 1.0},
+    "cut columns": {"r": 0.3, "max_in_column": 9},
+    "not centred, not rescaled": {"r": 0.2, "alpha": 0.0, "centred": False, "l2": 40.0},
+    "weighted users": {"r": 0.1, "alpha": 0.5, "l2": 10.0, "user_weight_exponent": 0.75},
+}
+
+
+def fit(interactions, *, threads=2, watch=None, **more):
+    return MrfSparse(MrfSparseSettings(**more), threads=threads).fit(interactions, on_epoch=watch)
+
+
+def table(model):
+    return model.weights.toarray()
+
+
+def covariance(likes, alpha=0.75, centred=True, user_weight_exponent=0.0):
+    """The rescaled covariance matrix in float64, and the factors that it was divided by; zero without variance."""
+    weights = likes.sum(axis=1) ** -user_weight_exponent
+    weights /= weights.mean()
+    mean = weights @ likes / len(likes)
+    gram = (likes * weights[:, None]).T @ likes
+    spread = len(likes) * mean * (1 - mean)
+    varies = (likes != likes[0]).any(axis=0)
+    scale = np.where(varies, spread, 1) ** (alpha / 2)
+    target = gram - len(likes) * np.outer(mean, mean) if centred else gram
+    target = target / np.outer(scale, scale)
+    if centred:
+        target[~varies], target[:, ~varies] = 0, 0
+    return target, scale
+
+
+def threshold_in_a_gap(target, share):
+    """A threshold that keeps about a share of the entries, with no entry near it, so that rounding decides nothing."""
+    values = np.unique(np.abs(target[~np.eye(len(target), dtype=bool)]))
+    place = np.searchsorted(values, np.quantile(np.abs(target), 1 - share))
+    width = max(1, len(values) // 100)
+    near = np.arange(max(1, place - width), min(len(values), place + width))
+    at = near[np.argmax(values[near] - values[near - 1])]
+    return float((values[at] + values[at - 1]) / 2)
+
+
+def naive(target, scale, threshold, r, l2=1.0, max_in_column=1000):
+    """Section 3, step by step, in float64; covariances that are equal in float32 count as ties."""
+    items = len(target)
+    size = np.abs(target).astype(np.float32)
+    np.fill_diagonal(size, 0)
+    largest_first = np.argsort(-size, axis=0, kind="stable")
+    neighbours = [
+        [i, *[j for j in largest_first[: max_in_column - 1, i] if size[j, i] > threshold]] for i in range(items)
+    ]
+    todo = sorted(range(items), key=lambda i: (-len(neighbours[i]), -target[i, i], i))
+    total, count = np.zeros((items, items)), np.zeros((items, items))
+    regularized = target + l2 * np.eye(items)
+    done = set()
+    for leader in todo:
+        if leader in done:
+            continue
+        block = neighbours[leader]
+        chosen = block[: max(1, int(np.ceil(r * len(block))))]
+        inverse = np.linalg.inv(regularized[np.ix_(block, block)])
+        for place, i in enumerate(chosen):
+            total[block, i] -= inverse[:, place] / inverse[place, place]
+            count[block, i] += 1
+        done.update(chosen)
+    inside = np.zeros((items, items), dtype=bool)
+    for i, column in enumerate(neighbours):
+        inside[column, i] = True
+    b = np.where(inside, total / np.maximum(count, 1), 0) * scale / scale[:, None]
+    np.fill_diagonal(b, 0)
+    return b
+
+
+def parts(more):
+    """The settings of `covariance`, and those of `naive`."""
+    moments = {name: more[name] for name in ("alpha", "centred", "user_weight_exponent") if name in more}
+    return moments, {name: value for name, value in more.items() if name not in moments}
+
+
+@pytest.mark.parametrize("more", VARIANTS.values(), ids=VARIANTS.keys())
+def test_weights_and_scores_agree_with_section_3(more, long_tailed):
+    likes = long_tailed.toarray().astype(float)
+    moments, rest = parts(more)
+    target, scale = covariance(likes, **moments)
+    threshold = threshold_in_a_gap(target, 0.2)
+    model = fit(long_tailed, threshold=threshold, **more)
+    expected = naive(target, scale, threshold, **rest)
+    np.testing.assert_allclose(table(model), expected, atol=1e-5)
+    np.testing.assert_allclose(model.scores(long_tailed), likes @ expected, atol=1e-4)
+    assert 0.03 < (expected != 0).mean() < 0.3
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), r=st.floats(0, 1), share=st.floats(0.02, 0.9), cap=st.integers(1, 40))
+def test_any_small_matrix_agrees_with_section_3(seed, r, share, cap):
+    rng = np.random.default_rng(seed)
+    likes = rng.random((30, 14)) < rng.uniform(0.05, 0.95, size=14)
+    likes[0] = ~likes[0]
+    likes = likes[likes.any(axis=1)].astype(float)
+    target, scale = covariance(likes)
+    threshold = threshold_in_a_gap(target, share)
+    model = fit(csr_matrix(likes.astype(np.float32)), threshold=threshold, r=r, max_in_column=cap)
+    np.testing.assert_allclose(table(model), naive(target, scale, threshold, r, max_in_column=cap), atol=1e-5)
+
+
+@pytest.mark.skipif(not ML_100K.exists(), reason="the log is not here")
+def test_agrees_with_section_3_on_ml_100k():
+    users, items, stars = np.loadtxt(ML_100K, usecols=(0, 1, 2), dtype=np.int64).T
+    liked = stars >= 4
+    rows, ids = (np.unique(each[liked], return_inverse=True)[1] for each in (users, items))
+    likes = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, ids)))
+    target, scale = covariance(likes.toarray().astype(float))
+    threshold = threshold_in_a_gap(target, 0.03)
+    model = fit(likes, threshold=threshold, r=0.1, max_in_column=100)
+    np.testing.assert_allclose(table(model), naive(target, scale, threshold, 0.1, max_in_column=100), atol=1e-4)
+
+
+@pytest.mark.parametrize("more", [{}, {"intercept": True}, {"alpha": 0.5, "user_weight_exponent": 1.0}])
+def test_weights_become_the_dense_ones_as_the_threshold_falls(more, long_tailed):
+    dense = MrfDense(MrfDenseSettings(l2=2.0, **more)).fit(long_tailed)
+    apart = [
+        np.linalg.norm(table(fit(long_tailed, l2=2.0, threshold=threshold, **more)) - dense.weights)
+        for threshold in (0.5, 0.1, 0.02, 0.0)
+    ]
+    assert (np.diff(apart) < 0).all() and apart[-1] < 1e-4 * np.linalg.norm(dense.weights)
+    offsets = fit(long_tailed, l2=2.0, threshold=0.0, **more).offset
+    np.testing.assert_allclose(offsets, dense.offset, atol=1e-5)
+
+
+@pytest.mark.parametrize("density", [0.005, 0.02, 0.1, 0.4, 1.0])
+@pytest.mark.parametrize("cap", [1000, 20])
+def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long_tailed, monkeypatch):
+    monkeypatch.setattr(sparse_pattern, "SAMPLE", 10)
+    target = np.abs(covariance(long_tailed.toarray().astype(float))[0])
+    np.fill_diagonal(target, -1)
+    moments = columns(long_tailed, 0.0)
+    rescaled = rescaling(moments, 0.75, True)
+    pattern = of_density(row_arguments(long_tailed, moments.weights, rescaled.shift, rescaled.factor), density, cap, 2)
+    kept = np.sort(target, axis=0)[::-1][: cap - 1]
+    kept = np.sort(kept[kept >= 0])[::-1]
+    room = max(0, int(density * target.size) - len(target))
+    if room < len(kept):
+        assert len(pattern.indices) - len(target) == (kept > pattern.threshold * (1 + 1e-6)).sum() <= room
+        assert pattern.threshold == pytest.approx(kept[room], rel=1e-6)
+    else:
+        assert pattern.threshold == 0
+
+
+def test_a_density_and_its_threshold_give_the_same_weights(long_tailed):
+    found = []
+    by_density = fit(long_tailed, density=0.1, r=0.3, watch=lambda epoch: found.append(epoch.values))
+    np.testing.assert_array_equal(table(by_density), table(fit(long_tailed, threshold=found[0]["threshold"], r=0.3)))
+    assert 0.08 < found[0]["density"] <= 0.1
+
+
+@pytest.mark.parametrize("r", [0.0, 0.3])
+def test_batches_and_threads_do_not_change_a_bit(r, long_tailed, monkeypatch):
+    whole = fit(long_tailed, threads=1, density=0.3, r=r)
+    monkeypatch.setattr(sparse_blocks, "ROOM", 5000)
+    monkeypatch.setattr(sparse_pattern, "ROOM", 700)
+    cut = fit(long_tailed, threads=3, density=0.3, r=r)
+    for name, array in whole._arrays().items():
+        np.testing.assert_array_equal(array, cut._arrays()[name], err_msg=name)
+
+
+def test_items_that_everybody_or_nobody_likes_take_no_part(long_tailed):
+    likes = long_tailed.toarray()
+    likes[:, 3], likes[:, 8] = 1, 0
+    likes = csr_matrix(likes)
+    for more in VARIANTS.values():
+        model = fit(likes, density=0.5, **more)
+        constant = [3, 8] if more.get("centred", True) else [8]
+        b = table(model)
+        assert (b[constant] == 0).all() and (b[:, constant] == 0).all()
+        assert np.isfinite(model.scores(likes)).all() and (b != 0).any()
+
+
+def test_one_of_threshold_and_density_is_given():
+    assert MrfSparseSettings(threshold=0.1).density is None
+    assert MrfSparseSettings.model_validate_json(MrfSparseSettings(threshold=0.1).model_dump_json()).threshold == 0.1
+    for both in ({"threshold": 0.1, "density": 0.1}, {"density": None}):
+        with pytest.raises(ValidationError, match="density .* threshold"):
+            MrfSparseSettings(**both)
+
+
+def test_too_small_a_penalty_names_the_setting():
+    with pytest.raises(ValueError, match="raise l2"):
+        fit(csr_matrix(np.tile(np.eye(2), (3000, 4))), l2=1e-30, alpha=0.0, threshold=0.0)

@@ -1,0 +1,164 @@
+"""`like` on the demo's data against what it estimates: the ratio of the densities of likes and of negatives.
+
+Negatives are drawn by popularity, independently of taste, and not from what a user considered and disliked,
+so that `like` tends to this ratio and not to the coin of the generative story. A tenth of the likes is left
+out of the fit; they are judged, mixed with fresh negatives of the model's own kind in the fit's proportion.
+`-s` prints the figures, those against the coin among them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from models.negatives.draws import alias_table, draw_negatives
+from models.numerics.shards import shards
+from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
+from models.random_graph.inference import adjacency
+from models.random_graph.model import RandomGraph, RandomGraphSettings
+from tasks.demo.story import DemoSettings, tell
+
+KEPT = 0.9
+DEMO = DemoSettings()
+
+
+class Halves(NamedTuple):
+    """The likes that are fitted on, those held out, the coins, and the true rate of the former."""
+
+    train: csr_matrix
+    held: tuple[np.ndarray, np.ndarray]
+    coin: np.ndarray
+    like_rate: np.ndarray
+
+
+class Judged(NamedTuple):
+    """Of every judged pair: `like`, its standard deviation, true ratio, coin, and whether it was a like."""
+
+    like: np.ndarray
+    spread: np.ndarray
+    ratio: np.ndarray
+    coin: np.ndarray
+    liked: np.ndarray
+
+
+def considered(story):
+    """Probability of every edge of H given the degrees: the random bipartite graph of greatest entropy."""
+    items = np.repeat(np.arange(DEMO.items), np.diff(story.starts))
+    user_degrees = np.bincount(story.users, minlength=DEMO.users)
+    item_degrees = np.bincount(items, minlength=DEMO.items)
+    a, b = (degrees / np.sqrt(len(items)) for degrees in (user_degrees, item_degrees))
+    for _ in range(40):
+        a = user_degrees / (b / (1 + np.outer(a, b))).sum(axis=1)
+        b = item_degrees / (a[:, None] / (1 + np.outer(a, b))).sum(axis=0)
+    return np.outer(a, b) / (1 + np.outer(a, b))
+
+
+def drawn_as_negative(model, likes, seen):
+    """Probability that a user's negatives hold an item, for every item that is no like (Hajek 1964)."""
+    wanted = np.diff(likes[0])
+    times = np.geomspace(0.5, 40 / model.weights[model.weights > 0].min(), 64)
+    taken = -np.expm1(-np.outer(times, model.weights)) @ ~seen.T  # (64, users)
+    at = np.array([np.interp(wanted[user], taken[:, user], times) for user in range(len(wanted))])
+    return -np.expm1(-model.weights * at[:, None])
+
+
+@pytest.fixture(scope="module")
+def halves():
+    story, rng = tell(DEMO, 1), np.random.default_rng(5)
+    items = np.repeat(np.arange(DEMO.items), np.diff(story.starts))
+    users, items = story.users[story.liked], items[story.liked]
+    kept = rng.random(len(users)) < KEPT
+    edges = (np.ones(kept.sum()), (users[kept], items[kept]))
+    train = csr_matrix(edges, shape=(DEMO.users, DEMO.items))
+    train.sort_indices()
+    coin = 1 / (1 + np.exp(-(story.traits.users @ story.traits.items.T + story.traits.item_bias)))
+    return Halves(train, (users[~kept], items[~kept]), coin, KEPT * considered(story) * coin)
+
+
+def judge(model, halves, negatives, negative_rate):
+    """The held-out likes and a tenth of the negatives, whose rate in the fit is `negative_rate`."""
+    share = len(halves.held[0]) / halves.train.nnz
+    some = np.random.default_rng(6).random(len(negatives[0])) < share
+    pairs = tuple(np.concatenate([held, fresh[some]]) for held, fresh in zip(halves.held, negatives))
+    mean, spread = model.like(halves.train, users=np.arange(DEMO.users))
+    ratio = halves.like_rate / (halves.like_rate + negative_rate)
+    liked = np.arange(len(pairs[0])) < len(halves.held[0])
+    return Judged(mean[pairs], spread[pairs], ratio[pairs], halves.coin[pairs], liked)
+
+
+def judge_random_graph(settings, halves):
+    """Negatives without replacement from pi, never one of the user's likes."""
+    model = RandomGraph(settings).fit(halves.train)
+    likes = adjacency(halves.train)
+    names = np.arange(DEMO.users, dtype=np.uint64)
+    drawn = (alias_table(model.weights), shards(likes[0]), (99, 1), names)
+    starts, items = draw_negatives(likes, model.weights, *drawn)
+    rate = (1 - halves.like_rate) * drawn_as_negative(model, likes, halves.train.toarray() > 0)
+    return judge(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items), rate)
+
+
+def judge_paired_symbols(settings, halves):
+    """Censored pairs with replacement, D' = r D of them, user and item each by its share of the events."""
+    model = PairedSymbols(settings).fit(halves.train)
+    by_user, by_item = np.diff(halves.train.indptr), np.bincount(halves.train.indices, minlength=DEMO.items)
+    rate = settings.r * np.outer(by_user, by_item) / halves.train.nnz
+    times = np.random.default_rng(7).poisson(rate)
+    return judge(model, halves, tuple(np.repeat(side, times[times > 0]) for side in np.nonzero(times)), rate)
+
+
+CASES = {  # how to judge, settings, the largest calibration error, the least cover of 95 % intervals
+    "random_graph": (judge_random_graph, RandomGraphSettings(learn_tau=False), 0.05, 0.9),
+    "random_graph, precisions learned": (judge_random_graph, RandomGraphSettings(), 0.08, 0.9),
+    "paired_symbols": (judge_paired_symbols, PairedSymbolsSettings(factors=DEMO.traits, r=2), 0.05, 0.65),
+    "paired_symbols, 20 factors": (judge_paired_symbols, PairedSymbolsSettings(), 0.07, 0.9),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def judged(request, halves):
+    judging, settings, *limits = CASES[request.param]
+    found = judging(settings, halves)
+    print(f"\n{request.param}: share of the Brier gain {brier_gain(found):.2f}")
+    for name, truth in (("ratio", found.ratio), ("coin", found.coin)):
+        error, cover = calibration_error(found.like, truth), covered(found, truth)
+        print(f"    against the {name}: calibration error {error:.3f}, inside 95 % intervals {cover:.2f}")
+    return found, *limits
+
+
+def calibration_error(probability, reference):
+    """Expected calibration error over ten bins of equal width."""
+    tenth = np.minimum((probability * 10).astype(int), 9)
+    return np.abs(np.bincount(tenth, probability - reference)).sum() / len(probability)
+
+
+def brier_gain(judged):
+    """What `like` gains on the constant, as a share of what the true ratio gains."""
+    constants = np.full(len(judged.liked), judged.liked.mean())
+    constant, ours, truth = (np.mean((p - judged.liked) ** 2) for p in (constants, judged.like, judged.ratio))
+    return (constant - ours) / (constant - truth)
+
+
+def covered(judged, truth):
+    """Share of the judged pairs whose truth lies within 1.96 standard deviations of `like`."""
+    return np.mean(np.abs(judged.like - truth) < 1.96 * judged.spread)
+
+
+def test_the_judged_pairs_come_at_the_true_ratio(judged):
+    found, *_ = judged
+    assert calibration_error(found.ratio, found.liked) <= 0.015
+
+
+def test_like_is_calibrated_against_the_true_density_ratio(judged):
+    found, largest, _ = judged
+    assert calibration_error(found.like, found.ratio) <= largest
+
+
+def test_like_gains_more_than_half_of_what_the_true_ratio_gains(judged):
+    found, *_ = judged
+    assert 0.5 <= brier_gain(found) < 1
+
+
+def test_credible_intervals_cover_the_true_ratio(judged):
+    found, _, least = judged
+    assert least < covered(found, found.ratio) < 0.99

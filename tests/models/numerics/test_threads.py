@@ -1,0 +1,45 @@
+"""Thread counts are set for a block and put back after it, errors and overlaps included."""
+
+import threading
+
+import numba
+import pytest
+from threadpoolctl import threadpool_info
+
+from models.numerics.threads import kernel_threads, single_threaded_blas
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_kernel_threads_are_put_back_after_an_error():
+    before = numba.get_num_threads()
+    with pytest.raises(KeyError), kernel_threads(1):
+        assert numba.get_num_threads() == 1
+        raise KeyError
+    assert numba.get_num_threads() == before
+
+
+def test_more_kernel_threads_than_numba_has_are_not_an_error():
+    with kernel_threads(10_000):
+        assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
+
+
+def test_two_threads_that_want_single_threaded_blas_take_turns():
+    before = blas_threads()
+    entered, seen = threading.Event(), []
+
+    def other():
+        with single_threaded_blas():
+            entered.set()
+            seen.append(blas_threads())
+
+    thread = threading.Thread(target=other)
+    with single_threaded_blas(), single_threaded_blas():
+        thread.start()
+        assert not entered.wait(0.2)
+        assert blas_threads() == {1}
+    thread.join(5)
+    assert seen == [{1}]
+    assert blas_threads() == before

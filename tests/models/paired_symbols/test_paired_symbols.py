@@ -1,0 +1,396 @@
+"""Paired symbols against a dense oracle: all pairs of a small matrix, straight from the equations."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from pydantic import ValidationError
+from scipy.sparse import csr_matrix
+from scipy.special import digamma, expit, gammaln, log_expit, xlogy
+
+from models.base import Epoch
+from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
+from models.paired_symbols.posterior import Posterior, Side
+
+BLOCKS = ("users", "s", "pi", "items", "t", "psi", "xi")
+
+
+@dataclass
+class Dense:
+    """A posterior as plain float64 arrays; users and items are [0] and [1]."""
+
+    counts: np.ndarray
+    means: list[np.ndarray]
+    variances: list[np.ndarray]
+    biases: list[np.ndarray]
+    bias_variances: list[np.ndarray]
+    shares: list[np.ndarray]
+    concentrations: list[np.ndarray]
+    precisions: list[tuple[float, float]]
+    censored: float
+    alpha: float
+    xi_star: float
+
+    @classmethod
+    def of(cls, posterior: Posterior, counts: np.ndarray) -> "Dense":
+        sides = (posterior.users, posterior.items)
+        k, width = len(sides[0].lanes) - 2, sides[0].rows.shape[1] // 2
+        rows = [side.rows.astype(np.float64) for side in sides]
+        return cls(
+            counts,
+            [r[:, :k].copy() for r in rows],
+            [r[:, width : width + k].copy() for r in rows],
+            [r[:, k].copy() for r in rows],
+            [r[:, width + k].copy() for r in rows],
+            [side.shares.copy() for side in sides],
+            [side.concentration.copy() for side in sides],
+            [side.precisions for side in sides],
+            posterior.censored,
+            posterior.alpha,
+            posterior.xi_star,
+        )
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """E a and E a^2 of all pairs."""
+        (u, v), (s, t) = self.means, self.variances
+        mean = u @ v.T + self.biases[0][:, None] + self.biases[1]
+        variance = (s + u**2) @ t.T + s @ (v**2).T + self.bias_variances[0][:, None] + self.bias_variances[1]
+        return mean, mean**2 + variance
+
+    def xi(self) -> np.ndarray:
+        return np.where(self.counts > 0, np.sqrt(self.moments()[1]), self.xi_star)
+
+    def censored_counts(self) -> np.ndarray:
+        return self.censored * np.outer(*self.shares)
+
+    def bound(self, xi: np.ndarray) -> float:
+        mean, square = self.moments()
+        base = log_expit(xi) - xi / 2 + bend(xi) * (xi**2 - square)
+        total = (self.counts * (base + mean / 2) + self.censored_counts() * (base - mean / 2)).sum()
+        for side in (0, 1):
+            total += self._dirichlet(side) - self.censored * xlogy(self.shares[side], self.shares[side]).sum()
+            means, variances = (self.means, self.biases), (self.variances, self.bias_variances)
+            for mean, variance, tau in zip(means, variances, self.precisions[side]):
+                mean, variance = mean[side], variance[side]
+                total += 0.5 * (np.log(tau) - tau * (mean**2 + variance) + np.log(variance) + 1).sum()
+        return total
+
+    def _dirichlet(self, side: int) -> float:
+        posterior, events = self.concentrations[side], self.counts.sum(axis=1 - side)
+        logs = digamma(posterior) - digamma(posterior.sum())
+        prior = gammaln(len(logs) * self.alpha) - len(logs) * gammaln(self.alpha)
+        prior += (self.alpha - 1) * logs.sum()
+        own = gammaln(posterior.sum()) - gammaln(posterior).sum() + ((posterior - 1) * logs).sum()
+        return ((events + self.censored * self.shares[side]) * logs).sum() + prior - own
+
+    def update_factors(self, side: int) -> None:
+        """Eq. 6 to 8 with the bias as one more coordinate: sums over every item (user), seen or not."""
+        xi, counts, censored = self.xi(), self.counts, self.censored_counts()
+        if side == 1:
+            xi, counts, censored = xi.T, counts.T, censored.T
+        other, k = 1 - side, self.means[0].shape[1]
+        x = np.hstack([self.means[other], np.ones((len(self.means[other]), 1))])
+        for i in range(len(counts)):
+            weight = 2 * bend(xi[i]) * (counts[i] + censored[i])
+            precision = np.diag([self.precisions[side][0]] * k + [self.precisions[side][1]])
+            precision += (x.T * weight) @ x + np.diag(np.append(weight @ self.variances[other], 0))
+            pull = ((counts[i] - censored[i]) / 2 - weight * self.biases[other]) @ x
+            solution = np.linalg.solve(precision, pull)
+            self.means[side][i], self.biases[side][i] = solution[:k], solution[k]
+            variances = 1 / np.diag(precision)
+            self.variances[side][i], self.bias_variances[side][i] = variances[:k], variances[k]
+
+    def update_shares(self, side: int) -> None:
+        xi, (mean, square) = self.xi(), self.moments()
+        gain = log_expit(xi) - xi / 2 + bend(xi) * (xi**2 - square) - mean / 2
+        gain = gain @ self.shares[1] if side == 0 else gain.T @ self.shares[0]
+        posterior = self.concentrations[side]
+        logs = digamma(posterior) - digamma(posterior.sum()) + gain
+        self.shares[side] = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+
+    def update_concentration(self, side: int) -> None:
+        self.concentrations[side] = self.alpha + self.counts.sum(axis=1 - side) + self.censored * self.shares[side]
+
+    def update_xi(self) -> None:
+        weight = np.outer(*self.shares) * (self.counts == 0)
+        self.xi_star = np.sqrt((weight * self.moments()[1]).sum() / weight.sum())
+
+    def apply(self, block: str) -> None:
+        {
+            "users": lambda: self.update_factors(0),
+            "items": lambda: self.update_factors(1),
+            "s": lambda: self.update_shares(0),
+            "t": lambda: self.update_shares(1),
+            "pi": lambda: self.update_concentration(0),
+            "psi": lambda: self.update_concentration(1),
+            "xi": self.update_xi,
+        }[block]()
+
+
+def bend(xi: np.ndarray) -> np.ndarray:
+    return np.tanh(xi / 2) / (4 * xi)
+
+
+def apply(posterior: Posterior, block: str) -> None:
+    users, items = posterior.users, posterior.items
+    {
+        "users": lambda: posterior.update_factors(users, items),
+        "items": lambda: posterior.update_factors(items, users),
+        "s": lambda: posterior.update_shares(users, items),
+        "t": lambda: posterior.update_shares(items, users),
+        "pi": lambda: posterior.update_concentration(users),
+        "psi": lambda: posterior.update_concentration(items),
+        "xi": posterior.update_xi,
+    }[block]()
+
+
+def small_counts(users: int = 30, items: int = 20, share: float = 0.3, seed: int = 1) -> np.ndarray:
+    """Counts of 1 to 3 with a user who has everything and an item that everybody has."""
+    rng = np.random.default_rng(seed)
+    counts = (rng.random((users, items)) < share) * rng.integers(1, 4, (users, items))
+    counts[0], counts[:, 0] = 1, 2
+    return counts.astype(np.float64)
+
+
+def posterior_of(counts: np.ndarray, sweeps: int = 2, blocks: tuple[str, ...] = BLOCKS, **settings: float) -> Posterior:
+    """The posterior after some sweeps, so that nothing is near where it began."""
+    model = PairedSymbols(PairedSymbolsSettings(**{"r": 1.5, "tau_u": 0.8, "tau_b": 1.3} | settings))
+    posterior = model._start(csr_matrix(counts))
+    for _ in range(sweeps):
+        for block in blocks:
+            apply(posterior, block)
+    return posterior
+
+
+def assert_same(posterior: Posterior, dense: Dense, counts: np.ndarray, tolerance: float = 2e-5) -> None:
+    got = Dense.of(posterior, counts)
+    for name in ("means", "variances", "biases", "bias_variances", "shares", "concentrations"):
+        for ours, theirs in zip(getattr(got, name), getattr(dense, name)):
+            assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance * np.abs(theirs).max(), err_msg=name)
+    assert_allclose(got.xi_star, dense.xi_star, rtol=tolerance)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block_update_is_the_dense_one(block: str) -> None:
+    counts = small_counts()
+    posterior = posterior_of(counts)
+    dense = Dense.of(posterior, counts)
+    apply(posterior, block)
+    dense.apply(block)
+    assert_same(posterior, dense, counts)
+
+
+@pytest.mark.parametrize(("factors", "users", "items"), [(31, 12, 9), (20, 3, 2500)])
+def test_updates_hold_for_other_widths_and_thousands_of_edges(factors: int, users: int, items: int) -> None:
+    counts, blocks = small_counts(users, items), ("users", "items")
+    posterior = posterior_of(counts, 1, blocks, factors=factors)
+    for block in blocks:
+        dense = Dense.of(posterior, counts)
+        apply(posterior, block)
+        dense.apply(block)
+        assert_same(posterior, dense, counts, 1e-4)
+
+
+@pytest.mark.parametrize("learn", [True, False])
+def test_no_block_lowers_the_bound_which_is_the_dense_one(learn: bool) -> None:
+    counts = small_counts()
+    posterior = posterior_of(counts, sweeps=0)
+    bound = posterior.bound()
+    began = bound
+    for _ in range(25):
+        for block in BLOCKS if learn else ("users", "items", "xi"):
+            apply(posterior, block)
+            new = posterior.bound()
+            assert new > bound - 2e-7 * abs(bound), block
+            bound = new
+        dense = Dense.of(posterior, counts)
+        assert_allclose(bound, dense.bound(dense.xi()), rtol=1e-7)
+    assert bound > began + 50
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_factor_update_is_a_stationary_point(side: int) -> None:
+    counts = small_counts()
+    posterior = posterior_of(counts)
+    xi = Dense.of(posterior, counts).xi()
+    apply(posterior, ("users", "items")[side])
+    dense = Dense.of(posterior, counts)
+    best, step = dense.bound(xi), 1e-3
+    for name in ("means", "biases", "variances", "bias_variances"):
+        array, is_variance = getattr(dense, name)[side], "variances" in name
+        for place in [(7,), (0,)] if array.ndim == 1 else [(7, 0), (0, 3), (11, 2)]:
+            value, bounds = array[place], []
+            for sign in (1, -1):
+                array[place] = value * np.exp(sign * step) if is_variance else value + sign * step
+                bounds.append(dense.bound(xi))
+            array[place] = value
+            curvature = (2 * best - sum(bounds)) / step**2
+            assert curvature > 0.1, (name, place)
+            assert abs(bounds[0] - bounds[1]) / (2 * step) < 1e-4 * curvature, (name, place)
+
+
+@pytest.mark.parametrize("block", ["s", "t", "pi", "psi", "xi"])
+def test_no_move_from_an_updated_selection_block_raises_the_bound(block: str) -> None:
+    counts = small_counts()
+    posterior = posterior_of(counts)
+    xi = Dense.of(posterior, counts).xi()
+    apply(posterior, block)
+    dense, rng = Dense.of(posterior, counts), np.random.default_rng(0)
+    xi = np.where(counts > 0, xi, dense.xi_star)
+    best = dense.bound(xi)
+    name, side = {
+        "s": ("shares", 0),
+        "t": ("shares", 1),
+        "pi": ("concentrations", 0),
+        "psi": ("concentrations", 1),
+        "xi": ("", 0),
+    }[block]
+    for _ in range(20):
+        if block == "xi":
+            assert dense.bound(np.where(counts > 0, xi, xi * np.exp(rng.normal() * 0.01))) < best
+            continue
+        value = getattr(dense, name)[side]
+        moved = value * np.exp(0.01 * rng.normal(size=len(value)))
+        getattr(dense, name)[side] = moved / moved.sum() if name == "shares" else moved
+        assert dense.bound(xi) < best
+        getattr(dense, name)[side] = value
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_background_cache_is_the_dense_sum(side: int) -> None:
+    counts = small_counts(200, 150)
+    posterior = posterior_of(counts)
+    dense = Dense.of(posterior, counts)
+    share = dense.shares[side][:, None]
+    y = np.hstack([dense.means[side], dense.biases[side][:, None], np.ones_like(share)])
+    expected = (y * share).T @ y
+    bias_variance = dense.shares[side] @ dense.bias_variances[side]
+    expected += np.diag([*(dense.shares[side] @ dense.variances[side]), bias_variance, 0])
+    cache = (posterior.users, posterior.items)[side].background
+    assert_allclose(cache, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_the_bits_do_not_depend_on_threads() -> None:
+    counts = csr_matrix(small_counts(500, 300, 0.1))
+    settings = PairedSymbolsSettings(sweeps=3, learn_selection=True)
+    epochs: dict[int, list[Epoch]] = {1: [], 2: []}
+    one, two = (
+        PairedSymbols(settings, seed=5, threads=threads).fit(counts, on_epoch=epochs[threads].append)
+        for threads in (1, 2)
+    )
+    assert [epoch.values for epoch in epochs[1]] == [epoch.values for epoch in epochs[2]]
+    for name, array in one._arrays().items():
+        assert_array_equal(array, two._arrays()[name])
+    assert_array_equal(one.fold_in(counts), two.fold_in(counts))
+
+
+def test_another_seed_is_another_fit() -> None:
+    counts = csr_matrix(small_counts())
+    settings = PairedSymbolsSettings(sweeps=2)
+    one, two = (PairedSymbols(settings, seed=seed).fit(counts) for seed in (0, 1))
+    assert np.abs(one.item_rows - two.item_rows).max() > 0.01
+
+
+def test_a_folded_in_user_is_at_the_optimum_whatever_the_block() -> None:
+    counts = small_counts()
+    model = PairedSymbols(PairedSymbolsSettings()).fit(csr_matrix(counts))
+    new = csr_matrix(small_counts(seed=2))
+    together = model.fold_in(new)
+    assert_array_equal(model.fold_in(new[7:8]), together[7:8])
+    users = Side(new, together.copy(), 20, (1.0, 1.0))
+    users.update(model._item_side(), users.degrees, float(model.xi_star[0]))
+    assert_allclose(users.rows, together, atol=2e-3)
+    again = model.scores(csr_matrix(counts))
+    assert_allclose(again, model.scores(csr_matrix(counts), users=np.arange(30)), atol=0.02)
+
+
+def test_scores_and_their_uncertainty_agree_with_draws_from_the_posterior() -> None:
+    counts = csr_matrix(small_counts(60, 25, 0.2))
+    model = PairedSymbols(PairedSymbolsSettings(popularity_weight=0.3)).fit(counts)
+    users, rng = np.array([3, 9]), np.random.default_rng(0)
+    rows, width = (model.user_rows[users], model.item_rows), model.user_rows.shape[1] // 2
+    u, v = (
+        part[:, :21] + np.sqrt(part[:, width : width + 21]) * rng.normal(size=(20_000, len(part), 21)) for part in rows
+    )
+    a = np.einsum("duk,dvk->duv", u[..., :20], v[..., :20]) + u[..., 20:] + v[:, None, :, 20]
+    mean, sd = model.like(counts[users], users=users)
+    assert_allclose(mean, expit(a).mean(axis=0), atol=0.01)
+    assert_allclose(sd, expit(a).std(axis=0), atol=0.015)
+    assert_array_equal(mean, model.scores(counts[users], users=users, score="like"))
+    by_user = np.array([[4, 1, -1], [0, 7, 2]])
+    for part, whole in zip(model.like(counts[users], users=users, items=by_user), (mean, sd)):
+        expected = np.where(by_user < 0, np.nan, np.take_along_axis(whole, by_user, axis=1))
+        assert_allclose(part, expected, rtol=1e-5)
+    for part, whole in zip(model.like(counts[users], users=users, items=np.array([8, 2])), (mean, sd)):
+        assert_array_equal(part, whole[:, [8, 2]])
+    popularity = model.item_popularity / model.item_popularity.sum()
+    assert_allclose(popularity, model.item_popularity)
+    scores = {name: model.scores(counts[users], users=users, score=name) for name in model.score_names}
+    assert_allclose(scores["popularity_x_like"], mean * popularity, rtol=1e-5)
+    odds = np.log(mean / (1 - mean)) + 0.3 * np.log(popularity)
+    assert_allclose(scores["popularity_x_odds"], odds, rtol=1e-4, atol=1e-4)
+
+
+def test_a_checkerboard_is_learned() -> None:
+    board = np.indices((40, 30)).sum(axis=0) % 2 * 1.0
+    board[np.arange(40), (np.arange(40) + 1) % 30] = 0
+    model = PairedSymbols(PairedSymbolsSettings()).fit(csr_matrix(board))
+    for score in model.score_names:
+        ids, _ = model.recommend(csr_matrix(board), 1, score=score)
+        assert_array_equal((ids[:, 0] + np.arange(40)) % 2, 1)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        np.ones((6, 5)),
+        np.ones((1, 1)),
+        small_counts(1, 20),
+        small_counts(20, 1),
+        np.pad(small_counts(8, 6), ((0, 2), (0, 3))),
+        small_counts(8, 6) * 1e6,
+        small_counts(8, 6) * 1e-6,
+    ],
+    ids=["ones", "one edge", "one user", "one item", "empty rows and columns", "large counts", "small counts"],
+)
+@pytest.mark.parametrize("learn", [True, False])
+def test_odd_matrices_give_finite_scores(counts: np.ndarray, learn: bool) -> None:
+    """K = 20 is larger than all of these."""
+    matrix = csr_matrix(counts)
+    bounds = []
+    model = PairedSymbols(PairedSymbolsSettings(sweeps=8, learn_selection=learn))
+    model.fit(matrix, on_epoch=lambda epoch: bounds.append(epoch.values["bound"]))
+    assert np.all(np.diff(bounds) > -1e-6 * np.abs(bounds[1:]))
+    for users in (None, np.arange(len(counts))):
+        for score in model.score_names:
+            assert np.isfinite(model.scores(matrix, users=users, score=score)).all()
+        assert np.isfinite(model.like(matrix, users=users)).all()
+
+
+def test_bad_settings_and_counts_are_refused_by_name() -> None:
+    for setting, value in (("r", 0), ("r", -1), ("r", np.nan), ("factors", 0), ("tau_u", 0), ("rank", 3)):
+        with pytest.raises(ValidationError, match=setting):
+            PairedSymbolsSettings(**{setting: value})
+    for bad in (np.nan, -1.0):
+        counts = small_counts()
+        counts[3, 2] = bad
+        with pytest.raises(ValueError, match=r"user 3 \(row\), item 2"):
+            PairedSymbols().fit(csr_matrix(counts))
+
+
+def test_a_fit_begins_at_an_earlier_one() -> None:
+    counts = small_counts()
+    settings = PairedSymbolsSettings(sweeps=30)
+    ends: dict[str, float] = {}
+    first = PairedSymbols(settings).fit(csr_matrix(counts), on_epoch=lambda e: ends.update(first=e.values["bound"]))
+    users, items = np.arange(30)[::-1], np.append(np.arange(1, 20), -1)
+    coming = np.hstack([counts[::-1, 1:], counts[::-1, :1]])
+    short = PairedSymbolsSettings(sweeps=1)
+    PairedSymbols(short).fit(csr_matrix(coming), on_epoch=lambda e: ends.update(cold=e.values["bound"]))
+    PairedSymbols(short).begin_from(first, users, items).fit(
+        csr_matrix(coming), on_epoch=lambda e: ends.update(warm=e.values["bound"])
+    )
+    assert ends["cold"] + 1 < ends["warm"] < ends["first"] + 1
+    with pytest.raises(ValueError, match="factors: 5"):
+        PairedSymbols(PairedSymbolsSettings(factors=5)).begin_from(first, users, items)

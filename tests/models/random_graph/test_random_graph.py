@@ -1,0 +1,190 @@
+"""The random-graph model on data of which the answer is known, and what every fit must hold to."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy.sparse import csr_matrix
+
+from models.random_graph.edges import twice_lambda
+from models.random_graph.inference import step_sizes
+from models.random_graph.model import RandomGraph, RandomGraphSettings
+
+
+def test_twice_lambda_is_exact_to_float32():
+    xi = np.concatenate([[1e-20], np.geomspace(1e-6, 300, 400)])
+    got = np.array([twice_lambda(np.float32(x * x)) for x in xi])
+    assert got == pytest.approx(np.tanh(xi / 2) / (2 * xi), rel=2e-6)
+    assert twice_lambda(np.float32(0)) == pytest.approx(0.25, rel=1e-6)
+
+
+def test_step_sizes_are_those_of_algorithm_1():
+    steps = list(step_sizes(6, 2))
+    a = 1.0
+    expected = [1.0, 1.0, 1.0, 1.0]
+    for delta in (2, 3):
+        a = (1 - delta**-0.6) * a + 1
+        expected.append(1 / a)
+    assert steps == pytest.approx(expected)
+
+
+def tastes(users=240, items=60, seed=0):
+    """Two tastes: even users like even items, odd users odd ones, each about half of them."""
+    rng = np.random.default_rng(seed)
+    same = (np.arange(users)[:, None] + np.arange(items)) % 2 == 0
+    return csr_matrix((same & (rng.random((users, items)) < 0.5)).astype(float)), same
+
+
+def fitted(matrix, seed=3, threads=1, **settings):
+    settings = RandomGraphSettings(**({"factors": 4, "iterations": 25} | settings))
+    return RandomGraph(settings, seed=seed, threads=threads).fit(matrix)
+
+
+@pytest.fixture(scope="module")
+def checkerboard():
+    matrix, same = tastes()
+    return fitted(matrix), matrix, same
+
+
+def test_the_checkerboard_is_solved(checkerboard):
+    model, matrix, same = checkerboard
+    like = model.scores(matrix, users=np.arange(240))
+    unseen = matrix.toarray() == 0
+    assert like[unseen & same].mean() > 0.5 and like[~same].mean() < 0.2
+    ids, _ = model.recommend(matrix, 5, users=np.arange(240))
+    assert same[np.arange(240)[:, None], ids].mean() > 0.99
+
+
+def test_unseen_users_are_folded_in(checkerboard):
+    model, _, same = checkerboard
+    histories, _ = tastes(seed=9)
+    ids, _ = model.recommend(histories, 5)
+    assert same[np.arange(240)[:, None], ids].mean() > 0.99
+    whole = model.scores(histories)
+    assert (model.scores(histories[100:107]) == whole[100:107]).all()  # not the block's doing
+    assert (model.scores(histories[[5, 5, 0]]) == whole[[5, 5, 0]]).all()
+
+
+def test_an_empty_history_gets_popularity_and_unknown_items_are_ignored(checkerboard):
+    model, _, _ = checkerboard
+    empty = csr_matrix((1, 60))
+    for score in model.score_names:
+        assert (model.scores(empty, score=score)[0] == model.item_degrees).all()
+    wider = csr_matrix((np.ones(4), [0, 2, 4, 61], [0, 4]), shape=(1, 62))
+    known = csr_matrix((np.ones(3), [0, 2, 4], [0, 3]), shape=(1, 60))
+    with pytest.warns(UserWarning, match="unseen in training"):
+        assert (model.scores(wider) == model.scores(known)).all()
+
+
+def test_scores_are_made_of_like_and_popularity(checkerboard):
+    model, matrix, _ = checkerboard
+    rows = np.arange(10)
+    like, product, odds = (model.scores(matrix[rows], users=rows, score=name) for name in model.score_names)
+    pi = model.item_degrees / model.item_degrees.sum()
+    assert product == pytest.approx(like * pi, rel=1e-5)
+    assert odds == pytest.approx(np.log(like / (1 - like)) + 0.5 * np.log(pi), abs=1e-4)
+    assert (model.scores(matrix[rows], users=rows, items=np.array([7, 1])) == like[:, [7, 1]]).all()
+
+
+def test_like_and_its_spread_agree_with_draws_from_the_posterior(checkerboard):
+    model, matrix, _ = checkerboard
+    rng = np.random.default_rng(1)
+    rows = np.arange(6)
+    mean, spread = model.like(matrix[rows], users=rows)
+    assert mean == pytest.approx(model.scores(matrix[rows], users=rows), abs=1e-6)
+    users, items = model.posterior.users.rows(rows), model.posterior.items
+    u, v = (rng.normal(side.mean, 1 / np.sqrt(side.precision), (4000, *side.mean.shape)) for side in (users, items))
+    bias = rng.normal(items.bias_mean, 1 / np.sqrt(items.bias_precision), (4000, 60))
+    draws = 1 / (1 + np.exp(-(u @ v.transpose(0, 2, 1) + bias[:, None])))
+    assert spread == pytest.approx(draws.std(axis=0), abs=0.02)  # a is not quite Gaussian
+    assert mean == pytest.approx(draws.mean(axis=0), abs=0.02)
+    columns = np.array([[3, -1], [0, 59], [7, 7], [1, 2], [5, 4], [8, 9]])
+    pair_mean, pair_spread = model.like(matrix[rows], users=rows, items=columns)
+    assert np.isnan(pair_mean[0, 1]) and np.isnan(pair_spread[0, 1])
+    assert pair_mean[1:] == pytest.approx(np.take_along_axis(mean, columns, 1)[1:], abs=1e-6)
+    assert pair_spread[1:] == pytest.approx(np.take_along_axis(spread, columns, 1)[1:], abs=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"joint_bias": True, "user_biases": True}])
+def test_same_seed_same_bits_with_one_thread_and_with_two(settings):
+    matrix, _ = tastes(seed=5)
+    one, two = (fitted(matrix, threads=threads, iterations=14, **settings) for threads in (1, 2))
+    other = fitted(matrix, seed=4, iterations=14, **settings)
+    for name, array in one._arrays().items():
+        assert np.array_equal(array, two._arrays()[name]), name
+    assert not np.array_equal(one.posterior.users.mean, other.posterior.users.mean)
+    histories, _ = tastes(seed=6)
+    assert (one.scores(histories) == two.scores(histories)).all()
+
+
+@pytest.mark.parametrize("settings", [{}, {"joint_bias": True}, {"user_biases": True}, {"learn_tau": False}])
+def test_the_bound_rises_in_a_moving_average(settings):
+    matrix, _ = tastes()
+    seen = []
+    settings = RandomGraphSettings(factors=4, iterations=40, bound_every=1, t_tau=0, **settings)
+    RandomGraph(settings, seed=2).fit(matrix, on_epoch=lambda epoch: seen.append(epoch.values["bound"]))
+    averages = np.convolve(seen, np.ones(8) / 8, "valid")[::8]
+    assert (np.diff(averages) > 0).all()
+
+
+def test_a_saved_model_comes_back(tmp_path, checkerboard):
+    model, matrix, _ = checkerboard
+    model.save(tmp_path)
+    again = RandomGraph.load(tmp_path)
+    assert again.settings == model.settings
+    for score in model.score_names:
+        assert (again.scores(matrix, score=score) == model.scores(matrix, score=score)).all()
+        rows = np.arange(5)
+        known = (one.scores(matrix[:5], users=rows, score=score) for one in (model, again))
+        assert np.array_equal(*known)
+    assert all(np.array_equal(array, again._arrays()[name]) for name, array in model._arrays().items())
+
+
+def test_a_fit_can_begin_at_yesterdays_posterior(checkerboard):
+    model, matrix, _ = checkerboard
+    fewer, rows = matrix[:200], np.arange(200)
+    bounds = []
+    for start in (None, model):
+        new = RandomGraph(RandomGraphSettings(factors=4, iterations=1, bound_every=1), seed=8)
+        if start is not None:
+            new.begin_from(start, np.where(rows < 190, rows, -1), np.arange(60))
+        new.fit(fewer, on_epoch=lambda epoch: bounds.append(epoch.values["bound"]))
+    assert bounds[1] > bounds[0] + 500
+    with pytest.raises(ValueError, match="190 users"):
+        RandomGraph(RandomGraphSettings(factors=4)).begin_from(model, rows[:190], np.arange(60)).fit(fewer)
+    with pytest.raises(ValueError, match="factors"):
+        RandomGraph(RandomGraphSettings(factors=5)).begin_from(model, rows, np.arange(60))
+
+
+AWKWARD = {
+    "all ones": np.ones((6, 5)),
+    "one edge": np.eye(1),
+    "a user and an item without an edge": np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]),
+    "every item once": np.eye(5),
+    "one user": np.array([[1, 1, 0, 1]]),
+    "one item": np.ones((4, 1)),
+}
+
+
+@pytest.mark.parametrize("what", AWKWARD)
+@pytest.mark.parametrize("settings", [{"factors": 20}, {"balance_popular": True, "user_biases": True}])
+def test_awkward_data_gives_finite_scores(what, settings):
+    matrix = csr_matrix(AWKWARD[what].astype(float))
+    model = fitted(matrix, iterations=15, **settings)
+    for users in (None, np.arange(matrix.shape[0])):
+        for score in model.score_names:
+            assert np.isfinite(model.scores(matrix, users=users, score=score)).all()
+        assert all(np.isfinite(part).all() for part in model.like(matrix, users=users))
+
+
+@pytest.mark.parametrize("bad", [{"r": 0}, {"r": -1.0}, {"factors": 0}, {"tau": 0}, {"alpha": -1}, {"iterations": 0}])
+def test_bad_settings_are_refused_by_name(bad):
+    with pytest.raises(ValidationError, match=next(iter(bad))):
+        RandomGraphSettings(**bad)
+
+
+def test_negative_and_missing_counts_and_an_empty_matrix_are_refused():
+    with pytest.raises(ValueError, match="no edge"):
+        RandomGraph().fit(csr_matrix((3, 3)))
+    for value in (np.nan, -1.0):
+        with pytest.raises(ValueError, match="user 0"):
+            RandomGraph().fit(csr_matrix(np.array([[1.0, value]])))

@@ -1,0 +1,116 @@
+"""SLIM against coordinate descent written down in float64, and against the conditions of its minimum."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from models.numerics.products import read_only
+from models.slim import kernels as slim_kernels
+from models.slim import model as slim
+from models.slim.model import Slim, SlimSettings
+
+VARIANTS = {
+    "elastic net": {"l1": 3.0, "l2": 20.0},
+    "hardly any penalty": {"l1": 0.01, "l2": 1.0},
+    "rescaled, users weighted": {"l1": 0.3, "l2": 2.0, "alpha": 0.5, "user_weight_exponent": 0.5},
+    "few neighbours": {"l1": 0.5, "l2": 5.0, "neighbours": 7, "user_weight_exponent": 0.5},
+}
+
+
+def fit(interactions, **chosen):
+    return Slim(SlimSettings(**{"tolerance": 1e-6, **chosen}), threads=2).fit(interactions)
+
+
+def problem(likes, alpha=0.0, user_weight_exponent=0.0):
+    """The Gram matrix of weighted users and rescaled items, and the scale of the items, in float64."""
+    degrees = likes.sum(axis=1)
+    weights = np.where(degrees > 0, np.maximum(degrees, 1) ** -user_weight_exponent, 0)
+    gram = (likes * (weights / weights[degrees > 0].mean())[:, None]).T @ likes
+    scale = np.where(gram.diagonal() > 0, gram.diagonal(), 1) ** (alpha / 2)
+    return gram / np.outer(scale, scale), scale
+
+
+def naive(likes, l1, l2, neighbours=0, sweeps=2000, **chosen):
+    """Cyclic coordinate descent over all items, one column after the other."""
+    gram, scale = problem(likes, **chosen)
+    weights = np.zeros_like(gram)
+    for column in range(len(gram)):
+        others = np.flatnonzero((np.arange(len(gram)) != column) & (gram.diagonal() > 0))
+        cosine = gram[others, column] / np.sqrt(gram.diagonal()[others])
+        others = others[np.argsort(-cosine)][: neighbours or None]
+        w = weights[:, column]
+        for _ in range(sweeps):
+            before = w.copy()
+            for item in others:
+                pull = gram[item, column] - gram[item] @ w + gram[item, item] * w[item]
+                w[item] = max(0.0, (pull - l1) / (gram[item, item] + l2))
+            if np.abs(w - before).max() < 1e-9:
+                break
+    return weights * scale / scale[:, None]
+
+
+@pytest.mark.parametrize("chosen", VARIANTS.values(), ids=VARIANTS.keys())
+def test_agrees_with_naive_coordinate_descent(chosen, long_tailed):
+    likes = long_tailed.toarray()[:, :60].astype(float)
+    weights = fit(csr_matrix(likes), **chosen).weights
+    np.testing.assert_allclose(weights.toarray(), naive(likes, **chosen), atol=2e-5)
+    assert 0 < weights.nnz < 60 * 59
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1), st.floats(0, 4), st.floats(0.5, 30), st.sampled_from([0.0, 0.5]), st.floats(0.05, 0.6)
+)
+def test_no_weight_can_lower_the_loss(seed, l1, l2, alpha, share):
+    """At the minimum the slope of the loss is zero at a positive weight, and not negative at a zero (KKT)."""
+    likes = (np.random.default_rng(seed).random((40, 25)) < share).astype(float)
+    likes[0, 0] = 1
+    found = fit(csr_matrix(likes), l1=l1, l2=l2, alpha=alpha).weights.toarray().astype(float)
+    gram, scale = problem(likes, alpha=alpha)
+    weights = found * scale[:, None] / scale
+    slope = gram @ weights - gram + l2 * weights + l1
+    np.fill_diagonal(slope, 0)
+    steps = slope / (gram.diagonal() + l2)[:, None]
+    assert (found >= 0).all() and (found.diagonal() == 0).all()
+    assert (steps > -5e-6).all() and np.abs(steps[found > 0]).max(initial=0) < 5e-6
+
+
+def test_rows_kept_whole_or_sparse_and_batches_of_any_size_give_the_same_bits(long_tailed, monkeypatch):
+    expected = fit(long_tailed, l1=1.0, l2=10.0).weights
+    monkeypatch.setattr(slim, "BATCH", 50)
+    epochs = []
+    found = Slim(SlimSettings(l1=1.0, l2=10.0, tolerance=1e-6)).fit(long_tailed, on_epoch=epochs.append).weights
+    assert (found != expected).nnz == 0
+    assert len(epochs) > 5 and epochs[-1].number == epochs[-1].of == len(epochs)
+    kept = np.zeros(120, dtype=np.int64)
+    by_item = long_tailed.tocsc()
+    edges = [
+        read_only(array, dtype)
+        for side in (long_tailed, by_item)
+        for array, dtype in ((side.indptr, np.int64), (side.indices, np.int32))
+    ]
+    slim_kernels.count_pairs(*edges, 1, kept)
+    assert (kept == 120).any() and (kept < 120).any()
+
+
+def test_each_column_has_at_most_its_neighbours(long_tailed):
+    weights = fit(long_tailed, l1=0.1, l2=1.0, neighbours=3).weights
+    assert weights.tocsc().indptr[1:].max() > 3 and np.diff(weights.tocsc().indptr).max() == 3
+
+
+def test_scores_are_the_histories_times_the_weights(long_tailed):
+    model = fit(long_tailed, l1=1.0, l2=10.0)
+    np.testing.assert_allclose(model.scores(long_tailed), (long_tailed @ model.weights).toarray(), rtol=1e-5)
+    assert model.weights.dtype == np.float32
+
+
+def test_a_descent_that_was_cut_short_says_so(long_tailed):
+    with pytest.warns(UserWarning, match="raise max_sweeps"):
+        fit(long_tailed, l1=0.1, l2=1.0, max_sweeps=1)
+
+
+def test_penalties_above_every_pair_leave_no_weight(checkerboard):
+    model = fit(checkerboard, l1=100.0)
+    assert model.weights.nnz == 0 and (model.scores(checkerboard) == 0).all()

@@ -1,0 +1,201 @@
+"""Weighted matrix factorization: every solver against its loss and normal equations, written out in float64."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from models.numerics.threads import kernel_threads
+from models.wmf.model import Wmf, WmfSettings
+from models.wmf.sides import Loss, Side, Solver, empty_table, rows
+
+EXACT, TWO_STEPS, BLOCKS = Solver(0, 1 << 16), Solver(2, 0), Solver(0, 16)
+RENDLE = Loss(0.1, 0.0, 0.0, 0.005, 0.8)
+HU = Loss(1.0, 1.0, 3.0, 4.0, 0.0)
+
+losses = pytest.mark.parametrize("loss", [RENDLE, HU], ids=["rendle2021", "hu2008"])
+solvers = pytest.mark.parametrize("solver", [EXACT, TWO_STEPS, BLOCKS], ids=["cholesky", "cg", "blocks"])
+
+
+@dataclass
+class Problem:
+    """A count matrix, weights of its users, factors of both sides, and the loss in dense float64."""
+
+    counts: csr_matrix
+    loss: Loss
+    weights: np.ndarray
+    factors: int
+
+    def __post_init__(self):
+        self.users = Side(self.counts, self.loss, self.weights, None)
+        self.items = Side(self.counts.T.tocsr(), self.loss, None, self.weights)
+        self.of_users, self.of_items = (
+            side.start(self.factors, 1.0, 3, name) for side, name in ((self.users, "a"), (self.items, "b"))
+        )
+
+    def half_sweeps(self, solver, sweeps=1):
+        """Solve the users, then the items, yielding after each."""
+        for _ in range(sweeps):
+            with kernel_threads(1):
+                self.users.solve(self.of_users, self.of_items, self.factors, solver)
+                yield rows(self.of_users, self.factors)
+                self.items.solve(self.of_items, self.of_users, self.factors, solver)
+                yield rows(self.of_items, self.factors)
+
+    def penalties(self):
+        liked, weights = self.counts.toarray() > 0, self.weights[:, None]
+        penalty, nu, alpha0 = self.loss.regularization, self.loss.exponent, self.loss.unobserved
+        of_users = self.weights * penalty * (liked.sum(axis=1) + alpha0 * liked.shape[1]) ** nu
+        return of_users, penalty * ((weights * liked).sum(axis=0) + alpha0 * self.weights.sum()) ** nu
+
+    def total(self):
+        """The loss in the docstring of models.wmf."""
+        counts, liked = self.counts.toarray().astype(float), self.counts.toarray() > 0
+        u, v = (rows(table, self.factors).astype(float) for table in (self.of_users, self.of_items))
+        if self.loss.base:
+            terms = (1 + self.loss.alpha * counts) * (liked - u @ v.T) ** 2
+        else:
+            terms = liked * (u @ v.T - 1) ** 2 + self.loss.unobserved * (u @ v.T) ** 2
+        of_users, of_items = self.penalties()
+        return (self.weights[:, None] * terms).sum() + of_users @ (u**2).sum(axis=1) + of_items @ (v**2).sum(axis=1)
+
+    def solved_users(self):
+        """The normal equations, eq. 4 of Hu et al., solved for every user."""
+        counts, liked = self.counts.toarray().astype(float), self.counts.toarray() > 0
+        v = rows(self.of_items, self.factors).astype(float)
+        ridges = self.penalties()[0] / self.weights
+        confidence = 1 + self.loss.alpha * counts if self.loss.base else self.loss.unobserved + liked
+        target = (1 + self.loss.alpha * counts if self.loss.base else 1.0) * liked
+        return np.stack(
+            [
+                np.linalg.solve(v.T @ (c[:, None] * v) + ridge * np.eye(self.factors), v.T @ t)
+                for c, t, ridge in zip(confidence, target, ridges)
+            ]
+        )
+
+
+def problem(long_tailed, loss, factors=21):
+    """Counts 1 to 4, an isolated user and an isolated item, and unequal weights of users."""
+    counts = long_tailed[:90].toarray() * np.random.default_rng(1).integers(1, 5, (90, 120))
+    counts[7], counts[:, 11] = 0, 0
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, 90)
+    return Problem(csr_matrix(counts.astype(np.float32)), loss, weights, factors)
+
+
+def assert_close(found, expected, tolerance=1e-4):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+@losses
+@pytest.mark.parametrize("factors", [1, 16, 21, 130])
+def test_the_exact_solver_solves_the_normal_equations(loss, factors, long_tailed):
+    given = problem(long_tailed, loss, factors)
+    assert_close(next(given.half_sweeps(EXACT)), given.solved_users())
+
+
+@losses
+def test_conjugate_gradients_of_k_steps_are_the_exact_solution(loss, long_tailed):
+    given = problem(long_tailed, loss)
+    assert_close(next(given.half_sweeps(Solver(21, 0))), given.solved_users())
+
+
+@losses
+def test_one_block_of_all_factors_is_the_exact_solution_and_passes_of_blocks_tend_to_it(loss, long_tailed):
+    given, other = problem(long_tailed, loss, 40), problem(long_tailed, loss, 40)
+    exact = next(given.half_sweeps(EXACT)).copy()
+    np.testing.assert_array_equal(next(other.half_sweeps(Solver(0, 48))), exact)
+    other = problem(long_tailed, loss, 40)
+    far = np.abs(next(other.half_sweeps(BLOCKS)) - exact).max()
+    for _ in range(60):
+        found = next(other.half_sweeps(BLOCKS))
+    assert far > 0.01 * np.abs(exact).max()
+    assert_close(found, exact)
+
+
+@losses
+@solvers
+def test_half_a_sweep_never_raises_the_loss(loss, solver, long_tailed):
+    given = problem(long_tailed, loss, 40)
+    before = given.total()
+    for _ in given.half_sweeps(solver, sweeps=6):
+        now = given.total()
+        assert now <= before * (1 + 1e-6)
+        before = now
+
+
+@losses
+@solvers
+def test_the_reported_loss_is_the_loss(loss, solver, long_tailed):
+    given = problem(long_tailed, loss, 40)
+    list(given.half_sweeps(solver))
+    value = given.items.solve(given.of_items, given.of_users, 40, solver)
+    assert value + given.items.constant + given.users.penalty(given.of_users, 40) == pytest.approx(given.total(), 1e-5)
+
+
+@losses
+def test_each_side_is_at_its_minimum_given_the_other(loss, long_tailed):
+    """Both sides' half sweeps: no small step away from the items' solution lowers the loss."""
+    given = problem(long_tailed, loss)
+    list(given.half_sweeps(EXACT))
+    best, solution = given.total(), rows(given.of_items, 21).copy()
+    for seed in range(5):
+        step = np.random.default_rng(seed).normal(size=solution.shape) * 0.02 * np.abs(solution).max()
+        rows(given.of_items, 21)[:] = solution + step
+        assert given.total() > best
+
+
+@pytest.mark.parametrize("solver", ["cg", "cholesky", "blocks"])
+def test_same_bits_on_one_thread_and_on_two(solver, long_tailed):
+    settings = WmfSettings(factors=40, iterations=3, solver=solver, block=16, user_weight_exponent=0.5)
+    one, two = (Wmf(settings, threads=threads).fit(long_tailed) for threads in (1, 2))
+    np.testing.assert_array_equal(one.user_factors, two.user_factors)
+    np.testing.assert_array_equal(one.item_factors, two.item_factors)
+
+
+@pytest.mark.parametrize("solver", ["cg", "cholesky", "blocks"])
+def test_all_solvers_reach_the_same_loss(solver, long_tailed):
+    def last(**settings):
+        epochs = []
+        settings = WmfSettings(factors=20, iterations=60, regularization=0.02, block=16, **settings)
+        Wmf(settings).fit(long_tailed, on_epoch=epochs.append)
+        assert [epoch.number for epoch in epochs] == list(range(1, 61))
+        return epochs[-1].values["loss"]
+
+    assert last(solver=solver) == pytest.approx(last(solver="cholesky"), rel=2e-3)
+
+
+def test_folding_in_solves_the_users_of_the_last_items(long_tailed):
+    model = Wmf(WmfSettings(factors=21, iterations=3, user_weight_exponent=0.7)).fit(long_tailed)
+    given = Problem(long_tailed, model._loss(), np.ones(300), 21)
+    rows(given.of_items, 21)[:] = model.item_factors
+    assert_close(model.fold_in(long_tailed), given.solved_users())
+    assert_close(model.fold_in(long_tailed[5:9]), given.solved_users()[5:9])
+
+
+@losses
+def test_only_the_confidence_of_hu_reads_counts(loss, long_tailed):
+    settings = WmfSettings(factors=8, iterations=2, loss="hu2008" if loss is HU else "rendle2021", regularization=1)
+    twice = long_tailed.copy()
+    twice.data *= 2
+    one, two = (Wmf(settings).fit(matrix).item_factors for matrix in (long_tailed, twice))
+    assert np.array_equal(one, two) == (loss is RENDLE)
+
+
+def test_scores_serve_while_it_learns(long_tailed):
+    model, seen = Wmf(WmfSettings(factors=8, iterations=3)), []
+    model.fit(long_tailed, on_epoch=lambda epoch: seen.append(model.scores(long_tailed[:9])))
+    np.testing.assert_array_equal(seen[-1], model.scores(long_tailed[:9]))
+    assert not np.array_equal(seen[0], seen[1])
+
+
+def test_equations_that_float32_cannot_solve_are_refused():
+    matrix = csr_matrix(np.ones((1, 1), dtype=np.float32))
+    with pytest.raises(ValueError, match="raise regularization"):
+        Wmf(WmfSettings(factors=64, regularization=1e-60, solver="cholesky")).fit(matrix)
+
+
+def test_tables_are_padded_with_zeros():
+    table = empty_table(3, 21)
+    rows(table, 21)[:] = 1
+    assert table.shape == (4 * 32,) and table.sum() == 63

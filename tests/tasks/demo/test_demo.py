@@ -1,0 +1,201 @@
+"""The demo's log against its truth."""
+
+import json
+import re
+from collections import defaultdict
+
+import duckdb
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from tasks.demo.story import DemoSettings, degree_laws, make_demo
+from tasks.errors import InputError
+from tasks.stores.home import Home
+
+SMALL = DemoSettings(users=300, items=200, likes=4_000)
+
+
+def parsed(logs):
+    """{(user, item): (stars, date)} read line by line, as the format's own description has it."""
+    found = {}
+    for log in logs:
+        item = None
+        for line in log.read_text(encoding="ascii").splitlines():
+            if line.endswith(":"):
+                item = int(line[:-1])
+                continue
+            user, stars, date = line.split(",")
+            assert re.fullmatch(r"200[1-5]-\d\d-\d\d", date)
+            assert (int(user), item) not in found
+            found[int(user), item] = int(stars), date
+    return found
+
+
+def truth(home):
+    query = f"select \"user\", item, probability, liked from '{home.truth / 'edges.parquet'}'"
+    return {name: np.asarray(column) for name, column in duckdb.sql(query).fetchnumpy().items()}
+
+
+def made(home):
+    return json.loads((home.truth / "settings.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def default(tmp_path_factory):
+    home = Home(tmp_path_factory.mktemp("home"), "demo")
+    return home, make_demo(home, DemoSettings(), 0)
+
+
+def test_the_log_says_what_the_truth_says(default):
+    home, logs = default
+    edges, lines = truth(home), parsed(logs)
+    assert len(lines) == len(edges["user"]) == made(home)["considered"]
+    for user, item, liked in zip(edges["user"], edges["item"], edges["liked"], strict=True):
+        assert (lines[user, item][0] >= 4) == liked
+
+
+def test_probabilities_follow_the_traits(default):
+    home, _ = default
+    edges = truth(home)
+    users, items, bias = (np.load(home.truth / f"{name}.npy") for name in ("users", "items", "item_bias"))
+    u, v = users[edges["user"] - 1], items[edges["item"] - 1]
+    logits = (u * v).sum(axis=1) + bias[edges["item"] - 1]
+    np.testing.assert_allclose(edges["probability"], 1 / (1 + np.exp(-logits)), atol=2e-6)
+    assert (users @ items.T).std() == pytest.approx(3.0, rel=0.1)
+
+
+def test_the_likes_asked_for_come_out(default):
+    home, _ = default
+    edges = truth(home)
+    assert edges["liked"].sum() == made(home)["liked"] == pytest.approx(100_000, rel=0.01)
+    assert edges["probability"].sum(dtype=float) == pytest.approx(100_000, rel=1e-4)
+
+
+def test_coins_are_calibrated(default):
+    edges = truth(default[0])
+    for low in np.arange(0, 1, 0.1):
+        at = (edges["probability"] >= low) & (edges["probability"] < low + 0.1)
+        p = edges["probability"][at]
+        assert abs(edges["liked"][at].mean() - p.mean()) < 4 * np.sqrt((p * (1 - p)).sum()) / at.sum()
+
+
+def test_every_vertex_is_considered_and_degrees_follow_the_laws(default):
+    home, _ = default
+    edges, settings = truth(home), DemoSettings()
+    for side, law in zip(("user", "item"), degree_laws(settings), strict=True):
+        degrees = np.bincount(edges[side])[1:]
+        assert len(degrees) == {"user": settings.users, "item": settings.items}[side]
+        assert degrees.min() >= 1
+        empirical = np.cumsum(np.bincount(degrees, minlength=law.d_max + 1)[1:]) / len(degrees)
+        assert np.abs(empirical - law.cumulative).max() < 1.63 / np.sqrt(len(degrees))  # level 0.01
+        assert made(home)["laws"][side]["exponent"] == law.exponent == getattr(settings, f"{side}_exponent")
+
+
+def test_cutoffs_are_solved_so_that_eq_1_holds():
+    settings = DemoSettings()
+    users, items = degree_laws(settings)
+    considered = settings.likes / settings.like_share
+    assert users.mean == pytest.approx(considered / settings.users, rel=1e-9)
+    assert users.mean / settings.items == pytest.approx(items.mean / settings.users, rel=1e-9)
+    assert users.cutoff > 0
+    assert items.cutoff > 0
+
+
+def test_dates_spread_and_users_join_over_the_years(default):
+    dates = defaultdict(list)
+    for (user, _), (_, date) in parsed(default[1]).items():
+        dates[user].append(date)
+    everything = np.concatenate([np.array(days, dtype="datetime64[D]") for days in dates.values()])
+    assert everything.min() < np.datetime64("2001-06-01")
+    assert everything.max() > np.datetime64("2005-11-30")
+    first = np.array([min(days) for days in dates.values() if len(days) > 50], dtype="datetime64[Y]")
+    assert len(np.unique(first)) >= 4
+
+
+def test_the_seed_decides_every_byte(tmp_path):
+    homes = [Home(tmp_path / str(number), "demo") for number in range(3)]
+    for home, seed in zip(homes, (1, 1, 2), strict=True):
+        make_demo(home, SMALL, seed)
+    files = [
+        {file.name: file.read_bytes() for folder in (home.landing, home.truth) for file in sorted(folder.iterdir())}
+        for home in homes
+    ]
+    assert files[0] == files[1]
+    assert files[0]["combined_data_1.txt"] != files[2]["combined_data_1.txt"]
+
+
+def test_the_same_request_makes_nothing_anew(home):
+    [log] = make_demo(home, SMALL, 1)
+    before = log.stat().st_mtime_ns
+    assert make_demo(home, SMALL, 1) == [log]
+    assert log.stat().st_mtime_ns == before
+    log.write_bytes(log.read_bytes()[:-5])
+    make_demo(home, SMALL, 1)
+    assert len(parsed([log])) == made(home)["considered"]
+
+
+def test_other_settings_take_the_place_of_the_old_log(home, monkeypatch):
+    monkeypatch.setattr("tasks.demo.netflix_writer.LINES_PER_FILE", 3_000)
+    several = make_demo(home, SMALL, 1)
+    assert [log.name for log in several] == [f"combined_data_{number}.txt" for number in range(1, 5)]
+    assert len(parsed(several)) == made(home)["considered"]
+    (home.landing / "mine.csv").write_text("kept")
+    monkeypatch.undo()
+    [log] = make_demo(home, SMALL, 2)
+    assert sorted(file.name for file in home.landing.iterdir()) == ["combined_data_1.txt", "mine.csv"]
+    assert made(home)["seed"] == 2
+    assert len(parsed([log])) == made(home)["considered"]
+    assert not list(home.folder.glob(".demo-*"))
+
+
+def test_a_failure_leaves_the_old_log_as_it_was(home, monkeypatch):
+    [log] = make_demo(home, SMALL, 1)
+    before = log.read_bytes(), made(home)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tasks.demo.story.write_log", full)
+    with pytest.raises(Exception, match="No space left"):
+        make_demo(home, SMALL, 2)
+    assert (log.read_bytes(), made(home)) == before
+    assert not list(home.folder.glob(".demo-*"))
+
+
+@pytest.mark.parametrize("settings", [
+    {"users": 30, "items": 20, "likes": 100}, {"users": 30, "items": 20, "likes": 160},
+    {"users": 2, "items": 2, "likes": 1}, {"users": 300, "items": 20, "likes": 900},
+    {"users": 8, "items": 400, "likes": 500, "like_share": 0.9},
+])  # fmt: skip
+def test_small_and_dense_sizes(home, settings):
+    logs = make_demo(home, DemoSettings(**settings), 0)
+    edges, lines = truth(home), parsed(logs)
+    assert len(lines) == len(edges["user"])
+    assert set(edges["user"]) == set(range(1, settings["users"] + 1))
+    assert set(edges["item"]) == set(range(1, settings["items"] + 1))
+    assert edges["probability"].sum(dtype=float) == pytest.approx(settings["likes"], rel=1e-3)
+
+
+@pytest.mark.parametrize(("settings", "named"), [
+    ({"users": 30, "items": 20, "likes": 601}, "demo.likes"),
+    ({"users": 30, "items": 20, "likes": 250}, "demo.likes"),
+    ({"users": 30_000, "items": 20, "likes": 100}, "demo.users"),
+    ({"users": 30, "items": 20_000, "likes": 100}, "demo.items"),
+])  # fmt: skip
+def test_impossible_sizes_are_refused_before_anything_is_written(home, settings, named):
+    with pytest.raises(InputError, match=named):
+        make_demo(home, DemoSettings(**settings), 0)
+    assert not home.folder.exists()
+
+
+def test_settings_refuse_unknown_keys_and_each_is_explained():
+    with pytest.raises(ValidationError):
+        DemoSettings(user=3)
+    assert all(field.description for field in DemoSettings.model_fields.values())
+
+
+def test_a_home_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "var").write_text("a file")
+    with pytest.raises(InputError, match="--home"):
+        make_demo(Home(tmp_path / "var", "demo"), SMALL, 0)

@@ -1,0 +1,344 @@
+"""The evaluate stage on a real warehouse, with small fitted models."""
+
+import itertools
+import logging
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.sparse import csr_matrix
+
+from models import catalogue
+from models.base import Model, ModelSettings
+from models.negatives.laws import AllZeros, NegativeLaw
+from models.popularity import Popularity
+from tasks.errors import OneclassError
+from tasks.evaluate import stage
+from tasks.evaluate.tables import OF_LEAVE_ONE_OUT, OF_PROTOCOL
+from tasks.stores import matrices, warehouse
+from tasks.stores.home import Home, Limits
+from tasks.stores.matrices import Part, SplitMatrices
+
+USERS, ITEMS = 60, 40
+
+
+class Opinion(Model):
+    """Gives every item its own id as its score; `reversed` turns that round. Notes what it is asked for."""
+
+    name = "opinion"
+    Settings = ModelSettings
+    score_names = ("score", "reversed")
+    blocks: ClassVar[list[tuple[tuple[int, int], np.ndarray | None]]] = []
+    law: ClassVar[NegativeLaw | None] = AllZeros()
+
+    def _fit(self, interactions, on_epoch):
+        self.opinions = np.arange(interactions.shape[1], dtype=np.float32)
+
+    def _scores(self, histories, users, score):
+        self.blocks.append((histories.shape, users))
+        sign = 1 if score == "score" else -1
+        return np.tile(sign * self.opinions, (histories.shape[0], 1))
+
+    def like(self, histories, users=None, items=None):
+        """Item n is liked with probability (n + 1/2) / items."""
+        mean = np.where(items < 0, np.nan, (items + np.float32(0.5)) / len(self.opinions)).astype(np.float32)
+        return mean, np.zeros_like(mean)
+
+    def negative_law(self):
+        return self.law
+
+    def _arrays(self):
+        return {"opinions": self.opinions}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setitem(catalogue.MODELS, "opinion", Opinion)
+    monkeypatch.setattr(Opinion, "blocks", [])
+    return Home(tmp_path, "tiny", Limits(threads=2, memory=1 << 30))
+
+
+def csr(mask) -> csr_matrix:
+    return csr_matrix(np.asarray(mask, dtype=np.float32))
+
+
+def leave_one_out(random) -> SplitMatrices:
+    """Every user but the last has one held-out edge."""
+    edges = random.random((USERS, ITEMS)) < 0.3
+    edges[:, :2] = True
+    held_out = np.zeros_like(edges)
+    for user in range(USERS - 1):
+        held_out[user, random.choice(np.flatnonzero(edges[user]))] = True
+    train = csr(edges & ~held_out)
+    users = np.arange(USERS, dtype=np.int32)
+    part = Part(train, csr(held_out), users + 100, rows=users)
+    return SplitMatrices(
+        "leave_one_out",
+        train,
+        np.arange(train.shape[0], dtype=np.int32),
+        np.arange(ITEMS, dtype=np.int32),
+        {"test": part},
+    )
+
+
+def strong_generalization(random) -> SplitMatrices:
+    """Two parts of users never seen, several targets each; one in three test users has none."""
+
+    def part(users):
+        marks = random.random((users, ITEMS))
+        targets = (marks > 0.8) & (np.arange(users) % 3 > 0)[:, None]
+        return Part(csr(marks < 0.2), csr(targets), np.arange(users))
+
+    train = csr(random.random((USERS, ITEMS)) < 0.3)
+    items = np.arange(ITEMS, dtype=np.int32)
+    return SplitMatrices(
+        "strong_generalization",
+        train,
+        np.arange(train.shape[0], dtype=np.int32),
+        items,
+        {"test": part(30), "validation": part(12)},
+    )
+
+
+def store(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, dict[str, str]]:
+    """The digests of a stored split and of models fitted on it."""
+    for model in models:
+        folder = home.models / model.name / "digest"
+        folder.mkdir(parents=True)
+        model().fit(split.train).save(folder)
+    return matrices.write(home, split), {model.name: "digest" for model in models}
+
+
+def rows(home: Home, query: str, *values) -> list[tuple]:
+    with warehouse.connect(home, read_only=True) as connection:
+        return connection.execute(query, values).fetchall()
+
+
+def of_opinion(home: Home, metric: str) -> tuple:
+    """(value, standard error, users) of the model `opinion`."""
+    [found] = rows(
+        home,
+        "select value, standard_error, users from evaluation.metrics "
+        "where model = 'opinion' and score = 'score' and metric = ?",
+        metric,
+    )
+    return found
+
+
+def naive_ranks(split: SplitMatrices, scores: np.ndarray) -> np.ndarray:
+    """S of each test user's one target, when every user has the same scores."""
+    part, found = split.parts["test"], []
+    for history, target in zip(part.histories.toarray() > 0, part.targets.toarray() > 0, strict=True):
+        if target.any():
+            found.append(np.mean(scores[target] > scores[~history]))
+    return np.array(found)
+
+
+def test_leave_one_out_fills_the_metrics(home):
+    split = leave_one_out(np.random.default_rng(1))
+    digest, fits = store(home, split, Popularity, Opinion)
+    found = stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    assert (found.users, found.users_without_target) == (USERS - 1, 1)
+    lists = rows(home, "select distinct model, score from evaluation.metrics order by all")
+    assert lists == [("opinion", "reversed"), ("opinion", "score"), ("popularity", "score")]
+
+    ranks = naive_ranks(split, np.arange(ITEMS))
+    error = ranks.std() / np.sqrt(USERS - 1)
+    assert of_opinion(home, "mean_rank") == (pytest.approx(ranks.mean()), pytest.approx(error), USERS - 1)
+    assert of_opinion(home, "median_rank") == (pytest.approx(np.median(ranks)), None, USERS - 1)
+
+
+def test_every_pair_of_ranked_lists_is_compared_once(home):
+    split = leave_one_out(np.random.default_rng(1))
+    digest, fits = store(home, split, Popularity, Opinion)
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    pairs = rows(
+        home,
+        "select model, other_model, other_score, difference, p_value, users "
+        "from evaluation.comparisons where metric = 'mean_rank' order by all",
+    )
+    assert [pair[:3] for pair in pairs] == [
+        ("opinion", "opinion", "reversed"),
+        ("popularity", "opinion", "reversed"),
+        ("popularity", "opinion", "score"),
+    ]
+    first, second = (
+        naive_ranks(split, scores) for scores in (np.bincount(split.train.indices, minlength=ITEMS), np.arange(ITEMS))
+    )
+    p_value = stats.ttest_rel(first, second).pvalue
+    assert pairs[2][3:] == (pytest.approx((first - second).mean()), pytest.approx(p_value), USERS - 1)
+
+
+def test_ranks_by_degree_are_grouped_by_training_degrees(home):
+    split = leave_one_out(np.random.default_rng(2))
+    digest, fits = store(home, split, Opinion)
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    ranks, part = naive_ranks(split, np.arange(ITEMS)), split.parts["test"]
+    degrees = {
+        "user": np.diff(part.histories.indptr)[:-1],
+        "item": np.bincount(split.train.indices, minlength=ITEMS)[part.targets.indices],
+    }
+    for side, of_edges in degrees.items():
+        bins = rows(
+            home,
+            "select degree_low, degree_high, edges, mean_rank, p50 "
+            "from evaluation.ranks_by_degree where score = 'score' and side = ?",
+            side,
+        )
+        assert sum(edges for _, _, edges, _, _ in bins) == USERS - 1
+        for low, high, edges, mean, median in bins:
+            inside = ranks[(of_edges >= low) & (of_edges <= high)]
+            assert (edges, mean) == (len(inside), pytest.approx(inside.mean()))
+            assert median == pytest.approx(np.median(inside))
+
+
+def test_both_degrees_cross_the_ranks_by_degree(home):
+    split = leave_one_out(np.random.default_rng(2))
+    digest, fits = store(home, split, Opinion)
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    ranks, part = naive_ranks(split, np.arange(ITEMS)), split.parts["test"]
+    users = np.diff(part.histories.indptr)[:-1]
+    items = np.bincount(split.train.indices, minlength=ITEMS)[part.targets.indices]
+    cells = rows(home, "select * exclude (run_id, model, score) from evaluation.ranks_by_both_degrees "
+                       "where score = 'score'")  # fmt: skip
+    assert sum(cell[4] for cell in cells) == USERS - 1
+    for user_low, user_high, item_low, item_high, edges, mean in cells:
+        inside = ranks[(users >= user_low) & (users <= user_high) & (items >= item_low) & (items <= item_high)]
+        assert (edges, mean) == (len(inside), pytest.approx(inside.mean()))
+
+
+def test_the_first_recommendations_are_looked_at(home):
+    split = leave_one_out(np.random.default_rng(2))
+    digest, fits = store(home, split, Opinion)
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    degrees = np.bincount(split.train.indices, minlength=ITEMS)
+    lists = [[item for item in reversed(range(ITEMS)) if not known[item]][:20]
+             for known in split.train.toarray()[:-1]]  # fmt: skip
+    found = dict(rows(home, "select metric, value from evaluation.beyond_accuracy where score = 'score'"))
+    assert set(found) == {
+        "coverage@20", "novelty@20", "popularity_percentile@20", "popularity_lift@20", "gini@20"
+    }  # fmt: skip
+    assert found["coverage@20"] == pytest.approx(len(set(itertools.chain(*lists))) / ITEMS)
+    novelty = [np.mean(-np.log2(degrees[row] / USERS)) for row in lists]
+    assert found["novelty@20"] == pytest.approx(np.mean(novelty))
+
+
+def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monkeypatch):
+    split = leave_one_out(np.random.default_rng(8))
+    digest, fits = store(home, split, Popularity, Opinion)
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    part = split.parts["test"]
+    held_out, degrees = (part.targets.indices + 0.5) / ITEMS, np.diff(part.histories.indptr)[:-1]
+    bins = rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low")
+    assert [row[0] for row in bins] == ["opinion"] * len(np.unique(degrees))
+    for _, low, high, edges, error, histogram in bins:
+        inside = held_out[degrees == low]
+        assert (low, edges, error) == (high, len(inside), pytest.approx(np.mean(inside < 0.5)))
+        counts, _ = np.histogram(inside, np.arange(21) / 20)
+        assert histogram == counts.tolist()
+
+    users = np.arange(USERS - 1)
+    negatives = (AllZeros().draw(split.train, users, 0) + 0.5) / ITEMS
+    like = np.concatenate([held_out, negatives])
+    truth = np.concatenate([np.ones(USERS - 1), np.zeros(USERS - 1)])
+    weights = np.concatenate([np.ones(USERS - 1), (ITEMS - degrees) / degrees])
+    found = rows(home, "select * exclude (run_id, model, standard_error) from evaluation.calibration order by like_low")
+    assert sum(row[3] for row in found) == 2 * (USERS - 1)
+    for reference, low, high, pairs, mean, observed in found:
+        inside = (like >= low) & (like < high)
+        assert (reference, pairs) == ("sampled_negatives", inside.sum())
+        assert mean == pytest.approx(np.average(like[inside], weights=weights[inside]))
+        assert observed == pytest.approx(np.average(truth[inside], weights=weights[inside]))
+
+    monkeypatch.setattr(Opinion, "law", None)
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    assert rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low") == bins
+    assert rows(home, "select * from evaluation.calibration") == []
+
+
+def test_strong_generalization_has_a_validation_metric_and_no_degrees(home):
+    digest, fits = store(home, strong_generalization(np.random.default_rng(3)), Opinion)
+    found = stage.evaluate(home, "run", "strong_generalization", digest, fits)
+    assert (found.users, found.users_without_target) == (20, 10)
+    users = dict(rows(home, "select metric, users from evaluation.metrics where score = 'score'"))
+    assert (users["ndcg@100"], users["validation_ndcg@100"]) == (20, 8)
+    assert set(users) == {
+        "recall@20",
+        "recall@50",
+        "recall_of_all@20",
+        "ndcg@20",
+        "ndcg@100",
+        "validation_ndcg@100",
+        "mean_rank",
+        "mean_rank_midtie",
+        "median_rank",
+        "rank_p05",
+        "rank_p25",
+        "rank_p75",
+        "rank_p95",
+    }
+    for table in OF_LEAVE_ONE_OUT:
+        assert rows(home, f"select * from evaluation.{table}") == []
+    assert rows(home, "select distinct users from evaluation.beyond_accuracy") == [(20,)]
+    assert all(given is None for _, given in Opinion.blocks)
+
+
+def test_a_retry_replaces_its_own_rows_only(home):
+    split = leave_one_out(np.random.default_rng(4))
+    digest, fits = store(home, split, Popularity, Opinion)
+    tables = (*OF_PROTOCOL, *OF_LEAVE_ONE_OUT)
+
+    def everything():
+        found = [rows(home, f"select * from evaluation.{table} order by all") for table in tables]
+        assert all(found)
+        return found
+
+    stage.evaluate(home, "earlier", "leave_one_out", digest, {"popularity": "digest"})
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    once = everything()
+    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    assert everything() == once
+    assert {row[0] for row in once[0]} == {"earlier", "run"}
+
+
+def test_scores_are_asked_for_a_block_of_users_at_a_time(home, monkeypatch):
+    digest, fits = store(home, leave_one_out(np.random.default_rng(5)), Opinion)
+    stage.evaluate(home, "whole", "leave_one_out", digest, fits)
+    monkeypatch.setattr(stage, "BLOCK_BYTES", 7 * ITEMS * 4)
+    Opinion.blocks.clear()
+    stage.evaluate(home, "blocks", "leave_one_out", digest, fits)
+    assert {shape for shape, _ in Opinion.blocks} == {(7, ITEMS), (3, ITEMS)}
+    asked = np.concatenate([users for _, users in Opinion.blocks[: len(Opinion.blocks) // 2]])
+    assert asked.tolist() == list(range(USERS - 1))
+    query = "select * exclude run_id from evaluation.metrics where run_id = ? order by all"
+    assert rows(home, query, "whole") == rows(home, query, "blocks")
+
+
+@pytest.mark.parametrize("score", ["score", "reversed"])
+def test_a_nan_is_named_and_nothing_is_written(home, monkeypatch, score):
+    digest, fits = store(home, leave_one_out(np.random.default_rng(6)), Opinion)
+
+    def broken(self, histories, users, asked):
+        scores = np.zeros(histories.shape, dtype=np.float32)
+        if asked == score:
+            scores[12, 3] = np.nan
+        return scores
+
+    monkeypatch.setattr(Opinion, "_scores", broken)
+    with pytest.raises(OneclassError, match=f"opinion, score '{score}', user_index 112: a score is NaN"):
+        stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    assert not home.warehouse.exists()
+
+
+def test_a_log_without_test_users_is_said_and_leaves_no_rows(home, caplog):
+    split = leave_one_out(np.random.default_rng(7))
+    nobody, no_edges = np.zeros(0, np.int32), csr(np.zeros((0, ITEMS)))
+    part = Part(no_edges, no_edges, nobody, nobody)
+    without = SplitMatrices("leave_one_out", split.train, split.users, split.items, {"test": part})
+    digest, fits = store(home, without, Opinion)
+    with caplog.at_level(logging.WARNING):
+        found = stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    assert (found.users, found.users_without_target) == (0, 0)
+    assert "no test user" in caplog.text
+    assert rows(home, "select * from evaluation.metrics") == []

@@ -1,0 +1,279 @@
+"""Every format, on logs of a few lines: events with their file and line."""
+
+import gzip
+import io
+import tarfile
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tasks import datasets
+from tasks.datasets import Dataset
+from tasks.ingest import inspect
+from tasks.ingest.load import load
+from tasks.ingest.sources import LogFile
+from tasks.ingest.survey import survey
+from tasks.stores import warehouse
+from tasks.stores.home import Home
+
+EVENTS = "select file_id, line_number, user_id, item_id, value, occurred_at from raw.events order by all"
+REJECTS = "select file_id, line_number, line, reason from raw.rejects order by all"
+NEW_YEAR, EPOCH = datetime(2004, 1, 1), datetime(2001, 9, 9, 1, 46, 40)
+SEMICOLON = {"user": ("who",), "item": ("what",), "value": ("stars",), "time": ("day",)}
+
+FORMATS = {
+    "netflix": ("netflix", "1:\n10,4,2004-01-01\n11,3,2004-01-01\n2:\n10,5,2004-01-01\n",
+                [(2, "10", "1", 4, NEW_YEAR), (3, "11", "1", 3, NEW_YEAR), (5, "10", "2", 5, NEW_YEAR)]),
+    "u.data": ("ml-100k", "196\t242\t3\t1000000000\n", [(1, "196", "242", 3, EPOCH)]),
+    "ratings.dat": ("ml-1m", "1::1193::5::1000000000\n", [(1, "1", "1193", 5, EPOCH)]),
+    "ratings.csv": ("ml-20m", "userId,movieId,rating,timestamp\n1,2,3.5,1000000000\n",
+                    [(2, "1", "2", 3.5, EPOCH)]),
+    "ml-1m csv": ("ml-1m", "user_id,item_id,rating\n1,1193,5\n", [(2, "1", "1193", 5, None)]),
+    "other order": ("ml-1m", "rating,x,movieId,userId\n5,-,1193,1\n", [(2, "1", "1193", 5, None)]),
+    "quoted": ("ml-1m", 'user_id,item_id,rating\n"a, b","c ""d""",5\n', [(2, "a, b", 'c "d"', 5, None)]),
+    "triplets": ("msd", 'b"8\tSOAKI\t1\nb9\tSOBBM\t7\n',
+                 [(1, 'b"8', "SOAKI", 1, None), (2, "b9", "SOBBM", 7, None)]),
+    "user_artists.dat": ("lastfm", "userID\tartistID\tweight\n2\t51\t13883\n", [(2, "2", "51", 13883, None)]),
+    "adjacency": ("gowalla", "0 7 8 \n1\n2  9\n",
+                  [(1, "0", "7", 1, None), (1, "0", "8", 1, None), (3, "2", "9", 1, None)]),
+    "counted": ("citeulike-a", "2 7 8\n0\n1 9\n",
+                [(1, "1", "7", 1, None), (1, "1", "8", 1, None), (3, "3", "9", 1, None)]),
+    "own csv": (Dataset(name="own", title="own", columns=SEMICOLON), "day;who;what;stars\n2004-01-01;é;b;2\n",
+                [(2, "é", "b", 2, NEW_YEAR)]),
+    "no values": (Dataset(name="own", title="own", columns={"value": ()}), "item\tuser\nb\ta\n",
+                  [(2, "a", "b", 1, None)]),
+    "no header": (Dataset(name="own", title="own", delimiter="|", fields=("item", "-", "user")), "b|5|a\n",
+                  [(1, "a", "b", 1, None)]),
+}  # fmt: skip
+
+
+def dataset_of(name: str | Dataset, folder: Path) -> Dataset:
+    return datasets.load(name, folder) if isinstance(name, str) else name
+
+
+@pytest.fixture
+def read(home: Home, tmp_path: Path) -> Callable[..., tuple[list, list]]:
+    """Events and rejects of log files; the stage's transaction and contracts have their own tests."""
+
+    def _read(dataset: str | Dataset, paths: Sequence[Path]) -> tuple[list, list]:
+        return loaded(home, inspect(dataset_of(dataset, tmp_path), paths), tmp_path)
+
+    return _read
+
+
+def loaded(home: Home, logs: Sequence[LogFile], folder: Path) -> tuple[list, list]:
+    (scratch := folder / "scratch").mkdir(exist_ok=True)
+    with warehouse.connect(home) as connection:
+        connection.begin()
+        load(connection, list(enumerate(logs, 1)), scratch)
+        connection.commit()
+        assert not list(scratch.iterdir())
+        return connection.execute(EVENTS).fetchall(), connection.execute(REJECTS).fetchall()
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def packed(members: dict[str, bytes], mode: str = "w") -> bytes:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode=mode) as tar:
+        for name, content in members.items():
+            (member := tarfile.TarInfo(name)).size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return archive.getvalue()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format(read, tmp_path, name):
+    dataset, text, expected = FORMATS[name]
+    events, rejects = read(dataset, [written(tmp_path / "log", text)])
+    assert events == [(1, *event) for event in expected]
+    assert rejects == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.rstrip("\n"),
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.replace("\n", "\r\n").removesuffix("\r\n"),
+        lambda text: text.replace("\n", "\r\n", 1),
+        lambda text: text.replace("\n", "\r"),
+        lambda text: "\ufeff" + text,
+        lambda text: text + "\n \n",
+        lambda text: gzip.compress(text.encode()),
+        lambda text: gzip.compress(text[:9].encode()) + gzip.compress(text[9:].encode()),
+    ],
+    ids=[
+        "no end",
+        "crlf",
+        "crlf no end",
+        "mixed ends",
+        "cr",
+        "bom",
+        "blank lines",
+        "gzip",
+        "gzip in two members",
+    ],
+)
+@pytest.mark.parametrize("name", ["netflix", "ratings.csv", "counted"])
+def test_line_ends_byte_order_mark_and_gzip_change_nothing(read, tmp_path, name, change):
+    dataset, text, expected = FORMATS[name]
+    events, rejects = read(dataset, [written(tmp_path / "log", change(text))])
+    assert events == [(1, *event) for event in expected]
+    assert rejects == []
+
+
+def test_a_line_longer_than_duckdbs_own_limit(read, tmp_path):
+    items = [str(item) for item in range(400_000)]
+    events, rejects = read("gowalla", [written(tmp_path / "train.txt", f"7 {' '.join(items)}\n8 1\n")])
+    assert len(" ".join(items)) > 2_000_000 and rejects == []
+    assert [event[3] for event in events[:-1]] == sorted(items) and events[-1][:4] == (1, 2, "8", "1")
+
+
+def test_parquet(read, tmp_path):
+    path = tmp_path / "log.parquet"
+    duckdb.execute(
+        "copy (from (values"
+        " (1, 'x', 5, timestamp '2004-01-01'), (null, 'y', 4, null), (3, 'z', 2, timestamp '2004-01-01'))"
+        f" t(user_id, item_id, rating, timestamp)) to '{path}'"
+    )
+    events, rejects = read("ml-1m", [path])
+    assert events == [(1, 1, "1", "x", 5, NEW_YEAR), (1, 3, "3", "z", 2, NEW_YEAR)]
+    assert [(line, reason) for _, line, _, reason in rejects] == [(2, "names no user")]
+
+
+FILMS = {f"training_set/mv_000000{film}.txt": f"{film}:\n10,{film},2004-01-01\n".encode() for film in (1, 2, 3)}
+FILM_EVENTS = [(film, 2, "10", str(film), film, NEW_YEAR) for film in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        packed(FILMS),
+        packed(FILMS, "w:gz"),
+        packed({"download/README": b"read me", "download/training_set.tar": packed(FILMS)}, "w:gz"),
+        packed(FILMS | {"training_set/mv_0000002.txt": b"2:\r\n10,2,2004-01-01\n"}),
+    ],
+    ids=["tar", "tar.gz", "nested", "mixed ends inside"],
+)
+def test_films_in_an_archive_are_files_of_their_own(read, tmp_path, archive):
+    events, rejects = read("netflix", [written(tmp_path / "nf_prize_dataset.tar.gz", archive)])
+    assert (events, rejects) == (FILM_EVENTS, [])
+
+
+def test_a_folder_a_pattern_and_files_by_name_are_the_same(read, tmp_path):
+    paths = [written(tmp_path / name, content) for name, content in FILMS.items()]
+    written(tmp_path / "training_set" / "notes.md", "not a log")
+    dataset = datasets.load("netflix", tmp_path)
+    for sources in ([tmp_path / "training_set"], [tmp_path / "training_set" / "mv_*.txt"], paths):
+        assert [log.path for log in inspect(dataset, sources)] == [str(path) for path in paths]
+    assert read("netflix", [tmp_path / "training_set"]) == (FILM_EVENTS, [])
+
+
+def test_a_name_with_pattern_characters_is_a_name(read, tmp_path):
+    written(tmp_path / "ratings1.csv", "user_id,item_id,rating\nother,1,1\n")
+    events, _ = read("ml-1m", [written(tmp_path / "ratings[1].csv", "user_id,item_id,rating\na,b,3\n")])
+    assert events == [(1, 2, "a", "b", 3, None)]
+
+
+def test_files_of_several_formats_at_once(read, tmp_path):
+    paths = [
+        written(tmp_path / "a.dat", FORMATS["ratings.dat"][1]),
+        written(tmp_path / "b.csv", FORMATS["ml-1m csv"][1]),
+        written(tmp_path / "c.csv.gz", gzip.compress(FORMATS["other order"][1].encode())),
+        written(tmp_path / "d.dat", FORMATS["ratings.dat"][1]),
+    ]
+    events, _ = read("ml-1m", paths)
+    assert [(file_id, line, user) for file_id, line, user, *_ in events] == [
+        (1, 1, "1"),
+        (2, 2, "1"),
+        (3, 2, "1"),
+        (4, 1, "1"),
+    ]
+
+
+RATING = st.tuples(st.integers(1, 99), st.integers(1, 5), st.dates(date(1999, 1, 1), date(2005, 12, 31)))
+DAMAGED = st.sampled_from(
+    [
+        "",
+        "  ",
+        "17",
+        "17,4",
+        "17,x,2004-01-01",
+        ",4,2004-01-01",
+        "17,nan,2004-01-01",
+        "17,4,2004-13-01",
+        "x:",
+        "1,2,3,4",
+    ]
+)
+LINE = st.one_of(
+    st.integers(1, 17770).map("{}:".format),
+    RATING.map(lambda rating: ",".join(map(str, rating))),
+    RATING.map(lambda rating: ",".join(map(str, rating))),
+    DAMAGED,
+)
+
+
+def told_naively(files: Sequence[Sequence[str]]) -> tuple[list, list]:
+    """Netflix's format line by line: the events, and where the rejects are."""
+    events, rejects = [], []
+    for file_id, lines in enumerate(files, 1):
+        movie = None
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            if ":" in line:
+                movie = line[:-1] if line[:-1].isdigit() else None
+                rejects += [] if movie else [(file_id, number)]
+                continue
+            try:
+                user, stars, day = line.split(",")
+                events.append((file_id, number, *_checked(user, movie), _finite(stars), datetime.fromisoformat(day)))
+            except ValueError:
+                rejects.append((file_id, number))
+    return sorted(events), rejects
+
+
+def _checked(*ids: str | None) -> tuple[str | None, ...]:
+    if not all(ids):
+        raise ValueError
+    return ids
+
+
+def _finite(text: str) -> float:
+    if text == "nan":
+        raise ValueError
+    return float(text)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(LINE, max_size=30), min_size=1, max_size=4))
+def test_netflix_files_as_read_line_by_line(tmp_path_factory, bodies):
+    folder = tmp_path_factory.mktemp("netflix")
+    files = [["1:", "5,3,2004-01-01", *body, *["5,3,2004-01-01"] * len(body)] for body in bodies]
+    paths = [written(folder / f"combined_data_{i}.txt", "\n".join(lines)) for i, lines in enumerate(files)]
+    events, rejects = loaded(Home(folder, "netflix"), inspect(datasets.load("netflix", folder), paths), folder)
+    assert (events, [reject[:2] for reject in rejects]) == told_naively(files)
+
+
+@given(st.lists(st.sampled_from([b"a", b"bcd", b"\n", b"\r", b"\r\n", b"\0", "é".encode(), b"\xff"])).map(b"".join))
+def test_survey_counts_as_python_does(content):
+    found = survey(io.BytesIO(content))
+    text = content.decode(errors="replace")
+    lines = io.StringIO(text, newline=None).readlines()
+    assert found.lines == len(lines)
+    assert found.longest >= max((len(line) for line in content.split(b"\n")), default=0)
+    assert found.nul_at == (content.index(b"\0") if b"\0" in content else None)
+    assert found.utf8 == ("\ufffd" not in text)
+    ends = {line[-2:] if line.endswith("\r\n") else line[-1:] for line in io.StringIO(text, newline="").readlines()}
+    assert found.even_ends == (ends & {"\n", "\r", "\r\n"} <= {"\n"} or ends & {"\n", "\r", "\r\n"} == {"\r\n"})

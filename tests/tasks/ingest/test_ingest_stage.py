@@ -1,0 +1,178 @@
+"""The stage as a whole: what is skipped, replaced, refused by its contract, and left by a killed run."""
+
+import gzip
+import logging
+import signal
+import subprocess
+import sys
+from dataclasses import replace as changed
+from pathlib import Path
+
+import pytest
+
+from data_contracts import ContractBroken
+from tasks import datasets
+from tasks.datasets import Dataset
+from tasks.ingest import Ingested, ingest, stage
+from tasks.stores import warehouse
+from tasks.stores.home import Home
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    return datasets.load("ml-1m", tmp_path)
+
+
+def csv(path: Path, *rows: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["user_id,item_id,rating", *rows]) + "\n")
+    return path
+
+
+def rows(home: Home, query: str) -> list[tuple]:
+    with warehouse.connect(home, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_new_logs_are_read_and_known_ones_skipped_by_their_bytes(home, dataset, tmp_path, caplog):
+    one, two = csv(tmp_path / "one.csv", "a,x,5", "a,y,4"), csv(tmp_path / "two.csv", "b,x,1")
+    first = ingest(home, dataset, [one], "run-1")
+    assert (first.new, first.skipped, first.events, first.total_events) == ((str(one),), (), 2, 2)
+
+    before = home.warehouse.read_bytes()
+    copy = csv(tmp_path / "copy.csv", "a,x,5", "a,y,4")
+    with caplog.at_level(logging.INFO, "tasks.ingest"):
+        again = ingest(home, dataset, [copy], "run-2")
+    assert again == changed(first, new=(), skipped=(str(copy),), events=0)
+    assert home.warehouse.read_bytes() == before
+    assert f"{copy}: skipped" in caplog.text
+
+    third = ingest(home, dataset, [two, one, two], "run-3")
+    assert (third.new, third.skipped, third.file_ids) == ((str(two),), (str(one), str(two)), (2, 1, 2))
+    assert (third.events, third.total_events) == (1, 3) and third.digest != first.digest
+    told = "select user_id, item_id, value, file_id, line_number from raw.events order by all"
+    assert rows(home, told) == [
+        ("a", "x", 5, 1, 2), ("a", "y", 4, 1, 3), ("b", "x", 1, 2, 2)
+    ]  # fmt: skip
+
+
+def test_log_files_are_listed(home, dataset, tmp_path):
+    plain = csv(tmp_path / "one.csv", "a,x,5", *["a,y,4"] * 200, "broken")
+    packed = tmp_path / "two.csv.gz"
+    packed.write_bytes(gzip.compress(b"user_id,item_id,rating\nb,x,1\n"))
+    ingest(home, dataset, [plain, packed], "run")
+    listed = rows(
+        home,
+        "select file_id, path, bytes, events, rejects, length(sha256) from operations.log_files order by 1",
+    )
+    assert listed == [
+        (1, str(plain), plain.stat().st_size, 201, 1, 64),
+        (2, str(packed), packed.stat().st_size, 1, 0, 64),
+    ]
+
+
+def test_the_order_of_the_logs_does_not_change_the_digest(dataset, tmp_path):
+    paths = [csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "abc"]
+    homes = [Home(tmp_path / "one", "ml-1m"), Home(tmp_path / "two", "ml-1m")]
+    found: list[Ingested] = [
+        ingest(homes[0], dataset, paths, "run"),
+        ingest(homes[1], dataset, paths[::-1], "run"),
+    ]
+    assert found[0].digest == found[1].digest
+
+
+def test_without_sources_the_landing_folder_is_read(home, dataset):
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    csv(home.landing / "movies.csv", "left,out,5")
+    assert ingest(home, dataset, [], "run-1").total_events == 1
+    csv(home.landing / "ratings-2.csv", "b,x,5")
+    second = ingest(home, dataset, [], "run-2")
+    assert (second.new, second.total_events) == ((str(home.landing / "ratings-2.csv"),), 2)
+
+
+def test_with_an_empty_landing_folder_what_is_there_stays(home, dataset, tmp_path):
+    ingest(home, dataset, [csv(tmp_path / "one.csv", "a,x,5")], "run-1")
+    assert ingest(home, dataset, [], "run-2").total_events == 1
+
+
+def test_replace_takes_away_what_other_logs_left(home, dataset, tmp_path):
+    one, two = (
+        csv(tmp_path / "one.csv", "a,x,5", *["a,y,5"] * 200, "broken"),
+        csv(tmp_path / "two.csv", "b,x,1"),
+    )
+    ingest(home, dataset, [one], "run-1")
+    replaced = ingest(home, dataset, [two], "run-2", replace=True)
+    assert (replaced.events, replaced.total_events, replaced.file_ids) == (1, 1, (1,))
+    assert rows(home, "select user_id from raw.events") == [("b",)]
+    assert rows(home, "select * from raw.rejects") == []
+    assert ingest(home, dataset, [two], "run-3", replace=True).new == ()
+
+
+@pytest.mark.parametrize(
+    "lines, rule",
+    [(["a,x,7"], "value_in_range"), (["a,x,0"], "value_in_range"), (["a,x,5", "broken"], "share_of_rejects")],
+)
+def test_a_breach_of_the_contract_leaves_the_warehouse_as_it_was(home, dataset, tmp_path, lines, rule):
+    ingest(home, dataset, [csv(tmp_path / "good.csv", "a,x,5")], "run-1")
+    with pytest.raises(ContractBroken, match=rule):
+        ingest(home, dataset, [csv(tmp_path / "bad.csv", *lines)], "run-2")
+    assert rows(home, "select count(*) from raw.events") == [(1,)]
+    assert rows(home, "select * from raw.rejects") == []
+    assert rows(home, "select file_id from operations.log_files") == [(1,)]
+    assert rows(
+        home, f"select success from operations.contract_results where run_id = 'run-2' and rule = '{rule}'"
+    ) == [(False,)]
+
+
+def test_an_error_half_way_leaves_nothing(home, dataset, tmp_path, monkeypatch):
+    def break_off(connection, files, scratch):
+        stage_load(connection, files[:1], scratch)
+        assert connection.execute("select count(*) from raw.events").fetchone() == (1,)
+        raise RuntimeError("half way")
+
+    stage_load = stage.load
+    monkeypatch.setattr(stage, "load", break_off)
+    paths = [csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "ab"]
+    with pytest.raises(RuntimeError, match="half way"):
+        ingest(home, dataset, paths, "run")
+    assert rows(home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)") == [
+        (0, 0)
+    ]
+    assert not list((home.folder / "spill").iterdir())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tasks import datasets
+from tasks.stores.home import Home
+from tasks.ingest import stage
+
+load = stage.load
+def read_and_die(connection, files, scratch):
+    (scratch / "copy.txt").write_text("unpacked")
+    load(connection, files, scratch)
+    print(connection.execute("select count(*) from raw.events").fetchone()[0], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+stage.load = read_and_die
+root = Path(sys.argv[1])
+stage.ingest(Home(root, "small"), datasets.load("ml-1m", root), [sys.argv[2]], "run-1")
+"""
+
+
+def test_a_killed_run_leaves_nothing_and_the_next_one_clears_up(home, dataset, tmp_path):
+    path = csv(tmp_path / "ratings.csv", *[f"{user},x,5" for user in range(200_000)])
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(home.root), str(path)],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (killed.returncode, killed.stdout.strip()) == (-signal.SIGKILL, "200000"), killed.stderr
+    assert rows(home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)") == [
+        (0, 0)
+    ]
+    assert list((home.folder / "spill").glob("ingest-*"))
+    assert ingest(home, dataset, [path], "run-2").total_events == 200_000
+    assert not list((home.folder / "spill").glob("ingest-*"))

@@ -1,0 +1,392 @@
+"""The report on a made-up warehouse: every cell of its tables and every point of its figures against plain SQL."""
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tasks import main_table
+from tasks.report import drawing, figures_degrees, figures_ranks, report
+from tasks.report.page import drawn
+from tasks.report.warehouse_rows import Rows
+from tasks.stores import warehouse
+from tasks.stores.home import Home, Limits
+from tests.report_rows import BEFORE, LISTS, MAIN, RUN, fill
+
+CHANGED = f"""
+    select protocol, metric, model, score, b.value, n.value, n.value - b.value,
+        case when b.value is null then 'new' when n.value is null then 'gone' when n.value = b.value then 'the same'
+            when abs(n.value - b.value) <= 2 * sqrt(n.standard_error ** 2 + b.standard_error ** 2)
+                then 'within the noise'
+            when n.value > b.value then 'better' else 'worse'
+        end
+    from (from evaluation.metrics where run_id = '{RUN}') n
+    full join (from evaluation.metrics where run_id = '{BEFORE}') b using (protocol, model, score, metric)
+    where (protocol, metric) in (('strong_generalization', 'ndcg@100'), ('leave_one_out', 'mean_rank'))"""
+ORDER = ("ndcg@100", "recall@20", "recall@50", "mean_rank", "mean_rank_midtie", "median_rank", "validation_ndcg@100")
+EXPECTED = {
+    "log_files": "select parse_filename(path), events, rejects, bytes, sha256[:12], ingested_at "
+    "from operations.log_files",
+    "reject_reasons": "select 'second.csv', reason, count(*), min(line_number) from raw.rejects group by reason",
+    "contracts": "select stage, contract, 1, 0, (not success)::int from operations.contract_results "
+    f"where run_id = '{RUN}'",
+    "broken_rules": "select severity, stage, contract, rule, observed from operations.contract_results "
+    f"where run_id = '{RUN}' and not success",
+    "laws": "from diagnostics.power_law_fits",
+    "metric_changes": CHANGED,
+    "new_log_files": "select 'second.csv', events, rejects, ingested_at from operations.log_files where file_id = 2",
+    "rule_changes": "select 'evaluation.metrics', 'plausible', 'no longer met'",
+    "setting_changes": "select 'seed', '7', '0'",
+}
+for _protocol, _metrics in MAIN.items():
+    _chosen = main_table.MAIN_METRICS[_protocol]
+    _places = ", ".join(f"any_value(value) filter (metric = '{metric}')" for metric in _chosen)
+    EXPECTED[f"main-{_protocol}"] = f"""
+        select model, score,
+            case (model, score) when ('random_graph', 'popularity_x_odds') then 'best'
+                when ('random_graph', 'like') then 'level' else '' end,
+            {_places}, any_value(seconds), any_value(peak_bytes), any_value(saved_bytes)
+        from evaluation.metrics join operations.model_fits using (run_id, protocol, model)
+        where run_id = '{RUN}' and protocol = '{_protocol}' group by model, score"""
+    EXPECTED[f"leads-{_protocol}"] = f"""
+        select model, score, -difference, p_value, users from evaluation.comparisons
+        where protocol = '{_protocol}' and other_score = 'popularity_x_odds'"""
+    _known = ("coverage@20", "novelty@20")
+    _ordered = sorted(_metrics, key=ORDER.index)
+    for _name, _table, _shown in (("metrics", "metrics", _ordered), ("beyond", "beyond_accuracy", _known)):
+        EXPECTED[f"{_name}-{_protocol}"] = f"""
+            select model, score, {", ".join(f"any_value(value) filter (metric = '{m}')" for m in _shown)}
+            from evaluation.{_table} where run_id = '{RUN}' and protocol = '{_protocol}' group by model, score"""
+
+
+class Tables(HTMLParser):
+    """Rows of every table of a page: (value, text) of each cell, the keys of its columns, and all ids."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.rows, self.keys, self.ids, self.links = {}, {}, [], []
+        self._table = self._cell = None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.links += [attributes["href"]] if tag == "a" else []
+        if tag == "table":
+            self._table = attributes["id"]
+            self.rows[self._table], self.keys[self._table] = [], []
+        elif tag == "th":
+            self.keys[self._table].append(attributes["data-key"])
+        elif tag == "tr" and self.keys[self._table]:
+            self.rows[self._table].append([])
+        elif tag == "td":
+            self._cell = [attributes.get("data-value"), ""]
+            self.rows[self._table][-1].append(self._cell)
+
+    def handle_endtag(self, tag):
+        self._cell = None if tag == "td" else self._cell
+
+    def handle_data(self, data):
+        if self._cell:
+            self._cell[1] += data
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=2, memory=1 << 30))
+    with warehouse.connect(home) as connection:
+        fill(connection)
+    (home.report / "figures").mkdir(parents=True)
+    (home.report / "figures" / "of-a-run-before.svg").write_text("<svg/>")
+    report(home, RUN)
+    return home
+
+
+@pytest.fixture(scope="module")
+def page(home):
+    return (home.report / "index.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def tables(page):
+    return Tables(page)
+
+
+@pytest.fixture(scope="module")
+def figures(home):
+    with warehouse.connect(home, read_only=True) as connection, drawing.style():
+        table = main_table.rows(connection, RUN)
+        by_protocol = {protocol: [row for row in table if row.protocol == protocol] for protocol in MAIN}
+        rows = Rows(connection, RUN)
+        return {figure.name: figure for figure in drawn(rows, by_protocol, rows("laws"))}
+
+
+def asked(home, query):
+    with warehouse.connect(home, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def plain(value) -> str:
+    """A value of the warehouse as `data-value` or a text has it."""
+    return "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def in_twelve_digits(row: list[str]) -> list[str]:
+    return [f"{float(value):.12g}" if re.fullmatch(r"-?[\d.]+(e-?\d+)?", value) else value for value in row]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_cell_is_what_the_warehouse_says(home, tables, name):
+    shown = [[text if value is None else value for value, text in row] for row in tables.rows[name]]
+    found = [[plain(value) for value in row] for row in asked(home, EXPECTED[name])]
+    assert sorted(map(in_twelve_digits, shown)) == sorted(map(in_twelve_digits, found))
+
+
+def test_no_table_goes_unchecked(tables):
+    assert set(tables.rows) == set(EXPECTED)
+
+
+def test_a_text_is_its_value_rounded_with_its_standard_error(home, tables):
+    of_run = f"select protocol, model, score, metric, standard_error from evaluation.metrics where run_id = '{RUN}'"
+    error = {(protocol, *ranked, metric): e for protocol, *ranked, metric, e in asked(home, of_run)}
+    checked = 0
+    for name, rows in tables.rows.items():
+        protocol = name.partition("-")[2]
+        for row in rows if name.startswith(("main-", "metrics-")) else []:
+            for key, (value, text) in zip(tables.keys[name], row, strict=True):
+                if (protocol, row[0][1], row[1][1], key) in error:
+                    e = error[protocol, row[0][1], row[1][1], key]
+                    assert text == f"{float(value):.4f}" + ("" if e is None else f" ± {e:.4f}")
+                    checked += 1
+    assert checked == 2 * 4 * 4 + 4 * (5 + 4)
+
+
+def test_the_best_come_first_and_names_are_escaped(page, tables):
+    for protocol in MAIN:
+        values = [float(row[3][0]) for row in tables.rows[f"main-{protocol}"]]
+        assert values == sorted(values, reverse=True)
+    assert "<first>" not in page and "&lt;first&gt;.csv" in page
+
+
+def test_the_answers_count_what_is_there(home, page):
+    ((edges, users, items),) = asked(
+        home, "select count(*), count(distinct user_id), max(item_index) + 1 from curated.interactions"
+    )
+    assert "13,245 events from 2 log files, 3 lines could not be read" in page
+    assert f"{edges:,} likes of {users:,} users and {items:,} items" in page
+    assert "Of 2 rules, 1 not met, which is a warning" in page
+    assert "New: mrf_dense. Gone: hpf." in page and "1 log file came in. 1 rule met by one run only. 1 setting" in page
+    assert "On leave_one_out, random_graph, popularity_x_odds: mean_rank 0.8" in page
+    assert "The closest law to the users&#39; degrees is the exponential (p = 0.4); the data do not reject the" in page
+    assert "the data reject all 1" in page
+
+
+def test_ids_are_unique_and_links_lead_somewhere(page, tables):
+    assert len(tables.ids) == len(set(tables.ids))
+    assert {link[1:] for link in tables.links} <= set(tables.ids)
+    refers = set(re.findall(r'(?:xlink:href="|url\()#([^")]+)', page))
+    assert refers and refers <= set(tables.ids)
+
+
+def test_nothing_is_fetched(page):
+    without_names = re.sub(r'xmlns(:xlink)?="[^"]*"', "", page)
+    assert "http" not in without_names.replace("http-equiv", "") and "src=" not in page and "@import" not in page
+
+
+def test_each_panel_is_a_file_with_a_title_and_both_themes(home, figures):
+    names = {panel.name for figure in figures.values() for panel in figure.panels}
+    assert {file.stem for file in (home.report / "figures").glob("*.svg")} == names and len(names) > 15
+    assert [figure.name for figure in figures.values() if not figure.panels] == ["ranks_of_others"]  # there are three
+    assert all(figure.see and figure.how for figure in figures.values() if figure.panels)
+    for name in names:
+        text = (home.report / "figures" / f"{name}.svg").read_text()
+        root = ElementTree.fromstring(text)
+        assert root.find("{http://www.w3.org/2000/svg}title").text and "prefers-color-scheme: dark" in text
+        assert set(re.findall(r"(?<!, )#[0-9a-f]{6}\b", text.split("</style>")[1])) == set()  # only as a fallback
+        assert "image" not in {element.tag.rpartition("}")[2] for element in root.iter()}
+
+
+def lines(panel):
+    """Points of each labelled line."""
+    return {line.get_label(): np.asarray(line.get_xydata()) for line in panel.axes.lines if line.get_label()[0] != "_"}
+
+
+def test_degrees_are_drawn_as_they_are_and_laws_as_they_say(home, figures):
+    for panel in figures["degrees"].panels:
+        side = panel.name.partition("-")[2]
+        counts = dict(asked(home, f"select degree, vertices from diagnostics.degrees where side = '{side}'"))
+        found = lines(panel)
+        (points,) = (xy for label, xy in found.items() if label.startswith(f"{side}s"))
+        assert {tuple(point) for point in points} <= set(counts.items()) and len(points) > 3
+        laws = asked(home, f"from diagnostics.power_law_fits where side = '{side}'")
+        assert len(found) == 1 + len(laws)
+        for _, family, a, c, low, high, *_, p in laws:
+            d = np.arange(low, high + 1.0)
+            mass = {
+                "power_law": lambda d=d, a=a: d**-a,
+                "power_law_cutoff": lambda d=d, a=a, c=c: d**-a * np.exp(-d / c),
+                "log_normal": lambda d=d, a=a, c=c: np.exp(-((np.log(d) - a) ** 2) / (2 * c**2)) / d,
+                "exponential": lambda d=d, c=c: np.exp(-d / c),
+            }[family]()
+            expected = mass / mass.sum() * sum(counts.values())
+            (drawn_law,) = (
+                xy for label, xy in found.items() if label.startswith(f"{figures_degrees.LAW_NAMES[family]}: ")
+            )
+            np.testing.assert_allclose(drawn_law[:, 1], expected[drawn_law[:, 0].astype(int) - low], rtol=1e-9)
+            assert any(label.endswith(f"p = {p:.2g}") for label in found)
+
+
+def test_ranks_are_drawn_as_they_are(home, figures):
+    best = "(model, score) in (('popularity', 'score'), ('mrf_dense', 'score'), ('random_graph', 'popularity_x_odds'))"
+    for panel in figures["ranks_by_degree"].panels:
+        side, found = panel.name.partition("-")[2], lines(panel)
+        rows = asked(home, f"from evaluation.ranks_by_degree where side = '{side}' and {best} order by degree_low")
+        assert set(found) == {"popularity", "mrf_dense", "random_graph"}
+        for model, xy in found.items():
+            of_model = [row for row in rows if row[1] == model]
+            np.testing.assert_allclose(xy[:, 0], [np.sqrt(row[4] * row[5]) for row in of_model])
+            np.testing.assert_array_equal(xy[:, 1], [row[7] for row in of_model])
+    assert len(figures["rank_percentiles"].panels) == 2 * 3 and len(figures["ranks_by_score"].panels) == 2
+    for panel in figures["ranks_by_score"].panels:
+        assert set(lines(panel)) == {"like", "popularity_x_odds", "popularity"}
+
+
+def test_models_beyond_the_best_are_muted_and_shown_one_by_one(home):
+    models = ["popularity", *drawing.MODELS]
+    rows = [
+        {"side": side, "model": model, "score": "score", "degree_low": low, "degree_high": low, "edges": 5,
+         "mean_rank": 0.9 - 0.01 * at - 0.001 * low}
+        for side in ("user", "item") for at, model in enumerate(models) for low in (1, 2, 4)
+    ]  # fmt: skip
+    scores = dict.fromkeys(models, "score")
+    with drawing.style():
+        overview, others = figures_ranks.overview(rows, scores), figures_ranks.others(rows, scores)
+    for panel in overview.panels:
+        assert set(lines(panel)) == {"popularity", *drawing.MODELS[: figures_ranks.HIGHLIGHTED]}
+        assert len(panel.axes.lines) == len(models)
+    assert others.see.startswith("Their mean ranks over all held-out likes: mrf_sparse 0.818, wmf 0.808")
+    left = drawing.MODELS[figures_ranks.HIGHLIGHTED :]
+    assert [panel.axes.get_title("left") for panel in others.panels] == [*left, *left]
+    for panel in others.panels:
+        at = models.index(panel.axes.get_title("left"))
+        top = panel.axes.lines[-1]
+        assert top.get_color() == drawing.mark(models[at]).colour and len(panel.axes.lines) == len(models)
+        np.testing.assert_allclose(top.get_ydata(), [0.9 - 0.01 * at - 0.001 * low for low in (1, 2, 4)])
+
+
+def test_cells_of_both_degrees_hold_their_mean_rank(home, figures):
+    rows = asked(home, "from evaluation.ranks_by_both_degrees")
+    lows = sorted({row[3] for row in rows})
+    for panel in figures["ranks_by_both_degrees"].panels:
+        model = panel.name.partition("-")[2]
+        score = "popularity_x_odds" if model == "random_graph" else "score"
+        found = {tuple(lows[int(at)] for at in text.get_position()): text.get_text() for text in panel.axes.texts}
+        assert found == {(r[3], r[5]): f"{100 * r[8]:.0f}" for r in rows if r[1:3] == (model, score)}
+
+
+def test_likes_are_drawn_as_they_are(home, figures):
+    rows = asked(home, "select degree_low, edges, error, histogram from evaluation.like_by_degree order by degree_low")
+    (panel,) = figures["like_errors"].panels
+    np.testing.assert_array_equal(panel.axes.lines[0].get_ydata(), [row[2] for row in rows])
+    bins = ((0, 0), (1, 1), (2, 3), (4, 7))
+    first = [np.mean([row[2] for row in rows if low <= row[0] <= high]) for low, high in bins]
+    np.testing.assert_allclose(lines(panel)["random_graph"][:4, 1], first)
+    (panel,) = figures["like_histograms"].panels
+    shaded = sum(len(patch.get_path().vertices) // 5 for patch in panel.axes.patches)
+    assert shaded == sum(count > 0 for row in rows if 1 <= row[0] <= 40 for count in row[3])
+    darkest = max(panel.axes.patches, key=lambda patch: patch.get_alpha()).get_path().vertices
+    most = max((max(row[3]), row[0], int(np.argmax(row[3]))) for row in rows if 1 <= row[0] <= 40)
+    assert [most[1] - 0.5, most[2] / 20] in darkest.round(9).tolist()
+
+
+def test_the_other_figures_are_drawn_as_they_are(home, figures):
+    (panel,) = figures["calibration"].panels
+    bars = {bar.get_label(): bar[0].get_xydata() for bar in panel.axes.containers}
+    for reference in ("coin", "density_ratio"):
+        rows = asked(home, f"select mean_like, observed from evaluation.calibration where reference = '{reference}'")
+        np.testing.assert_array_equal(bars[reference.replace("_", " ")], rows)
+    assert "the true coin is" in figures["calibration"].how.lower()
+    for panel, r in zip(figures["hidden_graph_ratios"].panels, (0.5, 1.0), strict=True):
+        rows = asked(home, f"select positives, positives / negatives from diagnostics.hidden_graph_ratios "
+                     f"where r = {r} and negatives > 0")  # fmt: skip
+        assert {tuple(point) for point in panel.axes.lines[0].get_xydata()} <= set(rows)
+    (panel,) = figures["sweep_r"].panels
+    assert {label: len(xy) for label, xy in lines(panel).items()} == {"r = 0.5": 5, "r = 1": 5, "r = 4": 5}
+    assert "r = 1 ranks best over all users (0.9200), r = 4 worst (0.8900)" in figures["sweep_r"].see
+    (panel,) = figures["sweep_sparsity"].panels
+    assert [bar.get_label() for bar in panel.axes.containers] == ["density 0.001", "density 0.005"]
+    for panel, protocol in zip(figures["intervals"].panels, MAIN, strict=True):
+        metric = MAIN[protocol][0]
+        rows = asked(home, f"select value from evaluation.metrics where run_id = '{RUN}' and protocol = '{protocol}' "
+                     f"and metric = '{metric}' order by value desc")  # fmt: skip
+        assert [bar[0].get_xdata()[0] for bar in panel.axes.containers] == [value for (value,) in rows]
+        assert len(rows) == len(LISTS)
+
+
+def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
+    home = Home(tmp_path, "empty", Limits(threads=2, memory=1 << 30))
+    with warehouse.connect(home) as connection:
+        connection.execute("insert into operations.runs values ('r', 'f', 'empty', now(), null, 'running', '{}', '1')")
+    report(home, "r")
+    page = (home.report / "index.html").read_text()
+    assert "No run of the data set was completed before this one" in page and not Tables(page).rows
+    for why in ("There are no edges", "name it with --models", "add it to --protocols", "python -m flows.sweep",
+                "nothing was evaluated", "This run checked no contract"):  # fmt: skip
+        assert why in page
+    assert not list((home.report / "figures").iterdir())
+
+
+def test_single_bins_and_missing_values_are_drawn(tmp_path):
+    home = Home(tmp_path, "tiny", Limits(threads=2, memory=1 << 30))
+    with warehouse.connect(home) as connection:
+        fill(connection)
+        for table in ("ranks_by_degree", "like_by_degree"):
+            connection.execute(f"delete from evaluation.{table} where degree_low <> 1")
+        connection.execute("delete from evaluation.ranks_by_both_degrees where user_degree_low + item_degree_low > 2")
+        connection.execute("update evaluation.metrics set standard_error = null")
+        connection.execute("update diagnostics.power_law_fits set exponent = null, cutoff = null, p_value = null")
+        connection.execute("update diagnostics.degrees set degree = 7")
+        connection.execute("delete from operations.model_fits")
+    report(home, RUN)
+    page = (home.report / "index.html").read_text()
+    assert "nearly the same degree" in page and "nan" not in re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
+
+
+MATRICES = {  # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}
+
+
+def linear(colour: str) -> np.ndarray:
+    share = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb: np.ndarray) -> np.ndarray:
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    share = to_xyz @ np.clip(rgb, 0, 1) / [0.9505, 1, 1.089]
+    f = np.where(share > 0.008856, np.cbrt(share), 7.787 * share + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("theme", [drawing.LIGHT, drawing.DARK], ids=["light", "dark"])
+def test_colours_can_be_told_apart_and_read(theme):
+    for matrix in MATRICES.values():
+        seen = [lab(np.array(matrix) @ linear(theme[hue])) for hue in drawing.HUES]
+        apart = [np.linalg.norm(one - other) for at, one in enumerate(seen) for other in seen[:at]]
+        assert min(apart) > 15  # a difference of 2.3 can just be noticed
+
+    def contrast(name: str) -> float:
+        light = sorted(linear(theme[each]) @ [0.2126, 0.7152, 0.0722] + 0.05 for each in (name, "paper"))
+        return light[1] / light[0]
+
+    assert min(map(contrast, drawing.HUES)) >= 3 and min(map(contrast, ("ink", "soft"))) >= 4.5
+
+
+def test_every_model_has_a_mark_of_its_own():
+    marks = [drawing.mark(model) for model in (*drawing.MODELS, "popularity")]
+    assert len({(mark.colour, str(mark.dash)) for mark in marks}) == len({mark.marker for mark in marks}) == len(marks)

@@ -1,0 +1,150 @@
+"""The report as a reader has it: in Chromium, from a copied folder, with no network."""
+
+import re
+import shutil
+
+import pytest
+
+from tasks.report import report
+from tasks.stores import warehouse
+from tasks.stores.home import Home, Limits
+from tests.browser import CHROMIUM, chromium
+from tests.report_rows import RUN, fill
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+MAIN = "#main-strong_generalization"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """The page alone, where nothing else is."""
+    home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=2, memory=1 << 30))
+    with warehouse.connect(home) as connection:
+        fill(connection)
+    report(home, RUN)
+    return shutil.copy(home.report / "index.html", tmp_path_factory.mktemp("alone") / "page.html")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+def column(page, table, place):
+    return page.js(f"[...document.querySelector('{table}').tBodies[0].rows].map(r => r.cells[{place}].textContent)")
+
+
+def sorting(page, table):
+    """Which columns say that they sort the table, and how."""
+    return page.js(
+        f"[...document.querySelectorAll('{table} th')].flatMap((h, i) => h.ariaSort ? [[i, h.ariaSort]] : [])"
+    )
+
+
+def test_nothing_fails_and_nothing_leaves_the_machine(page, file):
+    page.open(file)
+    told = {event["method"] for event in page.events}
+    requests = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
+    assert [url for url in requests if not url.startswith("data:")] == [file.as_uri()]
+    assert not told & {"Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"}
+
+
+def test_what_is_put_into_the_page_neither_runs_nor_fetches(page, file):
+    page.open(file)
+    page.js(
+        "{ const s = document.createElement('script'); s.textContent = 'window.ran = true'; document.body.append(s);"
+        "const i = new Image(); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i); }"
+    )
+    assert page.js("window.ran") is None
+    assert page.js("fetch('http://127.0.0.1:9/').then(() => 'went', e => 'refused')") == "refused"
+    outward = {
+        event["params"]["requestId"]
+        for event in page.events
+        if event["method"] == "Network.requestWillBeSent" and event["params"]["request"]["url"].startswith("http")
+    }
+    failed = {
+        event["params"]["requestId"]: event["params"].get("blockedReason")
+        for event in page.events
+        if event["method"] == "Network.loadingFailed"
+    }
+    assert all(failed.get(request) == "csp" for request in outward)
+    assert page.js("document.querySelector('img').naturalWidth") == 0
+
+
+def test_tables_sort_by_click(page, file):
+    page.open(file)
+    before = column(page, MAIN, 0)
+    assert sorting(page, MAIN) == [[3, "descending"]]
+    page.click(f"{MAIN} th:nth-child(4) button")
+    assert sorting(page, MAIN) == [[3, "ascending"]] and column(page, MAIN, 0) == before[::-1]
+    page.click(f"{MAIN} th:nth-child(1) button")
+    models = column(page, MAIN, 0)
+    assert sorting(page, MAIN) == [[0, "ascending"]] and models == sorted(models) != before
+
+
+def test_tables_sort_by_keyboard_and_as_numbers(page, file):
+    page.open(file)
+    page.js("document.querySelector('#log_files th:nth-child(2) button').focus()")
+    page.key("Enter", 13, "\r")
+    assert sorting(page, "#log_files") == [[1, "descending"]] and column(page, "#log_files", 1) == ["12,345", "900"]
+    page.key(" ", 32, " ")
+    assert sorting(page, "#log_files") == [[1, "ascending"]] and column(page, "#log_files", 1) == ["900", "12,345"]
+
+
+def test_what_is_not_there_stays_last(page, file):
+    page.open(file)
+    for order in ("descending", "ascending"):
+        page.click("#metric_changes th:nth-child(5) button")
+        assert sorting(page, "#metric_changes") == [[4, order]]
+        values = column(page, "#metric_changes", 4)
+        assert values[-1] == values[-2] == "" and sorted(values[:-2], reverse=order == "descending") == values[:-2]
+
+
+def test_the_keyboard_reaches_the_content_and_the_wide_tables(page, file):
+    page.open(file, width=360)
+    page.key("Tab", 9)
+    assert page.js("document.activeElement.className") == "skip"
+    assert page.js("document.activeElement.getBoundingClientRect().top") >= 0
+    page.key("Enter", 13, "\r")
+    assert page.js("location.hash") == "#main" and page.js("document.activeElement.id") == "main"
+    wide = "[...document.querySelectorAll('.wide')]"
+    assert page.js(f"{wide}.some(e => e.scrollWidth > e.clientWidth)")
+    assert page.js(f"{wide}.every(e => e.tabIndex === 0 && e.getAttribute('aria-label'))")
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_the_page_never_scrolls_sideways(page, file, width):
+    page.open(file, width=width)
+    page.js("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert page.js("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
+    assert page.js("[...document.querySelectorAll('svg')].every(s => s.getBoundingClientRect().right <= innerWidth)")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_figures_follow_the_theme(page, file, dark):
+    page.open(file, dark=dark)
+    texts = page.js("[...document.querySelectorAll('svg text')].map(t => getComputedStyle(t).fill)")
+    assert len(texts) > 100
+    ground = luminance(page.js("getComputedStyle(document.body).backgroundColor"))
+    for colour in {page.js("getComputedStyle(document.body).color"), *texts}:
+        light, shade = sorted((luminance(colour) + 0.05, ground + 0.05), reverse=True)
+        assert light / shade >= 4.5
+    assert (ground < 0.1) == dark
+
+
+def test_it_prints_in_ink_on_white_with_its_details_open(page, file):
+    page.open(file, dark=True, media="print")
+    assert luminance(page.js("getComputedStyle(document.body).backgroundColor")) > 0.9
+    assert luminance(page.js("getComputedStyle(document.querySelector('svg text')).fill")) < 0.2
+    assert page.js("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert page.js("document.querySelector('#contracts').getBoundingClientRect().height") > 0
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `rgb(r, g, b)`."""
+    shares = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
+    return sum(
+        weight * (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4)
+        for weight, share in zip((0.2126, 0.7152, 0.0722), shares, strict=True)
+    )

@@ -1,0 +1,137 @@
+"""The warehouse: one transaction a stage, contracts inside it, and errors that say what to do."""
+
+import subprocess
+import sys
+
+import pytest
+
+from data_contracts import ContractBroken, RuleResult
+from tasks.errors import InputError, OneclassError
+from tasks.stores import runs, warehouse
+from tasks.stores.home import Home, Limits
+
+
+def count(home, table):
+    with warehouse.connect(home, read_only=True) as connection:
+        return connection.execute(f"select count(*) from {table}").fetchone()[0]
+
+
+def reject(connection, line=1):
+    connection.execute("insert into raw.rejects values (1, ?, 'line', 'reason')", [line])
+
+
+@pytest.fixture
+def verdict(monkeypatch):
+    """A contract of one rule whose outcome the test decides; what is tested here is the transaction."""
+    results = [RuleResult("raw.rejects", "few", "error", True, None, [{"line": 1}], "few rejects")]
+    monkeypatch.setattr(warehouse.data_contracts, "check", lambda *_: list(results))
+
+    def decide(success, severity="error"):
+        results[:] = [RuleResult("raw.rejects", "few", severity, success, "1 row", [{"line": 1}], "few rejects")]
+
+    return decide
+
+
+def test_a_stage_commits_when_its_contract_holds(home, verdict):
+    with warehouse.stage(home, "run", "ingest") as connection:
+        reject(connection)
+    assert (count(home, "raw.rejects"), count(home, "operations.contract_results")) == (1, 1)
+
+
+def test_a_breach_takes_the_stage_back_and_keeps_the_verdict(home, verdict):
+    verdict(False)
+    with pytest.raises(ContractBroken), warehouse.stage(home, "run", "ingest") as connection:
+        reject(connection)
+    assert count(home, "raw.rejects") == 0
+    with warehouse.connect(home, read_only=True) as connection:
+        kept = connection.execute(
+            "select run_id, stage, rule, success, samples from operations.contract_results"
+        ).fetchall()
+    assert kept == [("run", "ingest", "few", False, '[{"line": 1}]')]
+
+
+def test_a_warning_does_not_stop_the_stage(home, verdict):
+    verdict(False, "warning")
+    with warehouse.stage(home, "run", "ingest") as connection:
+        reject(connection)
+    assert count(home, "raw.rejects") == 1
+
+
+def test_an_error_in_a_stage_leaves_nothing(home, verdict):
+    with pytest.raises(ZeroDivisionError), warehouse.stage(home, "run", "ingest") as connection:
+        reject(connection)
+        1 / 0  # noqa: B018
+    assert (count(home, "raw.rejects"), count(home, "operations.contract_results")) == (0, 0)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tasks.stores import warehouse
+from tasks.stores.home import Home
+with warehouse.stage(Home(Path(sys.argv[1]), "small"), "run", "ingest") as connection:
+    connection.execute("insert into raw.rejects select 1, i, 'line', 'reason' from range(200000) r(i)")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_stage_leaves_nothing(home):
+    with warehouse.connect(home):
+        pass
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(home.root)], capture_output=True, check=False)
+    assert killed.returncode == -9
+    assert count(home, "raw.rejects") == 0
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from tasks.stores import runs, warehouse
+from tasks.stores.home import Home
+home = Home(Path(sys.argv[1]), "small")
+with runs.exclusive(home) if sys.argv[2] == "lock" else warehouse.connect(home):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(("what", "message"), [("lock", "another run holds"), ("file", "another process holds")])
+def test_a_data_set_held_by_another_process_is_told(home, what, message):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(home.root), what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match=message), runs.exclusive(home), warehouse.connect(home):
+            pass
+        holder.stdin.close()
+
+
+@pytest.mark.parametrize("folder", ["var", "clocks"])
+def test_a_file_that_is_no_warehouse_is_told(tmp_path, folder):
+    home = Home(tmp_path / folder, "small", Limits(1, 1 << 30))  # a name with "lock" in it is no held file
+    home.folder.mkdir(parents=True)
+    home.warehouse.write_text("not a database, but long enough to be taken for a file of some other program" * 100)
+    with pytest.raises(InputError, match="cannot be opened as a DuckDB warehouse"), warehouse.connect(home):
+        pass
+
+
+def test_a_home_below_a_file_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    home = Home(tmp_path / "file", "small", Limits(1, 1 << 30))
+    with pytest.raises(InputError, match="cannot be written to"), warehouse.connect(home):
+        pass
+
+
+def test_runs_are_recorded_from_begin_to_end(home):
+    with runs.recorded(home, "first", "backfill", {"seed": 0}):
+        pass
+    with pytest.raises(OneclassError), runs.recorded(home, "second", "backfill", {}):
+        raise OneclassError("broken")
+    with warehouse.connect(home) as connection:
+        connection.execute("update operations.runs set state = 'running' where run_id = 'second'")  # as if killed
+    with runs.recorded(home, "third", "backfill", {}), warehouse.connect(home, read_only=True) as connection:
+        found = connection.execute(
+            "select run_id, state, ended_at is null from operations.runs order by run_id"
+        ).fetchall()
+    assert found == [("first", "completed", False), ("second", "crashed", False), ("third", "running", True)]

@@ -1,0 +1,272 @@
+"""Tuning as a stage: what is read, what a trial is worth, and what a study remembers."""
+
+import dataclasses
+import shutil
+import tomllib
+from typing import ClassVar
+
+import numpy as np
+import optuna
+import pytest
+from pydantic import Field
+
+from flows.settings import resolve
+from models.base import Epoch, Model, ModelSettings
+from models.catalogue import MODELS
+from models.search_space import Choice, Span
+from tasks import tuning
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.errors import InputError
+from tasks.evaluate.stage import rank
+from tasks.split import SplitSettings, split
+from tasks.stores import matrices
+from tasks.stores.home import Home
+from tasks.tuning import Search, Study, run_trial, validation
+
+PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
+
+
+class ToySettings(ModelSettings):
+    """Popularity, mixed with noise."""
+
+    search_space: ClassVar = {"noise": Span(0.0, 1.0), "epochs": Span(8, 32), "kind": Choice(("plain", "odd"))}
+
+    noise: float | None = Field(None, description="Share of noise in the scores, none where it is not set.")
+    epochs: int = Field(16, description="Passes that do nothing.")
+    kind: str = Field("plain", description="`odd` is refused where the noise is high.")
+
+
+class Toy(Model):
+    """Popularity with noise, which knows its scores at once; of the second score the noise is doubled."""
+
+    name = "toy"
+    Settings = ToySettings
+    score_names = ("noisier", "score")
+    scorable_each_epoch = True
+    stops_early = True
+    seen: ClassVar[list] = []  # what each fit was given
+
+    def _fit(self, interactions, on_epoch):
+        if self.settings.kind == "odd" and (self.settings.noise or 0) > 0.8:
+            raise ValueError("noise: too high\nfor this kind")
+        self.draws = np.random.default_rng(self.seed).random(interactions.shape[1])
+        self.seen.append({"edges": interactions.nnz, "watched": self._watched, "epochs": 0})
+        for number in range(1, self.settings.epochs + 1):
+            self.seen[-1]["epochs"] = number
+            on_epoch(Epoch(number, self.settings.epochs, 0.0))
+
+    def _scores(self, histories, users, score):
+        noise = (self.settings.noise or 0) * (2 if score == "noisier" else 1)
+        if 0.35 < noise < 0.4:
+            noise = np.nan
+        scores = (1 - noise) * self.item_degrees / self.item_degrees.max() + noise * self.draws
+        return np.tile(scores.astype(np.float32), (histories.shape[0], 1))
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    monkeypatch.setitem(MODELS, "toy", Toy)
+    monkeypatch.setattr(Toy, "seen", [])
+    return Toy
+
+
+@pytest.fixture(scope="module")
+def no_studies(tmp_path_factory):
+    """A database without a study; making its tables takes longer than the trials here."""
+    home = Home(tmp_path_factory.mktemp("studies"), "none")
+    Study(home, Search("toy", PROTOCOLS[0], "", ToySettings(), {}))
+    url = f"sqlite:///{home.tuning}/study.db"
+    optuna.delete_study(study_name=optuna.get_all_study_names(url)[0], storage=url)
+    return home.tuning
+
+
+@pytest.fixture
+def digests(home, log_events, no_studies):
+    """200 users, 60 items with a long tail; the second file is the test part of the given split."""
+    shutil.copytree(no_studies, home.tuning)
+    generator = np.random.default_rng(2)
+    share = 1 / np.arange(1, 61)
+    liked = [generator.choice(60, size=14, replace=False, p=share / share.sum()) for _ in range(200)]
+    log_events([(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[:11]])
+    log_events([(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[11:]], file_id=2)
+    binarize(home, BinarizeSettings(), "run")
+    settings = SplitSettings(held_out_share=0.3)
+    return split(home, settings, "run", protocols=PROTOCOLS, seed=1, given_files=((1,), (2,))).digests
+
+
+def search(digests, protocol="strong_generalization", model="toy", seed=3, **settings):
+    kind = MODELS[model].Settings
+    return Search(model, protocol, digests[protocol], kind(**settings), kind.search_space, seed)
+
+
+def tried(home, what, trials):
+    """The outcomes of a study of so many trials, without what a clock says."""
+    study = Study(home, what)
+    study.begin()
+    while len(study.outcomes()) < trials:
+        run_trial(home, what)
+    return [dataclasses.replace(one, seconds=0, checkpoint_seconds=0) for one in study.outcomes()]
+
+
+def copied(home, name):
+    """The same data set in another home; to be made before there is a study."""
+    other = Home(home.root.parent / name, home.dataset, home.limits)
+    shutil.copytree(home.matrices, other.matrices)
+    shutil.copytree(home.tuning, other.tuning)
+    return other
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_test_part_is_not_read(home, digests, protocol):
+    damaged = copied(home, "damaged")
+    files = list((damaged.matrices / digests[protocol]).glob("test_*.npy"))
+    assert len(files) >= 4
+    for file in files:
+        file.write_bytes(b"no array")
+    with pytest.raises(ValueError):
+        matrices.read(damaged, digests[protocol])
+    assert tried(damaged, search(digests, protocol), 2) == tried(home, search(digests, protocol), 2)
+    for file in files:
+        file.unlink()
+    assert validation(damaged, protocol, digests[protocol], 3).users > 0
+
+
+def test_parts_are_read_by_name(home, digests):
+    whole = matrices.read(home, digests["strong_generalization"])
+    assert whole.parts.keys() == {"validation", "test"}
+    some = matrices.read(home, digests["strong_generalization"], parts=("validation",))
+    assert some.parts.keys() == {"validation"}
+    assert (some.parts["validation"].targets != whole.parts["validation"].targets).nnz == 0
+    assert matrices.read(home, digests["given"], parts=()).parts == {}
+
+
+def test_the_validation_part_of_unseen_users_is_the_splits_own(home, digests):
+    split_ = matrices.read(home, digests["strong_generalization"])
+    found = validation(home, "strong_generalization", digests["strong_generalization"], 3)
+    assert found.metric == "ndcg@100" and found.users == len(split_.parts["validation"].users)
+    assert (found.train != split_.train).nnz == 0
+    np.testing.assert_array_equal(found.part.users, split_.parts["validation"].users)
+
+
+@pytest.mark.parametrize(("protocol", "metric"), [("leave_one_out", "mean_rank"), ("given", "ndcg@20")])
+def test_elsewhere_a_validation_part_is_cut_from_the_training_edges(home, digests, protocol, metric):
+    train = matrices.read(home, digests[protocol]).train
+    found = validation(home, protocol, digests[protocol], 3)
+    degrees = np.diff(train.indptr)
+    expected = (degrees >= 2).astype(int) if protocol == "leave_one_out" else degrees // 5
+    held_out = np.zeros(len(degrees), dtype=int)
+    held_out[found.part.rows] = np.diff(found.part.targets.indptr)
+    np.testing.assert_array_equal(held_out, expected)
+    put_back = found.train.copy().tolil()
+    put_back[found.part.rows] += found.part.targets
+    np.testing.assert_array_equal(put_back.toarray(), train.toarray())
+    assert found.train.nnz + found.part.targets.nnz == train.nnz
+    assert (found.part.histories != found.train[found.part.rows]).nnz == 0 and found.metric == metric
+
+
+def test_a_log_too_small_to_tune_on_is_told(home, log_events):
+    log_events([("a", "x", 1), ("b", "y", 1)])
+    binarize(home, BinarizeSettings(), "run")
+    digests = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests
+    with pytest.raises(InputError, match="leave_one_out: 0 validation users"):
+        validation(home, "leave_one_out", digests["leave_one_out"], 0)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_trials_value_is_the_validation_metric_of_its_best_score(home, digests, protocol):
+    first = tried(home, search(digests, protocol, noise=0.3), 1)[0]
+    assert first.state == "done" and first.score == "score" and first.settings["noise"] == 0.3
+    judged = validation(home, protocol, digests[protocol], 3)
+    model = Toy(Toy.Settings(noise=0.3), seed=3).fit(judged.train)
+    better, worse = (rank(model, score, judged.part)[0][judged.metric] for score in ("score", "noisier"))
+    assert first.value == better.mean() > worse.mean()
+    assert first.standard_error == better.std() / np.sqrt(judged.users)
+
+
+def test_early_stopping_watches_the_validation_users(home, digests, toy):
+    tried(home, search(digests), 1)
+    part = matrices.read(home, digests["strong_generalization"]).parts["validation"]
+    histories, targets = toy.seen[0]["watched"]
+    assert (histories != part.histories).nnz == 0 and (targets != part.targets).nnz == 0
+    tried(home, search(digests, "given"), 1)
+    assert toy.seen[1]["watched"] is None  # its users are in training
+
+
+def test_the_same_seed_makes_the_same_trials_also_after_a_cut(home, digests):
+    cut = copied(home, "cut")
+    whole = tried(home, search(digests), 12)
+    tried(cut, search(digests), 11)  # ten are drawn at random before the sampler learns from them
+    Study(cut, search(digests)).ask()  # a process that is killed here leaves this one open
+    assert tried(cut, search(digests), 12) == whole
+    assert tried(cut, search(digests, seed=4), 2)[1].settings != whole[1].settings
+
+
+def test_the_search_begins_at_the_current_settings_and_ends_no_worse(home, digests):
+    what = search(digests, noise=0.05, epochs=4)  # 4 lies outside the search space
+    found = tried(home, what, 5)
+    assert found[0].settings == {"noise": 0.05, "epochs": 4, "kind": "plain"}
+    assert all(8 <= one.settings["epochs"] <= 32 for one in found[1:])
+    best = Study(home, what).best()
+    assert best.value == max(one.value for one in found if one.state == "done") >= found[0].value
+    defaults = search(digests)
+    assert defaults.study == what.study  # where it begins makes no other study
+    assert tried(home, defaults, 6)[5].settings == {"noise": None, "epochs": 16, "kind": "plain"}
+    assert tried(home, what, 7)[6].settings != found[0].settings  # which was tried before
+
+
+def test_what_would_not_compare_is_another_study(home, digests):
+    one = search(digests)
+    space = {"noise": Span(0.0, 0.5)}
+    others = [
+        search(digests, "leave_one_out"),
+        search(digests, seed=5),
+        dataclasses.replace(one, matrices_digest="another"),
+        dataclasses.replace(one, space=space),
+        dataclasses.replace(one, space=space, start=ToySettings(epochs=9)),
+    ]
+    assert len({one.study, *(other.study for other in others)}) == 6
+
+
+def test_fits_that_fall_behind_are_stopped_and_those_that_fail_are_passed_over(home, digests, toy):
+    found = tried(home, search(digests, noise=0.2), 20)
+    states = {state: [one for one in found if one.state == state] for state in ("done", "pruned", "failed")}
+    assert all(states.values())
+    best = max(one.value for one in states["done"])
+    assert all(one.value < best and "stopped at" in one.note for one in states["pruned"])
+    noises = [one.settings["noise"] for one in states["done"]]
+    assert np.median([one.settings["noise"] for one in states["pruned"]]) > np.median(noises)
+    reasons = {one.note for one in states["failed"]}
+    assert all("noise: too high for this kind" in reason or "a score is NaN" in reason for reason in reasons)
+    fits = iter(toy.seen)  # a refused fit leaves no trace there
+    for one in found:
+        if "too high" not in one.note:
+            epochs, reached = one.settings["epochs"], next(fits)["epochs"]
+            shares = {"12": 1 / 8, "25": 1 / 4, "50": 1 / 2}
+            if one.state == "pruned":
+                assert reached == np.ceil(epochs * shares[one.note.split()[-2]])
+            elif one.state == "done":
+                assert reached == epochs
+
+
+def test_the_file_holds_the_best_settings_and_how_they_were_found(home, digests, tmp_path):
+    what = search(digests, noise=0.9)
+    assert tuning.write(home, what, Study(home, what), set(), 7, "the command") is None
+    found = tried(home, what, 4)
+    study = Study(home, what)
+    path = tuning.write(home, what, study, set(), 7, "the command")
+    assert path == home.tuning / "toy.toml" and not list(home.tuning.glob("*.partial"))
+    text, best = path.read_text(), study.best()
+    assert tomllib.loads(text) == {"toy": best.settings}
+    assert f"ndcg@100 {best.value:.4f} ± {best.standard_error:.4f}" in text and "#     the command\n" in text
+    assert "4 trials" in text and f"had {found[0].value:.4f}" in text and "7 users" in text
+    run = resolve("demo", home=tmp_path, models=["toy"], config=[path])
+    assert run.models["toy"].model_dump() == best.settings
+    lines = tuning.table(what, found).splitlines()
+    assert lines[3].split()[0] == str(best.number) and "4 trials" in lines[0]
+
+
+def test_settings_outside_the_space_are_written_where_the_command_names_them(home, digests):
+    what = dataclasses.replace(search(digests, noise=0.1, epochs=9), space={"noise": Span(0.0, 1.0)})
+    tried(home, what, 1)
+    for fixed, expected in ((set(), {"noise": 0.1}), ({"epochs"}, {"noise": 0.1, "epochs": 9})):
+        assert tomllib.loads(tuning.write(home, what, Study(home, what), fixed, 1, "").read_text())["toy"] == expected
