@@ -15,6 +15,8 @@ from great_expectations.expectations.core import UnexpectedRowsExpectation
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.query_metric_provider import QueryMetricProvider
 
+import sql
+
 SAMPLES_KEPT = 20
 
 
@@ -62,11 +64,8 @@ class Breaches(QueryMetricProvider):
         batch = selectable.compile(dialect=execution_engine.engine.dialect, compile_kwargs={"literal_binds": True})
         query = cls._get_query_from_metric_value_kwargs(metric_value_kwargs).format(batch=f"({batch})")
         with execution_engine.get_connection() as connection:
-            rows = connection.exec_driver_sql(
-                f"with breaches as materialized ({query}\n) "
-                f"select (select count(*) from breaches) as breaches_found, * "
-                f"from breaches order by all limit {SAMPLES_KEPT}"
-            ).mappings()
+            text = sql.statement("data_contracts/breaches", samples=str(SAMPLES_KEPT), query=query)
+            rows = connection.exec_driver_sql(text).mappings()
             samples = [dict(row) for row in rows]
         count = samples[0]["breaches_found"] if samples else 0
         return {

@@ -9,28 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+import sql
 from data_contracts.contracts import UNEXPECTED_ROWS, Contract, Rule, placeholders
 from data_contracts.lent_connection import URL, LentConnection, engine_options
 
 if TYPE_CHECKING:
     import great_expectations as gx
-
-COLUMNS_QUERY = """
-with
-    declared (column_name, data_type, is_nullable) as (values {declared}),
-    found as (
-        select column_name, data_type, is_nullable from duckdb_columns()
-        where database_name in (current_database(), 'temp')
-            and schema_name = {schema} and table_name = {table}
-    )
-select
-    column_name,
-    declared.data_type as declared_type, declared.is_nullable as declared_nullable,
-    found.data_type as found_type, found.is_nullable as found_nullable
-from declared full join found using (column_name)
-where (declared.data_type, declared.is_nullable) is distinct from (found.data_type, found.is_nullable)
-/* asked of the catalogue, not of {{batch}} */
-"""
 
 
 @contextmanager
@@ -121,10 +105,11 @@ def columns_rule(contract: Contract) -> Rule:
         f"({_literal(name)}, {_literal(column.type)}, {_literal(column.nullable)})"
         for name, column in contract.columns.items()
     )
+    names = {"declared": declared, "schema": _literal(schema or "main"), "table": _literal(table)}
     return Rule(
         name="columns",
         type=UNEXPECTED_ROWS,
-        query=COLUMNS_QUERY.format(declared=declared, schema=_literal(schema or "main"), table=_literal(table)),
+        query=sql.statement("data_contracts/columns", **names),
         description="the table has the declared columns and no others, types and NOT NULL included",
     )
 

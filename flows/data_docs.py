@@ -13,7 +13,7 @@ from data_contracts import docs
 from flows import command_line
 from tasks import datasets
 from tasks.errors import InputError
-from tasks.stores import warehouse
+from tasks.stores import runs, warehouse
 from tasks.stores.home import Home
 
 
@@ -42,9 +42,8 @@ def build(root: Path, dataset: str) -> Path:
     if not home.warehouse.exists():
         raise InputError(f"{home.warehouse}: no such warehouse. Run the backfill of {dataset} first.")
     with warehouse.connect(home, read_only=True) as connection:
-        latest = connection.execute("select run_id from operations.runs order by started_at desc limit 1").fetchone()
         parameters = {
-            "run_id": latest[0] if latest else "",
+            "run_id": runs.latest_evaluated(connection) or "",
             "value_min": declared.value_min,
             "value_max": declared.value_max,
             "max_reject_share": declared.max_reject_share,

@@ -16,9 +16,10 @@ from tasks.evaluate.stage import evaluate_task
 from tasks.ingest import expected_sources, ingest_task, inspect
 from tasks.orchestration import artifacts
 from tasks.orchestration.progress import duration
+from tasks.protocols import ALL_EDGES
 from tasks.publish import Published, choose, publish_task
 from tasks.report import report_task
-from tasks.split import ALL_EDGES, Splits, split_task
+from tasks.split import Splits, split_task
 from tasks.stores import retention, runs, warehouse
 from tasks.train import train_task
 

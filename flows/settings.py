@@ -20,8 +20,9 @@ from tasks.binarize import BinarizeSettings
 from tasks.datasets import Dataset
 from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
+from tasks.protocols import PROTOCOLS
 from tasks.publish import PublishSettings
-from tasks.split import PROTOCOLS, SplitSettings
+from tasks.split import SplitSettings
 from tasks.stores.home import Home, Limits
 from tasks.train import TrainSettings
 

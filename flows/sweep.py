@@ -16,8 +16,9 @@ from flows.sequence import check, prepare, run_name
 from flows.settings import RunSettings, resolve
 from tasks import sweep as sweeps
 from tasks.errors import InputError
+from tasks.protocols import PROTOCOLS
 from tasks.report import report_task
-from tasks.stores import runs
+from tasks.stores import runs, warehouse
 from tasks.sweep import SWEEPS, Result, refit_task
 
 logger = logging.getLogger("flows.sweep")  # also when it is run as a command, where __name__ is another
@@ -50,7 +51,9 @@ def sweep(
     with runs.recorded(run.home, run_id, "sweep", run.describe() | {"sweeps": names}):
         digests = prepare(run, run_id).digests
         results = {name: _swept(run, run_id, name, digests) for name in names}
-        if latest := sweeps.latest_evaluated(run.home):
+        with warehouse.connect(run.home, read_only=True) as connection:
+            latest = runs.latest_evaluated(connection)
+        if latest:
             report_task(run.home, latest)  # the page of that run, now with the sweeps
     return results
 
@@ -123,7 +126,7 @@ def closing_words(results: dict[str, list[Result]]) -> str:
     """A line a refit and score: its main metric over all users, and the seconds of the fit."""
     lines = []
     for name, of_sweep in results.items():
-        metric = "mean_rank" if SWEEPS[name].protocol == "leave_one_out" else "ndcg@100"
+        metric = PROTOCOLS[SWEEPS[name].protocol].judged_by
         lines += [f"{name}, {SWEEPS[name].protocol}, {metric}:"]
         overall = [one for one in of_sweep if one.metric == metric and one.degree_low is None]
         of_refit = len(overall) // len(SWEEPS[name].settings)

@@ -63,7 +63,7 @@ def binarize(
             connection.execute(sql.statement("binarize/indices", side=side))
         connection.execute("delete from curated.interactions")
         connection.execute(sql.statement("binarize/interactions"))
-        result = _counts(connection)
+        result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
         if result.edges == 0:
             raise InputError(_nothing_left(connection, settings, since, until))
     logger.info("%s edges, %s users x %s items", f"{result.edges:,}", f"{result.users:,}", f"{result.items:,}")
@@ -90,13 +90,6 @@ def _drop(connection: duckdb.DuckDBPyConnection, side: str, least: int) -> int:
     if least < 2:
         return 0
     return connection.execute(sql.statement("binarize/drop_inactive", side=side), {"least": least}).fetchone()[0]
-
-
-def _counts(connection: duckdb.DuckDBPyConnection) -> Binarized:
-    row = connection.execute(
-        "select count(*), coalesce(max(user_index) + 1, 0), coalesce(max(item_index) + 1, 0) from curated.interactions"
-    ).fetchone()
-    return Binarized(*row)
 
 
 def _nothing_left(

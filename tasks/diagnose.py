@@ -23,15 +23,16 @@ from dataclasses import dataclass
 
 import duckdb
 import numpy as np
+import polars as pl
 
 import sql
-from models.degrees.fits import REPLICATES, Fit, fit
+from models.degrees.fits import REPLICATES, fit
 from models.degrees.laws import FAMILIES
 from models.negatives import hidden_graph_ratios
 from models.numerics.threads import kernel_threads
 from tasks.orchestration.stage_task import stage_task
+from tasks.stores import warehouse
 from tasks.stores.home import Home
-from tasks.stores.warehouse import stage
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
     Raises:
         ContractBroken: the tables broke their contract; the earlier ones stay.
     """
-    with stage(home, run_id, "diagnose") as connection:
+    with warehouse.stage(home, run_id, "diagnose") as connection:
         found = rewrite(connection, seed)
         with kernel_threads(home.limits.threads):
             sample_hidden_graphs(connection, (found.users, found.items), seed)
@@ -87,17 +88,17 @@ def rewrite(connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = 
     connection.execute("delete from diagnostics.degrees")
     connection.execute("delete from diagnostics.power_law_fits")
     connection.execute(sql.statement("diagnose/degrees"))
-    users, items, edges = connection.execute(sql.statement("diagnose/sizes")).fetchone()
-    mean, fits = {}, 0
+    users, items, edges = warehouse.select(connection, "diagnose/sizes").row(0)
+    mean, fits = {}, []
     for side, d_max in (("user", items), ("item", users)):
         degrees, vertices = _histogram(connection, side)
         mean[side] = float((degrees * vertices).sum() / max(1, vertices.sum()))
         for family in FAMILIES if len(degrees) else ():
-            _keep(connection, side, fit(family, degrees, vertices, d_max, seed, replicates))
-            fits += 1
+            fits.append({"side": side, **vars(fit(family, degrees, vertices, d_max, seed, replicates))})
+    warehouse.insert(connection, "diagnostics.power_law_fits", pl.DataFrame(fits, infer_schema_length=None))
     user_density, item_density = mean["user"] / max(1, items), mean["item"] / max(1, users)
     agree = bool(np.isclose(user_density, item_density, rtol=1e-9, atol=0.0))
-    return Diagnosed(users, items, edges, mean["user"], mean["item"], user_density, item_density, agree, fits)
+    return Diagnosed(users, items, edges, mean["user"], mean["item"], user_density, item_density, agree, len(fits))
 
 
 def sample_hidden_graphs(connection: duckdb.DuckDBPyConnection, shape: tuple[int, int], seed: int) -> None:
@@ -114,23 +115,14 @@ def sample_hidden_graphs(connection: duckdb.DuckDBPyConnection, shape: tuple[int
     del edges
     for r in hidden_graph_ratios.RATES:
         positives, negatives = hidden_graph_ratios.sample(likes, shape[1], r, seed)
-        connection.register("sampled", {"positives": positives, "negatives": negatives})
-        connection.execute(sql.statement("diagnose/hidden_graph_ratios"), {"r": r})
-        connection.unregister("sampled")
+        items = np.arange(shape[1], dtype=np.int32)
+        rows = pl.DataFrame({"r": r, "item_index": items, "positives": positives, "negatives": negatives})
+        warehouse.insert(connection, "diagnostics.hidden_graph_ratios", rows)
 
 
 def _histogram(connection: duckdb.DuckDBPyConnection, side: str) -> tuple[np.ndarray, np.ndarray]:
-    query = "select degree, vertices from diagnostics.degrees where side = ? order by degree"
-    columns = connection.execute(query, [side]).fetchnumpy()
-    return np.asarray(columns["degree"], dtype=np.int64), np.asarray(columns["vertices"], dtype=np.int64)
-
-
-def _keep(connection: duckdb.DuckDBPyConnection, side: str, fitted: Fit) -> None:
-    row = [
-        side, fitted.family, fitted.exponent, fitted.cutoff, fitted.d_min, fitted.d_max,
-        fitted.log_likelihood, fitted.aic, fitted.ks, fitted.p_value,
-    ]  # fmt: skip
-    connection.execute("insert into diagnostics.power_law_fits values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    found = warehouse.select(connection, "diagnose/histogram", side=side)
+    return found["degree"].to_numpy(), found["vertices"].to_numpy()
 
 
 diagnose_task = stage_task(diagnose)

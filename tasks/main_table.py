@@ -1,16 +1,13 @@
 """The main table of a run: every model and score by the main metrics of each protocol, as plain data and text."""
 
 from dataclasses import dataclass
+from itertools import groupby
 
 import duckdb
 
-import sql
+from tasks.protocols import PROTOCOLS, main_metrics
+from tasks.stores import warehouse
 
-MAIN_METRICS = {
-    "strong_generalization": ("ndcg@100", "recall@20", "recall@50", "mean_rank"),
-    "leave_one_out": ("mean_rank", "mean_rank_midtie", "median_rank", "ndcg@100"),
-    "given": ("recall_of_all@20", "ndcg@20", "mean_rank"),
-}
 LEGEND = (
     "**Bold**: the best by the first column; `=`: not significantly worse than it (paired over users, 5 %). "
     "± is one standard error."
@@ -18,11 +15,11 @@ LEGEND = (
 
 
 @dataclass(frozen=True)
-class Row:
+class MainRow:
     """One model and score under one protocol.
 
     Attributes:
-        cells: (value, standard error or None) by metric, in the order of `MAIN_METRICS`.
+        cells: (value, standard error or None) by metric, in the order of the protocol's main metrics.
         standing: `best`, `level` with the best, or ``.
     """
 
@@ -34,32 +31,27 @@ class Row:
     standing: str
 
 
-def rows(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[Row]:
+def rows(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[MainRow]:
     """The run's rows: protocols in their own order, in each the best first."""
-    cells: dict[tuple[str, str, str], dict] = {}
-    users: dict[tuple[str, str, str], int] = {}
-    found = connection.execute(sql.statement("publish/evaluation"), {"run_id": run_id}).fetchall()
-    for protocol, model, score, metric, value, error, count in found:
-        if metric in MAIN_METRICS[protocol]:
-            cells.setdefault((protocol, model, score), {})[metric] = (value, error)
-            users[protocol, model, score] = count
+    found = warehouse.select(connection, "publish/main_table", run_id=run_id, **main_metrics())
     table = []
-    for protocol, metrics in MAIN_METRICS.items():
-        standing = _standing(connection, run_id, protocol, metrics[0])
-        of_protocol = [key for key in cells if key[0] == protocol]
-        for key in sorted(of_protocol, key=lambda key: (-cells[key][metrics[0]][0], key)):
-            ordered = {metric: cells[key][metric] for metric in metrics if metric in cells[key]}
-            table.append(Row(*key, users[key], ordered, standing.get(key[1:], "")))
+    for of_list in found.partition_by("protocol", "model", "score", maintain_order=True):
+        protocol, model, score, users, standing = of_list.row(0)[:5]
+        cells = {metric: (value, error) for metric, value, error in of_list[:, 5:].iter_rows()}
+        table.append(MainRow(protocol, model, score, users, cells, standing))
     return table
 
 
-def markdown(table: list[Row], title: str) -> str:
+def by_protocol(table: list[MainRow]) -> dict[str, list[MainRow]]:
+    """The rows of each protocol that has any."""
+    return {name: list(of_one) for name, of_one in groupby(table, lambda row: row.protocol)}
+
+
+def markdown(table: list[MainRow], title: str) -> str:
     """The table as Markdown, one section a protocol."""
     lines = [f"# {title}", ""]
-    for protocol, metrics in MAIN_METRICS.items():
-        chosen = [row for row in table if row.protocol == protocol]
-        if not chosen:
-            continue
+    for protocol, chosen in by_protocol(table).items():
+        metrics = PROTOCOLS[protocol].main_metrics
         lines += [f"## {protocol}", "", f"{chosen[0].users:,} users", ""]
         lines += ["| model | score | " + " | ".join(metrics) + " |", "|---|---|" + "---|" * len(metrics)]
         lines += ["| " + " | ".join([row.model, row.score, *_marked(row)]) + " |" for row in chosen]
@@ -67,14 +59,11 @@ def markdown(table: list[Row], title: str) -> str:
     return "\n".join([*lines, LEGEND, ""] if table else [*lines, "No user had anything held out.", ""])
 
 
-def plain(table: list[Row]) -> str:
+def plain(table: list[MainRow]) -> str:
     """The table for a terminal."""
     blocks = []
-    for protocol, metrics in MAIN_METRICS.items():
-        chosen = [row for row in table if row.protocol == protocol]
-        if not chosen:
-            continue
-        grid = [[f"{protocol} ({chosen[0].users:,} users)", "", *metrics]]
+    for protocol, chosen in by_protocol(table).items():
+        grid = [[f"{protocol} ({chosen[0].users:,} users)", "", *PROTOCOLS[protocol].main_metrics]]
         grid += [
             [row.model, "" if row.score == "score" else row.score, *map(_cell, row.cells.values())] for row in chosen
         ]
@@ -83,9 +72,9 @@ def plain(table: list[Row]) -> str:
     return "\n\n".join(blocks)
 
 
-def records(table: list[Row]) -> list[dict[str, str]]:
+def records(table: list[MainRow]) -> list[dict[str, str]]:
     """One flat record a row, for a table artifact; the same keys in each."""
-    metrics = list(dict.fromkeys(metric for of_protocol in MAIN_METRICS.values() for metric in of_protocol))
+    metrics = list(dict.fromkeys(metric for one in PROTOCOLS.values() for metric in one.main_metrics))
     return [
         {"protocol": row.protocol, "model": row.model, "score": row.score}
         | {metric: _cell(row.cells[metric]) if metric in row.cells else "" for metric in metrics}
@@ -93,13 +82,7 @@ def records(table: list[Row]) -> list[dict[str, str]]:
     ]
 
 
-def _standing(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, metric: str) -> dict:
-    values = {"run_id": run_id, "protocol": protocol, "metric": metric}
-    found = connection.execute(sql.statement("publish/level_with_best"), values).fetchall()
-    return {(model, score): "best" if is_best else "level" for model, score, is_best in reversed(found)}
-
-
-def _marked(row: Row) -> list[str]:
+def _marked(row: MainRow) -> list[str]:
     texts = list(map(_cell, row.cells.values()))
     if row.standing == "best":
         texts[0] = f"**{texts[0]}**"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-import pyarrow as pa
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 import sql
@@ -21,6 +21,7 @@ from models import catalogue
 from models.base import Model
 from tasks import main_table
 from tasks.orchestration.stage_task import stage_task
+from tasks.protocols import VALIDATION_METRIC
 from tasks.stores import matrices, warehouse
 from tasks.stores.home import Home
 
@@ -53,7 +54,7 @@ class Published:
     folder: Path
     report: Path
     recommendations: int
-    table: list[main_table.Row]
+    table: list[main_table.MainRow]
 
 
 def choose(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> Choice:
@@ -63,10 +64,10 @@ def choose(home: Home, run_id: str, settings: PublishSettings, candidates: list[
     test part is never chosen on. Where popularity is no candidate either, the first one is taken.
     """
     with warehouse.connect(home, read_only=True) as connection:
-        values = {"run_id": run_id, "model": settings.model}
-        best = connection.execute(sql.statement("publish/best_on_validation"), values).fetchone()
-    if best:
-        return Choice(*best)
+        values = {"run_id": run_id, "model": settings.model, "metric": VALIDATION_METRIC}
+        best = warehouse.select(connection, "publish/best_on_validation", **values)
+    if len(best):
+        return Choice(**best.row(0, named=True))
     model = settings.model or ("popularity" if "popularity" in candidates else candidates[0])
     if settings.model is None:
         logger.warning(
@@ -114,18 +115,13 @@ def _fill_recommendations(
     connection: duckdb.DuckDBPyConnection, model: Model, split: matrices.SplitMatrices, score: str, top_n: int
 ) -> None:
     connection.execute("delete from published.recommendations")
-    connection.execute(
-        "create or replace temp table ranked (user_index integer, item_index integer, rank integer, "
-        "score double, like_mean double, like_sd double)"
-    )
+    connection.execute(sql.statement("publish/ranked"))
     for block in _ranked_blocks(model, split, score, top_n):
-        connection.register("ranked_block", block)
-        connection.execute("insert into ranked select * from ranked_block")
-        connection.unregister("ranked_block")
+        warehouse.insert(connection, "ranked", block)
     connection.execute(sql.statement("publish/recommendations"))
 
 
-def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_n: int) -> Iterator[pa.Table]:
+def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_n: int) -> Iterator[pl.DataFrame]:
     """The best items of every user, a block of users at a time."""
     users, items = split.train.shape
     step = max(1, BLOCK_ENTRIES // items)
@@ -135,12 +131,8 @@ def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_
         ids, values = model.recommend(histories, top_n, users=rows, score=score)
         user, place = np.nonzero(ids >= 0)
         like = model.like(histories, users=rows, items=ids)
-        mean, deviation = (
-            [pa.nulls(len(user), pa.float64())] * 2
-            if like is None
-            else (part[user, place].astype(np.float64) for part in like)
-        )
-        yield pa.table(
+        mean, deviation = (None, None) if like is None else (part[user, place].astype(np.float64) for part in like)
+        yield pl.DataFrame(
             {
                 "user_index": rows[user],
                 "item_index": split.items[ids[user, place]],
@@ -148,16 +140,15 @@ def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_
                 "score": values[user, place].astype(np.float64),
                 "like_mean": mean,
                 "like_sd": deviation,
-            }
+            },
+            schema_overrides={"like_mean": pl.Float64, "like_sd": pl.Float64},
         )
 
 
 def _write_files(
-    connection: duckdb.DuckDBPyConnection, home: Home, run_id: str, table: list[main_table.Row], folder: Path
+    connection: duckdb.DuckDBPyConnection, home: Home, run_id: str, table: list[main_table.MainRow], folder: Path
 ) -> None:
-    connection.execute(
-        f"create or replace temp table evaluation_of_run as {sql.statement('publish/evaluation')}", {"run_id": run_id}
-    )
+    connection.execute(sql.statement("publish/evaluation"), {"run_id": run_id})
     for name, form in (("evaluation.parquet", "format parquet"), ("evaluation.csv", "header")):
         connection.execute(f"copy evaluation_of_run to '{_quoted(folder / name)}' ({form})")
     connection.execute(

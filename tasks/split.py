@@ -7,20 +7,21 @@ from typing import Literal
 
 import duckdb
 import numpy as np
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
 
 import sql
 from tasks.errors import InputError
 from tasks.orchestration.stage_task import stage_task
+from tasks.protocols import ALL_EDGES, PROTOCOLS
 from tasks.stores import matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part, SplitMatrices
+from tasks.stores.warehouse import select
 
 logger = logging.getLogger(__name__)
 
-PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
-ALL_EDGES = "all_edges"  # no protocol: every curated edge, for the model that is published
 LIANG2018_SEED = 98765
 
 
@@ -92,12 +93,8 @@ class _Store:
     def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection) -> None:
         self.digests: dict[str, str] = {}
         self._home = home
-        users, items = connection.execute(
-            "select max(user_index) + 1, max(item_index) + 1 from curated.interactions"
-        ).fetchone()
-        values = {"users": users, "items": items}
-        (digest,) = connection.execute(sql.statement("split/numbering"), values).fetchone()
-        self._numbering = {**values, "digest": digest}
+        sizes = select(connection, "split/sizes").row(0, named=True)
+        self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
 
     def keep(self, made: SplitMatrices) -> None:
         """Store matrices, unless there is nothing to train on: a small log may lack a training user by chance."""
@@ -126,7 +123,7 @@ def _strong_generalization(
     connection.execute(sql.statement("split/roles"))
     connection.execute("insert into splits.strong_generalization select user_id, item_id, part, role from roles")
 
-    items = _columns(connection, "select item_index from train_items order by item_column")[0]
+    items = connection.sql("select item_index from train_items order by item_column").pl()["item_index"].to_numpy()
     users, train = _matrix(connection, "roles where role = 'fit'", len(items))
     parts = {part: _held_out_part(connection, part, len(items)) for part in ("validation", "test")}
     sizes = ", ".join(f"{len(part.users):,} {name}" for name, part in parts.items())
@@ -144,10 +141,7 @@ def _held_out_part(connection: duckdb.DuckDBPyConnection, part: str, items: int)
 def _liang2018(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are_numbers: bool) -> None:
     """The published preprocessing: numpy's legacy generator, seeded once for the users, again for each part."""
     id_order = "try_cast(user_id as bigint), user_id" if ids_are_numbers else "user_id"
-    users = _columns(
-        connection,
-        f"select user_index from (select distinct user_id, user_index from active_edges) order by {id_order}",
-    )[0]
+    users = select(connection, "split/users_by_id", {"id_order": id_order})["user_index"].to_numpy()
     held_out = settings.held_out_users
     if held_out is None:
         raise InputError(
@@ -160,20 +154,21 @@ def _liang2018(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, i
         )
     order = users[np.random.RandomState(LIANG2018_SEED).permutation(len(users))]
     part = np.repeat(["train", "validation", "test"], [len(users) - 2 * held_out, held_out, held_out])
-    _table(connection, "user_parts", user_index=order, part=part)
+    _table(connection, "user_parts", pl.DataFrame({"user_index": order, "part": part}))
     connection.execute(sql.statement("split/train_items"))
 
-    rows = connection.execute(sql.statement("split/held_out_edges", id_order=id_order)).fetchnumpy()
-    chosen = np.zeros(len(rows["user_index"]), dtype=bool)
+    rows = select(connection, "split/held_out_edges", {"id_order": id_order})
+    user_index, in_validation_part = rows["user_index"].to_numpy(), rows["in_validation"].to_numpy()
+    chosen = np.zeros(len(rows), dtype=bool)
     for in_validation in (True, False):
         generator = np.random.RandomState(LIANG2018_SEED)
-        of_part = np.flatnonzero(rows["in_validation"] == in_validation)
-        starts = np.flatnonzero(np.diff(rows["user_index"][of_part], prepend=-1))
+        of_part = np.flatnonzero(in_validation_part == in_validation)
+        starts = np.flatnonzero(np.diff(user_index[of_part], prepend=-1))
         for edges in np.split(of_part, starts[1:]):
             if len(edges) >= 5:
                 targets = generator.choice(len(edges), size=int(0.2 * len(edges)), replace=False)
                 chosen[edges[targets.astype("int64")]] = True
-    _table(connection, "targets", user_index=rows["user_index"][chosen], item_index=rows["item_index"][chosen])
+    _table(connection, "targets", rows.filter(chosen).select("user_index", "item_index"))
 
 
 def _leave_one_out(connection: duckdb.DuckDBPyConnection, seed: int) -> SplitMatrices:
@@ -192,8 +187,10 @@ def _given(connection: duckdb.DuckDBPyConnection, files: tuple[Sequence[int], Se
 
 def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str, held_out: str) -> SplitMatrices:
     """A protocol that tests on the training users themselves."""
-    items = _columns(connection, f"select distinct item_index from {roles} order by 1")[0]
-    everyone = _columns(connection, f"select distinct user_index from {roles} order by 1")[0]
+    items, everyone = (
+        select(connection, "split/indices", {"side": side, "edges": roles}).to_series().to_numpy()
+        for side in ("item", "user")
+    )
     width = int(items[-1]) + 1 if len(items) else 0
     _, train = _matrix(connection, f"{roles} where role = 'train'", width, everyone)
     users, targets = _matrix(connection, f"{roles} where role = '{held_out}'", width)
@@ -204,19 +201,17 @@ def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str
 
 
 def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
-    connection.execute(
-        "create or replace temp view all_edges as select *, item_index as item_column from curated.interactions"
-    )
-    items = connection.execute("select max(item_index) + 1 from curated.interactions").fetchone()[0]
+    connection.execute(sql.statement("split/all_edges"))
+    items = select(connection, "split/sizes")["items"].item()
     users, train = _matrix(connection, "all_edges where true", items)
     return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
 
 
 def _matrix(
-    connection: duckdb.DuckDBPyConnection, source: str, columns: int, users: np.ndarray | None = None
+    connection: duckdb.DuckDBPyConnection, edges: str, columns: int, users: np.ndarray | None = None
 ) -> tuple[np.ndarray, csr_matrix]:
     """(users, CSR) of the edges of a relation; row i belongs to the i-th of `users`, by default all it names."""
-    user, item, count = _columns(connection, f"select user_index, item_column, event_count from {source}")
+    user, item, count = (column.to_numpy() for column in select(connection, "split/edges", {"edges": edges}))
     users = np.unique(user) if users is None else users
     place = np.full(int(max(users.max(initial=-1), user.max(initial=-1))) + 1, -1, dtype=np.int32)
     place[users] = np.arange(len(users), dtype=np.int32)
@@ -227,12 +222,8 @@ def _matrix(
     return users.astype(np.int32), matrix
 
 
-def _columns(connection: duckdb.DuckDBPyConnection, query: str) -> list[np.ndarray]:
-    return [np.ma.getdata(column) for column in connection.execute(query).fetchnumpy().values()]
-
-
-def _table(connection: duckdb.DuckDBPyConnection, name: str, **columns: np.ndarray) -> None:
-    connection.register("incoming", columns)
+def _table(connection: duckdb.DuckDBPyConnection, name: str, rows: pl.DataFrame) -> None:
+    connection.register("incoming", rows)
     connection.execute(f"create or replace temp table {name} as select * from incoming")
     connection.unregister("incoming")
 

@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
-import sql
 from models import catalogue
 from models.base import ModelSettings
 from models.evaluation import metrics
@@ -145,17 +144,8 @@ def record(home: Home, run_id: str, name: str, results: Sequence[Result]) -> Non
     ]
     with warehouse.stage(home, run_id, "evaluate", {"protocol": sweep.protocol}) as connection:
         connection.execute("delete from evaluation.sweeps where sweep = ?", [name])
-        connection.register("found", pl.DataFrame(rows, infer_schema_length=None).to_arrow())
-        connection.execute("insert into evaluation.sweeps by name select * from found")
-        connection.unregister("found")
+        warehouse.insert(connection, "evaluation.sweeps", pl.DataFrame(rows, infer_schema_length=None))
     logger.info("%s: %d results of %d refits kept in evaluation.sweeps", name, len(rows), len(sweep.settings))
-
-
-def latest_evaluated(home: Home) -> str | None:
-    """The newest completed run that evaluated anything, whose report can show the sweeps."""
-    with warehouse.connect(home, read_only=True) as connection:
-        found = connection.execute(sql.statement("sweep/latest_evaluated")).fetchone()
-    return found[0] if found else None
 
 
 def check_names(names: Sequence[str]) -> list[str]:

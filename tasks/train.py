@@ -232,10 +232,7 @@ def _register_arrays(connection: duckdb.DuckDBPyConnection, protocol: str, model
     for file in sorted(folder.glob("*.npy")):
         array = np.load(file, mmap_mode="r", allow_pickle=False)
         rows.append((protocol, model, file.stem, array.size, _not_finite(array)))
-    connection.execute(
-        "create or replace temp table fitted_arrays "
-        '(protocol varchar, model varchar, "array" varchar, entries bigint, not_finite bigint)'
-    )
+    connection.execute(sql.statement("train/fitted_arrays"))
     connection.executemany("insert into fitted_arrays values (?, ?, ?, ?, ?)", rows)
 
 

@@ -1,16 +1,6 @@
--- One row: what this run was, what it read and checked, and the newest run before it that was evaluated to its
--- end (nulls where there is none).
+-- One row: what this run was, and what it read, checked and fitted.
 with this as (
     select * from operations.runs where run_id = $run_id
-), before as (
-    select earlier.*
-    from operations.runs as earlier, this
-    where earlier.dataset = this.dataset
-      and earlier.started_at < this.started_at
-      and earlier.state = 'completed'
-      and exists (from evaluation.metrics where metrics.run_id = earlier.run_id)
-    order by earlier.started_at desc
-    limit 1
 ), logs as (
     select
         count(*) as log_files,
@@ -35,7 +25,7 @@ with this as (
     select
         count(*) as fits,
         coalesce(sum(seconds), 0) as fit_seconds,
-        max(model) filter (where protocol = 'all_edges') as published_model
+        max(model) filter (where protocol = $all_edges) as published_model
     from operations.model_fits
     where run_id = $run_id
 )
@@ -47,10 +37,5 @@ select
     logs.*,
     graph.*,
     checks.*,
-    fits.*,
-    before.run_id as before_run_id,
-    before.started_at as before_started_at,
-    before.code_version as before_code_version,
-    before.settings as before_settings
+    fits.*
 from this, logs, graph, checks, fits
-left join before on true

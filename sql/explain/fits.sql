@@ -1,11 +1,9 @@
--- One row per model and protocol fitted in the newest completed run that fitted any, with the score that ranked
--- best in it (null where the protocol has no metrics).
-with latest as (
-    select run_id
-    from operations.runs
-    where state = 'completed' and exists (from operations.model_fits where model_fits.run_id = runs.run_id)
-    order by started_at desc
-    limit 1
+-- One row per model and protocol fitted in the last evaluated run, with the score that ranked best in it by the metric
+-- that judges the protocol (null where the protocol has no metrics).
+with main(protocol, metric, place) as (
+    select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
+), latest as (
+    select max_by(run_id, started_at) as run_id from operations.evaluated_runs
 ), best as (
     select
         protocol,
@@ -13,7 +11,8 @@ with latest as (
         arg_max(score, value order by score) as score
     from evaluation.metrics
     semi join latest using (run_id)
-    where metric = if(protocol = 'leave_one_out', 'mean_rank', 'ndcg@100')
+    join main using (protocol, metric)
+    where place = 0
     group by protocol, model
 )
 select

@@ -1,4 +1,4 @@
--- The fields of a line that may hold quoted ones, as RFC 4180 has them; null where quotes do not pair.
+-- One row: the fields of one line, some of them in quotes, as RFC 4180 has them; null where quotes do not pair.
 case
     when not contains(line, '"') then string_split(line, {delimiter})
     when list_sum(list_transform(

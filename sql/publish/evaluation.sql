@@ -1,4 +1,5 @@
--- One row per protocol, model, score and metric of one run.
+-- evaluation_of_run: one row per protocol, model, score and metric of one run, as the files have them.
+create or replace temp table evaluation_of_run as
 select
     protocol,
     model,

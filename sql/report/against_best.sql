@@ -1,12 +1,12 @@
--- One row per protocol and ranked list other than the best by the protocol's main metric: the best list's
+-- One row per protocol and ranked list other than the best by the metric that judges the protocol: the best list's
 -- lead over it, user by user.
-with main(protocol, metric) as (
-    select unnest($protocols::varchar[]), unnest($metrics::varchar[])
+with main(protocol, metric, place) as (
+    select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
 ), best as (
     select protocol, metric, model, score
     from evaluation.metrics
     join main using (protocol, metric)
-    where run_id = $run_id
+    where run_id = $run_id and place = 0
     qualify row_number() over (partition by protocol order by value desc, model, score) = 1
 ), paired as (
     select c.*, (c.model, c.score) = (best.model, best.score) as first_is_best

@@ -8,4 +8,4 @@ select
 from operations.contract_results
 where run_id = $run_id
 group by stage, contract
-order by list_position(['ingest', 'binarize', 'split', 'diagnose', 'train', 'evaluate', 'publish'], stage), contract
+order by list_position($stages, stage), contract

@@ -1,5 +1,5 @@
-create schema if not exists operations;
 -- operations.log_files: one row per log file that was ingested, known by the digest of its bytes.
+create schema if not exists operations;
 create table if not exists operations.log_files (
     file_id bigint not null,
     path varchar not null,

@@ -1,5 +1,5 @@
-create schema if not exists curated;
 -- curated.interactions: one row per edge of the observed graph G, a (user, item) pair that is liked.
+create schema if not exists curated;
 create table if not exists curated.interactions (
     user_id varchar not null,
     item_id varchar not null,

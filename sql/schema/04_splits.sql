@@ -1,5 +1,5 @@
-create schema if not exists splits;
 -- splits.strong_generalization: one row per edge of a user that the protocol keeps.
+create schema if not exists splits;
 create table if not exists splits.strong_generalization (
     user_id varchar not null,
     item_id varchar not null,

@@ -1,5 +1,5 @@
-create schema if not exists diagnostics;
 -- diagnostics.degrees: one row per side and degree that occurs in the observed graph.
+create schema if not exists diagnostics;
 create table if not exists diagnostics.degrees (
     side varchar not null,
     degree bigint not null,

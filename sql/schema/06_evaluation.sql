@@ -1,5 +1,5 @@
-create schema if not exists evaluation;
 -- evaluation.metrics: one row per run, protocol, model, score and metric: its mean over users.
+create schema if not exists evaluation;
 create table if not exists evaluation.metrics (
     run_id varchar not null,
     protocol varchar not null,

@@ -1,5 +1,5 @@
-create schema if not exists published;
 -- published.recommendations: one row per user and rank, best first.
+create schema if not exists published;
 create table if not exists published.recommendations (
     user_id varchar not null,
     item_id varchar not null,

@@ -1,7 +1,7 @@
--- One row: the newest fit of a model on a protocol by a run that came to its end.
+-- One row: the fit of a model on a protocol by the last evaluated run that has one.
 select digest
 from operations.model_fits
-join operations.runs using (run_id)
-where protocol = $protocol and model = $model and state = 'completed'
+join operations.evaluated_runs using (run_id)
+where protocol = $protocol and model = $model
 order by started_at desc
 limit 1

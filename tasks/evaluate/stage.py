@@ -24,9 +24,9 @@ from tasks.errors import OneclassError
 from tasks.evaluate import like as evaluate_like
 from tasks.evaluate import truth as evaluate_truth
 from tasks.evaluate.tables import Ranked, write
-from tasks.main_table import MAIN_METRICS
 from tasks.orchestration import progress
 from tasks.orchestration.stage_task import stage_task
+from tasks.protocols import PROTOCOLS
 from tasks.stores import matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part, SplitMatrices
@@ -99,13 +99,14 @@ def _of_model(model: Model, split: SplitMatrices, item_degrees: np.ndarray) -> I
         means = metrics.over_users(of_users)
         if "validation" in parts and len(_with_targets(parts["validation"])):
             validation, _ = rank(model, score, parts["validation"])
-            means["validation_ndcg@100"] = metrics.over_users(validation)["ndcg@100"]
+            tuned_by = PROTOCOLS[protocol].tuned_by
+            means[f"validation_{tuned_by}"] = metrics.over_users(validation)[tuned_by]
         bins, cells = [], []
         if protocol == "leave_one_out":
             sides = _degrees_of_edges(parts["test"], item_degrees)
             bins = _by_degree(edge_ranks, sides)
             cells = metrics.by_both_degrees(edge_ranks, sides["user"], sides["item"])
-        main = MAIN_METRICS[protocol][0]
+        main = PROTOCOLS[protocol].judged_by
         logger.info(
             "%s %s/%s: %s %.4f over %d users, %.1f s",
             protocol,

@@ -10,6 +10,7 @@ import polars as pl
 from models.evaluation import metrics
 from models.evaluation.metrics import DegreeBin, DegreeCell, Mean
 from tasks.evaluate.like import Like
+from tasks.stores import warehouse
 
 OF_PROTOCOL = ("metrics", "comparisons", "beyond_accuracy")
 OF_LEAVE_ONE_OUT = ("ranks_by_degree", "ranks_by_both_degrees", "like_by_degree", "calibration")
@@ -121,9 +122,6 @@ def _calibration(run_id: str, likes: list[Like]) -> list[tuple]:
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple]) -> None:
     """Append rows, whose values are in the order of the table's columns."""
-    if rows:
-        columns = [name for name, *_ in connection.execute(f"describe evaluation.{table}").fetchall()]
-        frame = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
-        connection.register("found", frame.to_arrow())
-        connection.execute(f"insert into evaluation.{table} by name select * from found")
-        connection.unregister("found")
+    columns = connection.table(f"evaluation.{table}").columns
+    frame = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
+    warehouse.insert(connection, f"evaluation.{table}", frame)

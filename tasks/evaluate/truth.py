@@ -6,7 +6,6 @@ import logging
 import duckdb
 import numpy as np
 
-import sql
 from models.generator.density_ratio import Truth, considered_odds
 from tasks.stores import warehouse
 from tasks.stores.home import Home
@@ -25,7 +24,7 @@ def load(home: Home, split: SplitMatrices) -> Truth | None:
         return None
     made = json.loads((home.truth / "settings.json").read_text(encoding="utf-8"))["settings"]
     with warehouse.connect(home, read_only=True) as connection:
-        differing = connection.execute(sql.statement("evaluate/not_in_truth"), {"edges": str(edges)}).fetchone()
+        differing = warehouse.select(connection, "evaluate/not_in_truth", edges=str(edges)).row(0)
         if any(differing):
             logger.info(
                 "calibration: %d edges are no likes of the demo's truth and %d of its likes are not edges; "
@@ -43,16 +42,15 @@ def load(home: Home, split: SplitMatrices) -> Truth | None:
 
 def _ids(connection: duckdb.DuckDBPyConnection, side: str) -> np.ndarray:
     """The row in the truth of each curated index."""
-    found = connection.execute(sql.statement("evaluate/ids", side=side)).fetchnumpy()
-    ids = np.empty(len(found["place"]), dtype=np.int64)
-    ids[found["place"]] = found["id"]
+    found = warehouse.select(connection, "evaluate/ids", {"side": side})
+    ids = np.empty(len(found), dtype=np.int64)
+    ids[found["place"].to_numpy()] = found["id"].to_numpy()
     return ids
 
 
 def _degrees(connection: duckdb.DuckDBPyConnection, edges: str, side: str, count: int) -> np.ndarray:
     """Degrees in the hidden graph, int64 (count,)."""
-    query = f'select "{side}" - 1 as id, count(*) as degree from read_parquet(?) group by id'
-    found = connection.execute(query, [edges]).fetchnumpy()
+    found = warehouse.select(connection, "evaluate/degrees_in_truth", {"side": side}, edges=edges)
     degrees = np.zeros(count, dtype=np.int64)
-    degrees[found["id"]] = found["degree"]
+    degrees[found["id"].to_numpy()] = found["degree"].to_numpy()
     return degrees

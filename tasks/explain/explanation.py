@@ -13,17 +13,17 @@ import duckdb
 import numpy as np
 from scipy.sparse import csr_matrix
 
-import sql
 from models import catalogue
 from models.base import Model
 from tasks.errors import InputError
-from tasks.split import ALL_EDGES
+from tasks.protocols import ALL_EDGES, PROTOCOLS, main_metrics
 from tasks.stores import matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
+from tasks.stores.warehouse import select
 from tasks.train import matrices_of
 
-PREFERRED = ("leave_one_out", "strong_generalization", "given", ALL_EDGES)
+PREFERRED = sorted([*PROTOCOLS, ALL_EDGES], key=lambda name: name != "leave_one_out")  # it has most of a history
 REASONS = 3
 
 
@@ -112,7 +112,7 @@ def explain(home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 
     with warehouse.connect(home, read_only=True) as connection:
         fits = _fits(connection, home, models)
         user_index = _user(connection, home, user_id)
-        history = [Liked(**row) for row in _rows(connection, "explain/history", user_id=user_id)]
+        history = [Liked(**row) for row in select(connection, "explain/history", user_id=user_id).iter_rows(named=True)]
         asked = [_asked(home, of_model, user_index, history) for of_model in fits]
         _check_numbering(connection, home, asked[0].split)
         by_model = [_of_model(connection, home, one, history, top) for one in asked]
@@ -122,11 +122,11 @@ def explain(home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 
 def _fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequence[str]) -> list[list[dict[str, Any]]]:
     """The fits of each model, the preferred protocol's first."""
     kept: dict[str, list[dict[str, Any]]] = {}
-    for fit in _rows(connection, "explain/fits"):
+    for fit in select(connection, "explain/fits", **main_metrics()).iter_rows(named=True):
         if (home.models / fit["model"] / fit["digest"] / "fit.json").exists():
             kept.setdefault(fit["model"], []).append(fit)
     if not kept:
-        raise InputError(f"{home.folder}: no completed run has left a fitted model. {_run_first(home)}")
+        raise InputError(f"{home.folder}: no run that was evaluated has left a fitted model. {_run_first(home)}")
     for name in models:
         if name not in kept:
             raise InputError(f"--models {name}: the latest run kept no fit of it. It kept {', '.join(kept)}.")
@@ -134,7 +134,7 @@ def _fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequence[st
 
 
 def _user(connection: duckdb.DuckDBPyConnection, home: Home, user_id: str) -> int:
-    found = _rows(connection, "explain/user", user_id=user_id)[0]
+    found = select(connection, "explain/user", user_id=user_id).row(0, named=True)
     if found["user_index"] is not None:
         return found["user_index"]
     if found["events"]:
@@ -164,9 +164,8 @@ def _asked(home: Home, fits: list[dict[str, Any]], user_index: int, history: lis
 def _check_numbering(connection: duckdb.DuckDBPyConnection, home: Home, split: SplitMatrices) -> None:
     """The fits' users and items must be the warehouse's still: a run that failed may have numbered them anew."""
     now = {"users": split.numbering["users"], "items": split.numbering["items"]}
-    (digest,) = connection.execute(sql.statement("split/numbering"), now).fetchone()
-    if digest != split.numbering["digest"]:
-        raise InputError(f"{home.folder}: likes were filtered anew since the latest completed run. {_run_first(home)}")
+    if select(connection, "split/numbering", **now).item() != split.numbering["digest"]:
+        raise InputError(f"{home.folder}: likes were filtered anew since the last run. {_run_first(home)}")
 
 
 def _of_model(
@@ -205,14 +204,9 @@ def _because(model: Model, asked: _Asked, column: int, own: dict[int, str]) -> t
 
 
 def _item_facts(connection: duckdb.DuckDBPyConnection, items: np.ndarray) -> dict[int, dict[str, Any]]:
-    return {row["item_index"]: row for row in _rows(connection, "explain/items", items=items.tolist())}
+    found = select(connection, "explain/items", items=items.tolist())
+    return {row["item_index"]: row for row in found.iter_rows(named=True)}
 
 
 def _run_first(home: Home) -> str:
     return f"Run `python -m flows.backfill --dataset {home.dataset}` with the same --home first."
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, name: str, **values: Any) -> list[dict[str, Any]]:
-    cursor = connection.execute(sql.statement(name), values)
-    names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

@@ -20,7 +20,6 @@ from prefect.artifacts import (
 )
 from prefect.context import FlowRunContext, TaskRunContext
 
-import sql
 from tasks import main_table
 from tasks.orchestration import run_summary
 from tasks.stores import warehouse
@@ -52,17 +51,17 @@ def contract_results(home: Home, run_id: str, stage: str) -> None:
     if not home.warehouse.exists():
         return
     with warehouse.connect(home, read_only=True) as connection:
-        cursor = connection.execute(sql.statement("publish/contract_results"), {"run_id": run_id, "stage": stage})
-        names = [column[0] for column in cursor.description]
-        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    if rows:
-        broken = sum(not row["success"] for row in rows)
-        description = f"Contracts of {stage}: {len(rows)} rules, {broken} not met."
-        create_table_artifact(table=rows, key=key(home.dataset, "contracts", stage), description=description)
+        rules = warehouse.select(connection, "publish/contract_results", run_id=run_id, stage=stage)
+    if len(rules):
+        broken = len(rules.filter(success=False))
+        description = f"Contracts of {stage}: {len(rules)} rules, {broken} not met."
+        create_table_artifact(
+            table=rules.to_dicts(), key=key(home.dataset, "contracts", stage), description=description
+        )
 
 
 @_in_a_run
-def evaluation(home: Home, table: list[main_table.Row]) -> None:
+def evaluation(home: Home, table: list[main_table.MainRow]) -> None:
     """The evaluation as a table."""
     description = f"Evaluation on {home.dataset}"
     create_table_artifact(table=main_table.records(table), key=key(home.dataset, "evaluation"), description=description)

@@ -1,14 +1,17 @@
 """The summary of a run as Markdown: what it read, what it found, and what changed since the run before."""
 
 import json
-from itertools import groupby
 from typing import Any
 
 import duckdb
+import polars as pl
 
-import sql
 from tasks import main_table
-from tasks.main_table import MAIN_METRICS
+from tasks.changes import Changes, since_previous
+from tasks.protocols import ALL_EDGES
+from tasks.stores import warehouse
+
+VISIBLE = 5e-5  # the least change of a metric that four digits show
 
 
 def markdown(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, links: dict[str, str]) -> str:
@@ -17,13 +20,12 @@ def markdown(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, l
     Args:
         links: addresses by the words to be shown.
     """
-    facts = _rows(connection, "artifacts/facts", run_id=run_id)[0]
-    changes = _rows(connection, "artifacts/changes", run_id=run_id, before_run_id=facts["before_run_id"])
+    facts = warehouse.select(connection, "artifacts/facts", run_id=run_id, all_edges=ALL_EDGES).row(0, named=True)
     sections = [
         f"# {dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
         _facts(facts),
         " · ".join(f"[{words}]({address})" for words, address in links.items()),
-        _changes(facts, changes),
+        _changed(since_previous(connection, run_id), facts["code_version"]),
         main_table.markdown(main_table.rows(connection, run_id), "Evaluation"),
     ]
     return "\n\n".join(section for section in sections if section)
@@ -43,52 +45,29 @@ def _facts(facts: dict[str, Any]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _changes(facts: dict[str, Any], changes: list[dict[str, Any]]) -> str:
-    """The main metrics beside those of the run before, and what of its settings and version was another."""
-    if facts["before_run_id"] is None:
+def _changed(changes: Changes | None, code_version: str) -> str:
+    """Settings and version that differ, and the main metrics that moved beside those that judge."""
+    if changes is None:
         return "## Since the last run\n\nThis is the first run of this data set that was evaluated."
-    parts = [f"## Since the last run, {facts['before_started_at']:%Y-%m-%d %H:%M} UTC"]
-    others = _other_settings(json.loads(facts["before_settings"]), json.loads(facts["settings"]))
-    if facts["before_code_version"] != facts["code_version"]:
-        others.insert(0, f"version: {facts['before_code_version']} before, {facts['code_version']} now")
-    parts += ["\n".join(f"- {other}" for other in others)] if others else ["Same settings, same version."]
-    main = [row for row in changes if row["metric"] in MAIN_METRICS.get(row["protocol"], ())]
-    if not any(_moved(row) for row in main):
+    earlier = changes.previous
+    parts = [f"## Since the last run, {earlier.started_at:%Y-%m-%d %H:%M} UTC"]
+    others = [("version", earlier.code_version, code_version)] if earlier.code_version != code_version else []
+    others += changes.settings.iter_rows()
+    lines = [f"- {name}: {_or_absent(before)} before, {_or_absent(now)} now" for name, before, now in others]
+    parts += ["\n".join(lines) or "Same settings, same version."]
+    moved = (pl.col("change").abs() >= VISIBLE).fill_null(value=True)  # null where the list is new, or gone
+    if changes.metrics.filter(moved).is_empty():
         return "\n\n".join([*parts, "No main metric of any model has moved."])
     table = ["| protocol | model | score | metric | before | now | change |", "|---|---|---|---|---|---|---|"]
-    for protocol, rows in groupby(main, lambda row: row["protocol"]):
-        table += [_line(row) for row in rows if row["metric"] == MAIN_METRICS[protocol][0] or _moved(row)]
+    table += map(_line, changes.metrics.filter(moved | (pl.col("place") == 0)).iter_rows(named=True))
     return "\n\n".join([*parts, "\n".join(table)])
 
 
-def _moved(row: dict[str, Any]) -> bool:
-    return row["value"] is None or row["before_value"] is None or abs(row["value"] - row["before_value"]) >= 5e-5
-
-
 def _line(row: dict[str, Any]) -> str:
-    now, before = row["value"], row["before_value"]
-    change = "new" if before is None else "left out" if now is None else f"{now - before:+.4f}"
-    values = ["" if value is None else f"{value:.4f}" for value in (before, now)]
+    change = row["verdict"] if row["change"] is None else f"{row['change']:+.4f}"
+    values = ["" if row[key] is None else f"{row[key]:.4f}" for key in ("before", "now")]
     return f"| {' | '.join([row['protocol'], row['model'], row['score'], row['metric'], *values, change])} |"
 
 
-def _other_settings(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    earlier, later = _flat(before), _flat(now)
-    names = sorted(name for name in earlier.keys() | later.keys() if earlier.get(name) != later.get(name))
-    return [f"{name}: {earlier.get(name, 'absent')} before, {later.get(name, 'absent')} now" for name in names]
-
-
-def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, name: str, **values: Any) -> list[dict[str, Any]]:
-    cursor = connection.execute(sql.statement(name), values)
-    names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+def _or_absent(value: str | None) -> str:
+    return "absent" if value is None else value

@@ -8,7 +8,7 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks.report import drawing
 from tasks.report.page import page
-from tasks.report.warehouse_rows import Rows
+from tasks.report.run_tables import RunTables
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 
@@ -20,7 +20,7 @@ def report(home: Home, run_id: str) -> None:
     one does not have are deleted.
     """
     with warehouse.connect(home, read_only=True) as connection, drawing.style():
-        text, panels = page(Rows(connection, run_id), home.dataset)
+        text, panels = page(RunTables(connection, run_id), home.dataset)
     figures = home.report / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     for name, element in panels.items():

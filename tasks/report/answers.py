@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from tasks.main_table import Row as MainRow
-from tasks.report.changes import Changes
-from tasks.report.figures import grouped, listed
+import polars as pl
+
+from tasks.main_table import MainRow
+from tasks.report.figures import Row, grouped, listed
 from tasks.report.figures_degrees import law_sentence
 from tasks.report.figures_intervals import named
 from tasks.report.tables import text
-from tasks.report.warehouse_rows import Row
 
 
 @dataclass(frozen=True)
@@ -22,17 +22,17 @@ class Answer:
 
 
 def answers(
-    overview: Row, contracts: list[Row], laws: list[Row], tables: dict[str, list[MainRow]], changes: Changes
+    overview: Row, contracts: pl.DataFrame, laws: list[Row], tables: dict[str, list[MainRow]], changes: str
 ) -> list[Answer]:
-    """In the order of the sections."""
-    broken, warnings = (sum(row[key] for row in contracts) for key in ("broken", "warnings"))
+    """In the order of the sections; `changes` is the last one, ready made."""
+    broken, warnings = (contracts[key].sum() for key in ("broken", "warnings"))
     return [
         Answer("What came in?", came_in(overview), "log", alarm=overview["rejects"] > 0),
         Answer("Was it sound?", sound(contracts), "soundness", alarm=broken + warnings > 0),
         Answer("What do the degrees look like?", _degrees(laws), "degrees-section"),
         Answer("Which model is best?", best(tables), "models"),
         Answer("How sure are we?", sure(tables), "certainty"),
-        Answer("What changed since the last run?", changes.sentence, "changes"),
+        Answer("What changed since the last run?", changes, "changes"),
     ]
 
 
@@ -45,8 +45,8 @@ def came_in(overview: Row) -> str:
     )
 
 
-def sound(contracts: list[Row]) -> str:
-    rules, broken, warnings = (sum(row[key] for row in contracts) for key in ("rules", "broken", "warnings"))
+def sound(contracts: pl.DataFrame) -> str:
+    rules, broken, warnings = (contracts[key].sum() for key in ("rules", "broken", "warnings"))
     if not rules:
         return "No contract was checked."
     if not broken + warnings:

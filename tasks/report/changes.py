@@ -1,15 +1,17 @@
-"""What changed since the previous completed run of the data set."""
+"""The page's section on what changed since the last run: a sentence, and the tables behind it."""
 
 from dataclasses import dataclass
 
-from tasks.report.figures import listed
+import polars as pl
+
+from tasks.changes import Changes, PreviousRun
+from tasks.report.figures import Row, listed
 from tasks.report.tables import Column, Table
-from tasks.report.warehouse_rows import Row, Rows
 
 
 @dataclass(frozen=True)
-class Changes:
-    """The difference of two runs.
+class ChangesSection:
+    """What the page says of the difference of two runs.
 
     Attributes:
         previous: the earlier run; None where this is the first one.
@@ -17,23 +19,23 @@ class Changes:
         tables: metrics, log files, contracts, settings; those with rows.
     """
 
-    previous: Row | None
+    previous: PreviousRun | None
     sentence: str
     tables: list[Table]
 
 
-def since_the_last_run(rows: Rows) -> Changes:
-    """Compare this run with the previous one; see `Changes`."""
-    earlier = rows("previous_run")
-    if not earlier:
-        return Changes(None, "No run of the data set was completed before this one; the next is held against it.", [])
-    rows = Rows(rows.connection, rows.run_id, earlier[0]["run_id"])
-    metrics = [row | {"verdict": _verdict(row)} for row in rows("metric_changes")]
-    tables = [_metrics(metrics), *_others(rows)]
-    return Changes(earlier[0], _sentence(metrics, tables), [table for table in tables if table.rows])
+def changes_section(changes: Changes | None) -> ChangesSection:
+    """The section; `changes` is None where no run came before."""
+    if changes is None:
+        sentence = "No run of the data set was completed before this one; the next is held against it."
+        return ChangesSection(None, sentence, [])
+    judging = changes.metrics.filter(pl.col("place") == 0)
+    tables = [_metrics(judging), *_others(changes)]
+    sentence = _sentence(judging.to_dicts(), tables)
+    return ChangesSection(changes.previous, sentence, [table for table in tables if len(table.frame)])
 
 
-def _metrics(rows: list[Row]) -> Table:
+def _metrics(rows: pl.DataFrame) -> Table:
     columns = [
         Column("protocol", "protocol"), Column("metric", "metric"), Column("model", "model"), Column("score", "score"),
         Column("before", "before", "metric"), Column("now", "now", "metric"),
@@ -44,29 +46,17 @@ def _metrics(rows: list[Row]) -> Table:
     return Table("metric_changes", "Main metric of every list, then and now", "evaluation.metrics", columns, rows)
 
 
-def _others(rows: Rows) -> list[Table]:
+def _others(changes: Changes) -> list[Table]:
     files = [Column("file", "file"), Column("events", "events", "count"), Column("rejects", "rejects", "count"),
              Column("ingested_at", "ingested, UTC", "time")]  # fmt: skip
     rules = [Column("contract", "contract"), Column("rule", "rule"), Column("change", "change")]
     settings = [Column("setting", "setting"), Column("before", "before", "prose"), Column("now", "now", "prose")]
     return [
-        Table("new_log_files", "Log files ingested since", "operations.log_files", files, rows("new_log_files")),
+        Table("new_log_files", "Log files ingested since", "operations.log_files", files, changes.log_files),
         Table("rule_changes", "Rules met then and not now, or now and not then", "operations.contract_results", rules,
-              rows("rule_changes")),
-        Table("setting_changes", "Settings that differ", "operations.runs", settings, rows("setting_changes")),
+              changes.rules),
+        Table("setting_changes", "Settings that differ", "operations.runs", settings, changes.settings),
     ]  # fmt: skip
-
-
-def _verdict(row: Row) -> str:
-    if row["before"] is None:
-        return "new"
-    if row["now"] is None:
-        return "gone"
-    if not row["change"]:
-        return "the same"
-    if not row["beyond"]:
-        return "within the noise" if row["beyond"] is not None else "no standard error"
-    return "better" if row["change"] > 0 else "worse"
 
 
 def _sentence(metrics: list[Row], tables: list[Table]) -> str:
@@ -86,8 +76,8 @@ def _sentence(metrics: list[Row], tables: list[Table]) -> str:
                     "No main metric moved beyond two standard errors")  # fmt: skip
     counted = (("log file", "came in"), ("rule", "met by one run only"), ("setting", "changed"))
     for table, (thing, happened) in zip(tables[1:], counted, strict=True):
-        if table.rows:
-            said.append(f"{len(table.rows)} {thing}{'' if len(table.rows) == 1 else 's'} {happened}")
+        if count := len(table.frame):
+            said.append(f"{count} {thing}{'' if count == 1 else 's'} {happened}")
     return ". ".join(said) + "." if said else "Nothing that this page shows."
 
 

@@ -1,18 +1,20 @@
-"""What the page says: its tables, section by section, and the answers at its head, all from one run's rows."""
+"""What the page says: its tables, section by section, and the answers at its head, all from one run's tables."""
 
 from typing import Any
 
-from tasks.main_table import MAIN_METRICS
-from tasks.main_table import Row as MainRow
-from tasks.report.figures import percent
+import polars as pl
+
+from tasks.main_table import MainRow
+from tasks.protocols import PROTOCOLS
+from tasks.report.figures import Row, percent
+from tasks.report.run_tables import RunTables
 from tasks.report.tables import Column, Table, text
-from tasks.report.warehouse_rows import Row, Rows
 from tasks.report.words import METRICS, STANDINGS
 
 MODEL_AND_SCORE = (Column("model", "model"), Column("score", "score"))
 
 
-def log_tables(rows: Rows) -> dict[str, Table]:
+def log_tables(tables: RunTables) -> dict[str, Table]:
     """What came in."""
     files = Table(
         "log_files", "Log files, newest first", "operations.log_files",
@@ -20,36 +22,36 @@ def log_tables(rows: Rows) -> dict[str, Table]:
          Column("rejects", "rejects", "count", "lines that could not be read"),
          Column("bytes", "size, MB", "megabytes"), Column("sha256", "SHA-256, first 12"),
          Column("ingested_at", "ingested, UTC", "time")],
-        rows("log_files"), empty="No log file was read.",
+        tables("log_files"), empty="No log file was read.",
     )  # fmt: skip
     reasons = Table(
         "reject_reasons", "Why lines could not be read, the twenty commonest reasons", "raw.rejects",
         [Column("file", "file"), Column("reason", "reason", "prose"), Column("lines", "lines", "count"),
          Column("first_line", "first line", "count")],
-        rows("reject_reasons"), empty="Every line could be read.",
+        tables("reject_reasons"), empty="Every line could be read.",
     )  # fmt: skip
     return {"log_files": files, "reject_reasons": reasons}
 
 
-def contract_tables(rows: Rows) -> dict[str, Table]:
+def contract_tables(tables: RunTables) -> dict[str, Table]:
     """Was it sound."""
     contracts = Table(
         "contracts", "Contracts checked in this run", "operations.contract_results",
         [Column("stage", "stage"), Column("contract", "contract, by its table"), Column("rules", "rules", "count"),
          Column("broken", "broken", "count", "rules of severity error that were not met"),
          Column("warnings", "warnings", "count", "rules of severity warning that were not met")],
-        rows("contracts"), empty="This run checked no contract.",
+        tables("contracts"), empty="This run checked no contract.",
     )  # fmt: skip
     broken = Table(
         "broken_rules", "Rules that were not met", "operations.contract_results",
         [Column("severity", "severity"), Column("stage", "stage"), Column("contract", "contract"),
          Column("rule", "rule"), Column("observed", "observed", "prose")],
-        rows("broken_rules"), empty="Every rule was met.",
+        tables("broken_rules"), empty="Every rule was met.",
     )  # fmt: skip
     return {"contracts": contracts, "broken_rules": broken}
 
 
-def laws_table(laws: list[Row]) -> Table:
+def laws_table(laws: pl.DataFrame) -> Table:
     return Table(
         "laws", "Laws fitted to the degrees, the closest of each side first", "diagnostics.power_law_fits",
         [Column("side", "side"), Column("family", "law"),
@@ -64,14 +66,13 @@ def laws_table(laws: list[Row]) -> Table:
     )  # fmt: skip
 
 
-def main_tables(table: list[MainRow], fits: list[Row]) -> dict[str, Table]:
+def main_tables(tables: dict[str, list[MainRow]], fits: pl.DataFrame) -> dict[str, Table]:
     """The main table, one a protocol, with what each fit cost."""
-    cost = {(fit["protocol"], fit["model"]): fit for fit in fits}
     found = {}
-    for protocol, metrics in MAIN_METRICS.items():
-        chosen = [row for row in table if row.protocol == protocol]
-        if not chosen:
-            continue
+    for protocol, chosen in tables.items():
+        metrics = PROTOCOLS[protocol].main_metrics
+        frame = pl.DataFrame([_flat(row) for row in chosen], infer_schema_length=None)
+        costs = fits.filter(protocol=protocol).drop("protocol")
         columns = [*MODEL_AND_SCORE, Column("standing", "standing", "text", "the best, or not significantly worse")]
         columns += [
             Column(metric, metric, "metric", METRICS[metric], error=f"{metric} error")
@@ -84,41 +85,45 @@ def main_tables(table: list[MainRow], fits: list[Row]) -> dict[str, Table]:
         ]
         found[protocol] = Table(
             f"main-{protocol}", f"Models on {protocol}, {chosen[0].users:,} test users", "evaluation.metrics",
-            columns, [_main_row(row, cost.get((protocol, row.model), {})) for row in chosen],
+            columns, frame.join(costs, on="model", how="left", maintain_order="left"),
             sorted_by=(metrics[0], "descending"),
         )  # fmt: skip
     return found
 
 
-def _main_row(row: MainRow, cost: Row) -> Row:
-    cells: dict[str, Any] = {}
+def _flat(row: MainRow) -> dict[str, Any]:
+    cells: dict[str, float | None] = {}
     for metric, (value, error) in row.cells.items():
         cells |= {metric: value, f"{metric} error": error}
-    costs = {key: cost.get(key) for key in ("seconds", "peak_bytes", "saved_bytes")}
-    return {"model": row.model, "score": row.score, "standing": STANDINGS[row.standing]} | cells | costs
+    return {"model": row.model, "score": row.score, "standing": STANDINGS[row.standing]} | cells
 
 
-def pivots(name: str, caption: str, source: str, rows: list[Row], order: list[MainRow]) -> dict[str, Table]:
+def pivots(
+    name: str, caption: str, source: str, values: pl.DataFrame, order: dict[str, list[MainRow]]
+) -> dict[str, Table]:
     """One table a protocol, one row a model and score in the order of the main table, one column a metric."""
     found = {}
-    for protocol in MAIN_METRICS:
-        chosen = [row for row in rows if row["protocol"] == protocol]
-        cells: dict[tuple[str, str], Row] = {}
-        for row in chosen:
-            of_list = cells.setdefault((row["model"], row["score"]), {"model": row["model"], "score": row["score"]})
-            of_list |= {row["metric"]: row["value"], f"{row['metric']} error": row["standard_error"]}
-        metrics = sorted({row["metric"] for row in chosen}, key=lambda metric: (_place(metric), metric))
-        ordered = [key for row in order if row.protocol == protocol and (key := (row.model, row.score)) in cells]
+    for protocol in PROTOCOLS:
+        chosen = values.filter(protocol=protocol)
+        if chosen.is_empty():
+            continue
+        metrics = sorted(chosen["metric"].unique(), key=lambda metric: (_place(metric), metric))
+        wide = chosen.pivot("metric", index=["model", "score"], values=["value", "standard_error"])
+        wide = wide.rename(
+            {f"value_{metric}": metric for metric in metrics}
+            | {f"standard_error_{metric}": f"{metric} error" for metric in metrics}
+        )
+        lists = [(row.model, row.score) for row in order.get(protocol, [])]
+        ordered = pl.DataFrame(lists, schema={"model": pl.String, "score": pl.String}, orient="row")
         columns = [Column(metric, metric, "metric", METRICS.get(metric, ""), error=f"{metric} error")
                    for metric in metrics]  # fmt: skip
-        if chosen:
-            found[protocol] = Table(
-                f"{name}-{protocol}",
-                f"{caption}, {protocol}",
-                source,
-                [*MODEL_AND_SCORE, *columns],
-                [cells[key] for key in ordered],
-            )
+        found[protocol] = Table(
+            f"{name}-{protocol}",
+            f"{caption}, {protocol}",
+            source,
+            [*MODEL_AND_SCORE, *columns],
+            ordered.join(wide, on=["model", "score"], how="inner", maintain_order="left"),
+        )
     return found
 
 
@@ -127,21 +132,19 @@ def _place(metric: str) -> int:
     return list(METRICS).index(metric) if metric in METRICS else len(METRICS)
 
 
-def shown(rows: list[Row]) -> str:
+def shown(beyond: pl.DataFrame) -> str:
     """How much of the catalogue the most and the least varied models show, by protocol."""
     said = []
-    for protocol in MAIN_METRICS:
-        covered = sorted((row["value"], row["model"]) for row in rows
-                         if row["protocol"] == protocol and row["metric"] == "coverage@20")  # fmt: skip
-        if covered:
-            (least, narrow), (most, wide) = covered[0], covered[-1]
+    for protocol in PROTOCOLS:
+        covered = beyond.filter(protocol=protocol, metric="coverage@20").sort("value", "model")
+        if len(covered):
+            (least, narrow), (most, wide) = (covered["value", "model"].row(at) for at in (0, -1))
             said.append(f"On {protocol}, {wide} shows {percent(most)} of the items, {narrow} {percent(least)}.")
     return " ".join(said)
 
 
-def leads(rows: Rows) -> dict[str, Table]:
+def leads(every: pl.DataFrame) -> dict[str, Table]:
     """The best list's lead over every other, user by user, one table a protocol."""
-    every = rows("against_best")
     columns = [
         *MODEL_AND_SCORE,
         Column("lead", "lead of the best", "change", "the best list's mean minus this one's", error="standard_error"),
@@ -149,9 +152,10 @@ def leads(rows: Rows) -> dict[str, Table]:
         Column("users", "users", "count"),
     ]
     found = {}
-    for protocol in MAIN_METRICS:
-        if chosen := [row for row in every if row["protocol"] == protocol]:
-            caption = f"Lead of the best list by {chosen[0]['metric']} on {protocol}, over the same users"
+    for protocol, declared in PROTOCOLS.items():
+        chosen = every.filter(protocol=protocol)
+        if len(chosen):
+            caption = f"Lead of the best list by {declared.judged_by} on {protocol}, over the same users"
             found[protocol] = Table(f"leads-{protocol}", caption, "evaluation.comparisons", columns, chosen,
                                     sorted_by=("lead", "ascending"))  # fmt: skip
     return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks.report.drawing import LIGHT, Panel
 
-Row = dict[str, Any]
+Row = dict[str, Any]  # of a table of the warehouse, by column: what drawings take
 
 
 @dataclass(frozen=True)

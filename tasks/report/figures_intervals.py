@@ -1,6 +1,6 @@
 """The figure of the main metric: every ranked list with what two standard errors leave open."""
 
-from tasks.main_table import Row as MainRow
+from tasks.main_table import MainRow
 from tasks.report.drawing import Panel, few_ticks, mark, panel
 from tasks.report.figures import Figure
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tasks.main_table import Row as MainRow
+from tasks.main_table import MainRow
 from tasks.report.drawing import LIGHT, Panel, cells, decades, few_ticks, mark, number, panel
 from tasks.report.figures import Figure, Row, column, grouped, legend_below, listed, mean_over, middles
 

@@ -3,13 +3,12 @@
 import base64
 import hashlib
 from importlib.resources import files
-from itertools import groupby
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-from tasks import main_table
+from tasks import changes, main_table
+from tasks.protocols import PROTOCOLS
 from tasks.report import (
     content,
     figures_degrees,
@@ -19,51 +18,52 @@ from tasks.report import (
     figures_sweeps,
 )
 from tasks.report.answers import answers
-from tasks.report.changes import since_the_last_run
+from tasks.report.changes import changes_section
 from tasks.report.drawing import DARK, LIGHT, svg, variables
 from tasks.report.figures import Figure
+from tasks.report.run_tables import RunTables
 from tasks.report.tables import cell
-from tasks.report.warehouse_rows import Rows
-from tasks.report.words import METRICS, PROTOCOLS, SCORES
+from tasks.report.words import METRICS, SCORES
 
 
-def page(rows: Rows, dataset: str) -> tuple[str, dict[str, str]]:
+def page(tables: RunTables, dataset: str) -> tuple[str, dict[str, str]]:
     """The page's text, and every panel as an `<svg>` element by its name."""
-    table = main_table.rows(rows.connection, rows.run_id)
-    tables = {protocol: list(of_one) for protocol, of_one in groupby(table, lambda row: row.protocol)}
-    laws, changes, overview = rows("laws"), since_the_last_run(rows), rows.one("overview")
-    figures = {figure.name: figure for figure in drawn(rows, tables, laws)}
+    main = main_table.by_protocol(main_table.rows(tables.connection, tables.run_id))
+    changed = changes_section(changes.since_previous(tables.connection, tables.run_id))
+    overview = tables("overview").row(0, named=True)
+    figures = {figure.name: figure for figure in drawn(tables, main)}
     panels = {panel.name: svg(panel) for figure in figures.values() for panel in figure.panels}
-    log, contracts = content.log_tables(rows), content.contract_tables(rows)
-    beyond, metrics = rows("beyond_accuracy"), rows("metrics")
+    log, contracts = content.log_tables(tables), content.contract_tables(tables)
+    beyond = tables("beyond_accuracy")
     text = _template().render(
         dataset=dataset,
         overview=overview,
         facts=content.run_facts(overview),
-        answers=answers(overview, contracts["contracts"].rows, laws, tables, changes),
-        changes=changes,
+        answers=answers(overview, contracts["contracts"].frame, tables.to_draw("laws"), main, changed.sentence),
+        changes=changed,
         figures=figures,
         panels={name: Markup(element) for name, element in panels.items()},
         log=log,
         contracts=contracts,
-        laws=content.laws_table(laws),
-        main=content.main_tables(table, rows("fits")),
-        leads=content.leads(rows),
-        beyond=content.pivots("beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, table),
+        laws=content.laws_table(tables("laws")),
+        main=content.main_tables(main, tables("fits")),
+        leads=content.leads(tables("against_best")),
+        beyond=content.pivots("beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main),
         shown=content.shown(beyond),
-        metrics=content.pivots("metrics", "Every metric", "evaluation.metrics", metrics, table),
+        metrics=content.pivots("metrics", "Every metric", "evaluation.metrics", tables("metrics"), main),
     )
     return text, panels
 
 
-def drawn(rows: Rows, tables: dict[str, list[main_table.Row]], laws: list[dict[str, Any]]) -> list[Figure]:
+def drawn(tables: RunTables, main: dict[str, list[main_table.MainRow]]) -> list[Figure]:
     """Every figure; call it, and `svg`, under `drawing.style`."""
-    ranks, likes, sweeps = rows("ranks_by_degree"), rows("like_by_degree"), rows("sweeps")
-    scores = figures_ranks.main_scores(tables.get("leave_one_out") or next(reversed(tables.values()), []))
+    rows = tables.to_draw
+    ranks, likes, refits = rows("ranks_by_degree"), rows("like_by_degree"), rows("sweeps")
+    scores = figures_ranks.main_scores(main.get("leave_one_out") or next(reversed(main.values()), []))
     return [
-        figures_degrees.degrees(rows("degrees"), laws),
+        figures_degrees.degrees(rows("degrees"), rows("laws")),
         figures_degrees.hidden_graph_ratios(rows("hidden_graph_ratios")),
-        figures_intervals.intervals(tables),
+        figures_intervals.intervals(main),
         figures_ranks.overview(ranks, scores),
         figures_ranks.others(ranks, scores),
         figures_ranks.of_each_score(ranks, scores),
@@ -72,8 +72,8 @@ def drawn(rows: Rows, tables: dict[str, list[main_table.Row]], laws: list[dict[s
         figures_likes.errors(likes),
         figures_likes.histograms(likes),
         figures_likes.calibration(rows("calibration")),
-        figures_sweeps.by_rate(sweeps),
-        figures_sweeps.trade_off(sweeps),
+        figures_sweeps.by_rate(refits),
+        figures_sweeps.trade_off(refits),
     ]
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import polars as pl
 from markupsafe import Markup
 
-Row = dict[str, Any]
+from tasks.report.figures import Row
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Table:
         name: its anchor.
         caption: what one row is.
         source: the warehouse table that it shows.
-        rows: values by key; `standing`, where a row has it, marks the best and those level with it.
+        frame: the values, a column a key; `standing`, where it is there, marks the best and those level with it.
         empty: said where there are no rows.
         sorted_by: the column that the rows come sorted by, and `ascending` or `descending`.
     """
@@ -45,9 +46,14 @@ class Table:
     caption: str
     source: str
     columns: Sequence[Column]
-    rows: Sequence[Row]
+    frame: pl.DataFrame
     empty: str = "Nothing."
     sorted_by: tuple[str, str] | None = None
+
+    @property
+    def rows(self) -> list[Row]:
+        """The frame for the template."""
+        return self.frame.to_dicts()
 
 
 WRITERS = {

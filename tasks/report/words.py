@@ -1,16 +1,5 @@
-"""What the page's names mean, said once: protocols, metrics, scores."""
+"""What the page's names mean, said once: metrics and scores. `tasks.protocols` has the protocols."""
 
-PROTOCOLS = {
-    "strong_generalization": (
-        "Users never seen",
-        "No model has seen the test users: each is known by four fifths of their likes, and the rest is to be found.",
-    ),
-    "leave_one_out": (
-        "One like held out",
-        "Every user has been seen, but for one like of theirs, which is to be found.",
-    ),
-    "given": ("The data set's own split", "The test file that the data set comes with is to be found."),
-}
 METRICS = {
     "ndcg@100": "how many of the held-out likes are among the first 100, early ones counting more; 1 is perfect",
     "ndcg@20": "how many of the held-out likes are among the first 20, early ones counting more; 1 is perfect",

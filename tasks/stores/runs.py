@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from tasks.errors import InputError
 from tasks.stores import warehouse
 from tasks.stores.home import Home
@@ -59,6 +61,12 @@ def exclusive(home: Home) -> Iterator[None]:
                 f"{home.folder}: another run holds this data set. Wait for it to end, or choose another --home."
             ) from error
         yield
+
+
+def latest_evaluated(connection: duckdb.DuckDBPyConnection) -> str | None:
+    """The newest completed run that evaluated anything; None where there is none."""
+    found = connection.execute("select max_by(run_id, started_at) from operations.evaluated_runs").fetchall()
+    return found[0][0]
 
 
 def code_version() -> str:

@@ -5,10 +5,11 @@ Writers are short and one at a time; nothing of a stage is seen before its contr
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import duckdb
+import polars as pl
 
 import data_contracts
 import sql
@@ -77,13 +78,44 @@ def stage(
             raise
 
 
+def select(
+    connection: duckdb.DuckDBPyConnection, name: str, names: Mapping[str, str] | None = None, **values: Any
+) -> pl.DataFrame:
+    """The rows of the query `sql/<name>.sql`.
+
+    Args:
+        names: identifiers and relations by `key`, to stand for `{key}` in the query.
+        values: of the query's parameters `$key`, all of them and no others.
+    """
+    connection.complete()  # a result that `fetchone` has not read to its end would be in the way
+    return connection.sql(sql.statement(name, **(names or {})), params=values).pl()
+
+
+def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    """Append rows to a table, each column to the one of the same name."""
+    if rows.is_empty():
+        return
+    connection.complete()
+    connection.register("incoming", rows)
+    connection.execute(f"insert into {table} by name select * from incoming")
+    connection.unregister("incoming")
+
+
 def _record(connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str, results: list) -> None:
     rows = [
-        (run_id, stage_name, r.contract, r.rule, r.severity, r.success, r.observed, json.dumps(r.samples, default=str))
-        for r in results
+        {
+            "run_id": run_id,
+            "stage": stage_name,
+            "contract": one.contract,
+            "rule": one.rule,
+            "severity": one.severity,
+            "success": one.success,
+            "observed": one.observed,
+            "samples": json.dumps(one.samples, default=str),
+        }
+        for one in results
     ]
-    if rows:
-        connection.executemany("insert into operations.contract_results values (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    insert(connection, "operations.contract_results", pl.DataFrame(rows, infer_schema_length=None))
 
 
 def _limits(home: Home) -> dict[str, Any]:

@@ -3,10 +3,9 @@
 from tasks.tuning.best_settings import table, write
 from tasks.tuning.study import Outcome, Search, Study
 from tasks.tuning.trial import run_trial, trial_task
-from tasks.tuning.validation import METRICS, Validation, validation
+from tasks.tuning.validation import Validation, validation
 
 __all__ = [
-    "METRICS",
     "Outcome",
     "Search",
     "Study",

@@ -22,8 +22,8 @@ from sqlalchemy import URL
 import models
 from models.base import ModelSettings
 from models.search_space import Choice, SearchSpace, Span
+from tasks.protocols import PROTOCOLS
 from tasks.stores.home import Home
-from tasks.tuning.validation import METRICS
 
 optuna.logging.disable_default_handler()  # the flow says what happens
 
@@ -50,7 +50,7 @@ class Search:
 
     @property
     def metric(self) -> str:
-        return METRICS[self.protocol]
+        return PROTOCOLS[self.protocol].tuned_by
 
     @property
     def study(self) -> str:

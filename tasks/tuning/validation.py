@@ -13,11 +13,11 @@ from scipy.sparse import csr_matrix
 from models.evaluation.held_out_edges import held_out_edges, parted
 from models.numerics.threads import kernel_threads
 from tasks.errors import InputError
+from tasks.protocols import PROTOCOLS
 from tasks.stores import matrices
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part, SplitMatrices
 
-METRICS = {"strong_generalization": "ndcg@100", "leave_one_out": "mean_rank", "given": "ndcg@20"}
 GIVEN_SHARE = 0.2  # of a user's training edges, in the validation part of `given`
 
 
@@ -52,7 +52,7 @@ def validation(home: Home, protocol: str, matrices_digest: str, seed: int) -> Va
     """
     if protocol == "strong_generalization":
         split = matrices.read(home, matrices_digest, parts=("validation",))
-        found = Validation(METRICS[protocol], split.train, split.parts["validation"])
+        found = Validation(PROTOCOLS[protocol].tuned_by, split.train, split.parts["validation"])
     else:
         split = matrices.read(home, matrices_digest, parts=())
         with kernel_threads(home.limits.threads):
@@ -72,4 +72,4 @@ def _cut(split: SplitMatrices, seed: int) -> Validation:
     train, targets = parted(split.train, chosen)
     rows = np.flatnonzero(counts).astype(np.int32)
     part = Part(histories=train[rows], targets=targets[rows], users=split.users[rows], rows=rows)
-    return Validation(METRICS[split.protocol], train, part)
+    return Validation(PROTOCOLS[split.protocol].tuned_by, train, part)

@@ -1,6 +1,7 @@
 """The report on a made-up warehouse: every cell of its tables and every point of its figures against plain SQL."""
 
 import re
+from datetime import timedelta
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -8,12 +9,13 @@ import numpy as np
 import pytest
 
 from tasks import main_table
+from tasks.protocols import PROTOCOLS
 from tasks.report import drawing, figures_degrees, figures_ranks, report
 from tasks.report.page import drawn
-from tasks.report.warehouse_rows import Rows
-from tasks.stores import warehouse
+from tasks.report.run_tables import RunTables
+from tasks.stores import runs, warehouse
 from tasks.stores.home import Home, Limits
-from tests.report_rows import BEFORE, LISTS, MAIN, RUN, fill
+from tests.report_rows import BEFORE, BEGAN, LISTS, MAIN, RUN, fill
 
 CHANGED = f"""
     select protocol, metric, model, score, b.value, n.value, n.value - b.value,
@@ -41,7 +43,7 @@ EXPECTED = {
     "setting_changes": "select 'seed', '7', '0'",
 }
 for _protocol, _metrics in MAIN.items():
-    _chosen = main_table.MAIN_METRICS[_protocol]
+    _chosen = PROTOCOLS[_protocol].main_metrics
     _places = ", ".join(f"any_value(value) filter (metric = '{metric}')" for metric in _chosen)
     EXPECTED[f"main-{_protocol}"] = f"""
         select model, score,
@@ -118,9 +120,8 @@ def tables(page):
 def figures(home):
     with warehouse.connect(home, read_only=True) as connection, drawing.style():
         table = main_table.rows(connection, RUN)
-        by_protocol = {protocol: [row for row in table if row.protocol == protocol] for protocol in MAIN}
-        rows = Rows(connection, RUN)
-        return {figure.name: figure for figure in drawn(rows, by_protocol, rows("laws"))}
+        main = main_table.by_protocol(table)
+        return {figure.name: figure for figure in drawn(RunTables(connection, RUN), main)}
 
 
 def asked(home, query):
@@ -323,6 +324,26 @@ def test_the_other_figures_are_drawn_as_they_are(home, figures):
                      f"and metric = '{metric}' order by value desc")  # fmt: skip
         assert [bar[0].get_xdata()[0] for bar in panel.axes.containers] == [value for (value,) in rows]
         assert len(rows) == len(LISTS)
+
+
+def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
+    """A tune between two runs: what changed is told against the run before it, as if there had been none."""
+    other = Home(tmp_path, "small", Limits(threads=2, memory=1 << 30))
+    with warehouse.connect(other) as connection:
+        fill(connection)
+        for name, hours, state in (("a-tune", 3, "completed"), ("cut-off", 2, "failed")):
+            connection.execute(
+                "insert into operations.runs values (?, 'tune', 'small', ?, ?, ?, '{\"trials\": 9}', '0.1.0+other')",
+                [name, BEGAN - timedelta(hours=hours), BEGAN - timedelta(hours=hours, minutes=-1), state],
+            )
+        connection.execute(
+            "insert into evaluation.metrics select 'cut-off', * exclude run_id from evaluation.metrics "
+            f"where run_id = '{RUN}' and protocol = 'leave_one_out'"
+        )
+        assert runs.latest_evaluated(connection) == RUN
+    report(other, RUN)
+    sections = [(one.report / "index.html").read_text().split('<h2 id="changes">')[1] for one in (home, other)]
+    assert sections[0] == sections[1] and "New: mrf_dense. Gone: hpf." in sections[1]
 
 
 def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):

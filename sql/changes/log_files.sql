@@ -1,4 +1,4 @@
--- One row per log file that was ingested after the previous run began to read.
+-- One row per log file that was ingested after the previous run had ended.
 select
     parse_filename(path) as file,
     events,

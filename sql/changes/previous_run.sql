@@ -1,0 +1,10 @@
+-- One row at most: the last evaluated run of the data set before this one.
+select
+    earlier.run_id,
+    earlier.started_at,
+    earlier.code_version
+from operations.evaluated_runs as earlier
+join operations.runs as this using (dataset)
+where this.run_id = $run_id and earlier.started_at < this.started_at
+order by earlier.started_at desc
+limit 1

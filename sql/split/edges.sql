@@ -1,0 +1,2 @@
+-- One row per edge of a relation of edges: its user, the column of its item, and how many events it stands for.
+select user_index, item_column, event_count from {edges}

@@ -1,0 +1,64 @@
+"""The protocols: what each asks of a model, and the metrics that tell how well it did. All else asks here."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One way to hold edges out.
+
+    Attributes:
+        title, meaning: for a reader of the report.
+        main_metrics: the columns of the main table. The first one judges: it orders the lists, finds the best of
+            them, and is what the others are compared by.
+        tuned_by: the metric on validation users, or edges, by which settings are chosen.
+    """
+
+    title: str
+    meaning: str
+    main_metrics: tuple[str, ...]
+    tuned_by: str
+
+    @property
+    def judged_by(self) -> str:
+        """The metric that judges."""
+        return self.main_metrics[0]
+
+
+PROTOCOLS = {
+    "strong_generalization": Protocol(
+        "Users never seen",
+        "No model has seen the test users: each is known by four fifths of their likes, and the rest is to be found.",
+        main_metrics=("ndcg@100", "recall@20", "recall@50", "mean_rank"),
+        tuned_by="ndcg@100",
+    ),
+    "leave_one_out": Protocol(
+        "One like held out",
+        "Every user has been seen, but for one like of theirs, which is to be found.",
+        main_metrics=("mean_rank", "mean_rank_midtie", "median_rank", "ndcg@100"),
+        tuned_by="mean_rank",
+    ),
+    "given": Protocol(
+        "The data set's own split",
+        "The test file that the data set comes with is to be found.",
+        main_metrics=("recall_of_all@20", "ndcg@20", "mean_rank"),
+        tuned_by="ndcg@20",
+    ),
+}
+ALL_EDGES = "all_edges"  # no protocol: every curated edge, for the model that is published
+VALIDATION_METRIC = (
+    f"validation_{PROTOCOLS['strong_generalization'].tuned_by}"  # on the users that a model is chosen by
+)
+
+
+def main_metrics() -> dict[str, list]:
+    """Values of the parameters `$protocols`, `$metrics` and `$places` of a query over main metrics.
+
+    They are three lists side by side; a place counts from 0, which is that of the metric that judges.
+    """
+    found = [
+        (name, metric, place)
+        for name, protocol in PROTOCOLS.items()
+        for place, metric in enumerate(protocol.main_metrics)
+    ]
+    return dict(zip(("protocols", "metrics", "places"), map(list, zip(*found, strict=True)), strict=True))
