@@ -65,7 +65,7 @@ def run_sequence(run: RunSettings, flow: str) -> Published:
         report_task(run.home, run_id)
         artifacts.evaluation(run.home, published.table)
         artifacts.summary(run.home, run_id)
-        retention.sweep(run.home)
+        retention.tidy(run.home)
     logger.info("%s: done in %s; report: %s", run.dataset.name, duration(time.perf_counter() - began), published.report)
     return published
 

@@ -1,4 +1,4 @@
-"""The main table of a run: every model and score by the main metrics of each protocol, as plain data and text."""
+"""The main table of a run: the main metrics of every model and score under each protocol, as data and as text."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -73,7 +73,7 @@ def plain(table: list[MainRow]) -> str:
 
 
 def records(table: list[MainRow]) -> list[dict[str, str]]:
-    """One flat record a row, for a table artifact; the same keys in each."""
+    """A record for each row, all with the same keys, as a table artifact needs them."""
     metrics = list(dict.fromkeys(metric for one in PROTOCOLS.values() for metric in one.main_metrics))
     return [
         {"protocol": row.protocol, "model": row.model, "score": row.score}

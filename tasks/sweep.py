@@ -1,7 +1,7 @@
-"""Sweeps: a model fitted again and again along one or two of its settings, for the figures that need that.
+"""Sweeps: one model fitted many times, with one or two of its settings varied, for the figures that show their effect.
 
-Refits are kept in the model store like any other fit, so that a sweep that was cut off goes on where it
-stopped, until a later run tidies the store; what they score is kept in `evaluation.sweeps`.
+Each refit is kept in the model store like any other fit, until a later run tidies the store, so a sweep that was cut
+off goes on where it stopped. The scores of the refits are kept in `evaluation.sweeps`.
 """
 
 import json
@@ -30,12 +30,12 @@ from tasks.train import fitted
 
 logger = logging.getLogger(__name__)
 
-ROWS_TO_COMPILE = 64  # users of a first fit that is thrown away: kernels are compiled outside of the clock
+ROWS_TO_COMPILE = 64  # users of a first fit, thrown away, so that no refit's seconds hold the time to compile kernels
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The settings that take the place of a model's own, fit by fit, and the protocol that judges."""
+    """A model, the protocol that judges it, and for each refit the settings that replace the model's own."""
 
     model: str
     protocol: str
@@ -47,7 +47,7 @@ class Result:
     """One value of one refit: over all users, or over those whose training degree lies in a bin.
 
     Attributes:
-        settings: those that the sweep varies, as JSON; the others are in `operations.runs`.
+        settings: those that the sweep varies, as JSON; `operations.runs` has the others.
     """
 
     settings: str
@@ -79,7 +79,7 @@ SWEEPS = {
 
 
 def settings_of(sweep: Sweep, own: ModelSettings) -> list[ModelSettings]:
-    """The refits' settings: the data set's own, with what the sweep varies."""
+    """The settings of each refit: the data set's own, changed in what the sweep varies."""
     kind = catalogue.MODELS[sweep.model].Settings
     return [kind(**{**own.model_dump(exclude_unset=True), **varied}) for varied in sweep.settings]
 
@@ -97,10 +97,11 @@ def _varied(sweep: Sweep, place: int) -> dict[str, Any]:
 def refit(
     home: Home, run_id: str, *, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int
 ) -> list[Result]:
-    """Fit once, or take the fit from the store, and judge it on the test part.
+    """Make one fit of a sweep, or take it from the store, and judge it on the test part.
 
     Args:
-        name, place: the sweep, and which of its refits.
+        name: of the sweep.
+        place: which of its refits, from 0.
 
     Raises:
         OneclassError: the model cannot be fitted on this matrix.
@@ -136,7 +137,7 @@ def refit(
 
 
 def record(home: Home, run_id: str, name: str, results: Sequence[Result]) -> None:
-    """Put a sweep's results in the place of those of its last time, all of them or none."""
+    """Replace the results that the sweep left the last time it ran, all of them or none."""
     sweep, swept_at = SWEEPS[name], datetime.now(UTC).replace(tzinfo=None)
     rows = [
         {"sweep": name, "swept_at": swept_at, "protocol": sweep.protocol, "model": sweep.model, **vars(result)}
@@ -149,10 +150,10 @@ def record(home: Home, run_id: str, name: str, results: Sequence[Result]) -> Non
 
 
 def check_names(names: Sequence[str]) -> list[str]:
-    """The sweeps asked for; all whose model there is where none is.
+    """The names of the sweeps to run: those asked for or, where none is, every sweep whose model is installed.
 
     Raises:
-        InputError: naming a sweep that there is not.
+        InputError: a name is unknown.
     """
     known = [name for name, sweep in SWEEPS.items() if sweep.model in catalogue.MODELS]
     for name in names:
@@ -166,7 +167,7 @@ def _compile(model: str, settings: ModelSettings, train: csr_matrix, threads: in
         catalogue.MODELS[model](settings, threads=threads).fit(train[:ROWS_TO_COMPILE])
     except ValueError as error:
         logger.info(
-            "%s cannot be tried on a few users first (%s); the first fit's seconds may hold its compilation",
+            "%s cannot be tried on a few users first (%s); the first fit's seconds may hold the time to compile its kernels",
             model,
             error,
         )

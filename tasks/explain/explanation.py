@@ -1,7 +1,7 @@
-"""Explain: one user's history, what each model of the latest run recommends, and why. Reads, and writes nothing.
+"""Explain: one user's history, what each model of the last run recommends, and why. It writes nothing.
 
-A model is asked as it was evaluated: where the user is among the training users of one of its fits, by what the
-fit learned of them, else by folding the history in.
+A model answers as it did in its evaluation: for a training user of one of its fits, from what that fit learned of
+the user; for anybody else, by folding the history in.
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ class Recommended:
     Attributes:
         users: how many users like it.
         like: mean and standard deviation of the like probability, where the model has one.
-        held_out: the user likes it, and the fit was not told.
-        because: (item id, what it added to the score) of the history's items that spoke most for it.
+        held_out: the user likes it, but that like was not among the training edges.
+        because: (item id, what it added to the score) of the items in the history that added most.
     """
 
     item_id: str
@@ -61,10 +61,10 @@ class ByModel:
     """What one model recommends.
 
     Attributes:
-        score: the utility that ranked.
-        protocol: whose training edges the fit is of.
+        score: the model's score that ordered the items.
+        protocol: the one on whose training edges the model was fitted.
         known: the user is a training user of the fit; otherwise their history was folded in.
-        told: items of the history that the model was told of.
+        told: how many items of the history the model knew of.
     """
 
     model: str
@@ -77,7 +77,7 @@ class ByModel:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All of it, models in the order asked for."""
+    """The history of one user and what every model recommends, models in the order asked for."""
 
     dataset: str
     user_id: str
@@ -87,7 +87,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A fit and how it is asked: the history in its own columns, and the user's row where it has one."""
+    """A fit and what it is asked: the history in the fit's own columns, and the user's row where there is one."""
 
     name: str
     score: str | None
@@ -98,14 +98,14 @@ class _Asked:
 
 
 def explain(home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 10) -> Explanation:
-    """Explain a user by the fits that the latest run kept.
+    """Explain a user by the fits that the last evaluated run kept.
 
     Args:
         models: names; all that the run fitted by default.
         top: recommendations of each.
 
     Raises:
-        InputError: there is no run yet, no such user, or the run kept no such model.
+        InputError: there is no run yet, the user is unknown, or the run kept no fit of a model that is named.
     """
     if not home.warehouse.exists():
         raise InputError(f"{home.warehouse}: no such warehouse. {_run_first(home)}")
@@ -146,7 +146,7 @@ def _user(connection: duckdb.DuckDBPyConnection, home: Home, user_id: str) -> in
 
 
 def _asked(home: Home, fits: list[dict[str, Any]], user_index: int, history: list[Liked]) -> _Asked:
-    """The first fit whose training users include this one, else the first, to fold in."""
+    """The first fit that has the user among its training users; where none has, the first fit, to fold the user in."""
     splits = [matrices.read(home, matrices_of(home, fit["model"], fit["digest"])) for fit in fits]
     rows = [np.flatnonzero(split.users == user_index) for split in splits]
     of_user = next((place for place, row in enumerate(rows) if len(row)), None)
@@ -162,7 +162,7 @@ def _asked(home: Home, fits: list[dict[str, Any]], user_index: int, history: lis
 
 
 def _check_numbering(connection: duckdb.DuckDBPyConnection, home: Home, split: SplitMatrices) -> None:
-    """The fits' users and items must be the warehouse's still: a run that failed may have numbered them anew."""
+    """Check that users and items are still numbered as in the fits; a later run that failed may have changed that."""
     now = {"users": split.numbering["users"], "items": split.numbering["items"]}
     if select(connection, "split/numbering", **now).item() != split.numbering["digest"]:
         raise InputError(f"{home.folder}: likes were filtered anew since the last run. {_run_first(home)}")
@@ -194,7 +194,7 @@ def _of_model(
 
 
 def _because(model: Model, asked: _Asked, column: int, own: dict[int, str]) -> tuple[tuple[str, float], ...]:
-    """The items that added most; none where the model's scores are no sums over the history."""
+    """The items that added most; empty for a model whose scores are not sums over the history."""
     added = model.contributions(asked.history, column)
     if added is None:
         return ()

@@ -1,4 +1,4 @@
-"""Titles of items, from the file that a data set brings them in."""
+"""Titles of items, from a file that comes with a data set."""
 
 import csv
 from pathlib import Path

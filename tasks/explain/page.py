@@ -33,6 +33,6 @@ def write(home: Home, explanation: Explanation, titles: Mapping[str, str]) -> Pa
 
 
 def file_name(user_id: str) -> str:
-    """A name that any file system takes: what is not a letter, a digit or one of `_-~` in percent codes."""
+    """A name that any file system takes: all but letters, digits and `_-~` as percent codes."""
     name = quote(user_id, safe="").replace(".", "%2E")
     return name if len(name) <= LONGEST_NAME else hashlib.sha256(user_id.encode()).hexdigest()

@@ -11,7 +11,7 @@ def plain(explanation: Explanation, titles: Mapping[str, str]) -> str:
     """The history, newest first, then a table a model.
 
     Args:
-        titles: by item id; an item without one goes by its id alone.
+        titles: by item id; an item without a title is shown by its id alone.
     """
     history = explanation.history
     shown = history[:HISTORY_SHOWN]
@@ -59,7 +59,7 @@ def _title(item_id: str, titles: Mapping[str, str], width: int = TITLE_WIDTH) ->
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side, those that are empty throughout left out."""
+    """Columns side by side; a column without a single value is left out."""
     kept = [column for column in range(len(rows[0])) if column == 0 or any(row[column] for row in rows[1:])]
     widths = [max(len(row[column]) for row in rows) for column in kept]
     lines = ["  ".join(row[column].ljust(width) for column, width in zip(kept, widths, strict=True)) for row in rows]

@@ -21,7 +21,7 @@ class Figure:
         see: what to see in it, from the data.
         how: how to read it: axes, lines, colours.
         table: the warehouse table that it draws.
-        absent: why it is not there and how to get it; used where there are no panels.
+        absent: why it is missing and how to get it; shown where there are no panels.
         size: of its panels: `small`, `medium`, or ``, two abreast on a wide screen.
     """
 

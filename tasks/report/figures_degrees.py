@@ -39,7 +39,7 @@ def degrees(rows: list[Row], laws: list[Row]) -> Figure:
 
 
 def law(row: Row) -> Law | None:
-    """The law that a row of `diagnostics.power_law_fits` stands for; None where it is known in a limit only."""
+    """The law that a row of `diagnostics.power_law_fits` stands for; None where the fit is a limit of the law."""
     exponent, cutoff = row["exponent"], row["cutoff"]
     if row["family"] == "log_normal":
         if exponent is None or not cutoff:
@@ -67,7 +67,7 @@ def law_sentence(side: str, laws: list[Row]) -> str:
 
 
 def thinned(across: np.ndarray, up: np.ndarray, steps: int = 110) -> np.ndarray:
-    """Indices of points that would not lie on one another on logarithmic axes of `steps` places each way."""
+    """Indices of points, one for each place that is taken on a logarithmic grid of `steps` by `steps` places."""
     places = []
     for values in (across, up):
         logs = np.log(values)

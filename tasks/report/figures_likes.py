@@ -1,4 +1,4 @@
-"""Figures of `like`: how often it errs, how sure it is, and whether its probabilities can be taken at their word."""
+"""Figures of `like`: how often it errs, how sure it is, and whether its probabilities come true."""
 
 import numpy as np
 
@@ -160,7 +160,7 @@ def _off_sentence(model: str, rows: list[Row]) -> str:
 
 
 def distance(rows: list[Row]) -> float:
-    """How far what is stated lies from what the reference says, mean over pairs."""
+    """The mean distance over pairs between the stated probability and the reference's."""
     off = sum(row["pairs"] * abs(row["mean_like"] - row["observed"]) for row in rows)
     return off / sum(row["pairs"] for row in rows)
 

@@ -19,7 +19,7 @@ MEAN_RANK = (
 
 
 def main_scores(table: list[MainRow]) -> dict[str, str]:
-    """The score by which each model does best, best model first; the table's rows are best first."""
+    """The best score of each model, best model first; the rows of `table` come best first."""
     found: dict[str, str] = {}
     for row in table:
         found.setdefault(row.model, row.score)
@@ -44,7 +44,7 @@ def overview(rows: list[Row], scores: dict[str, str]) -> Figure:
 
 
 def _ends_sentence(side: str, rows: list[Row]) -> str:
-    """The best model at either end of the degrees: the lower and the upper half of the held-out likes."""
+    """The best model for low degrees and for high ones; half of the held-out likes lie on either side."""
     by_model = grouped(rows, "model")
     bins = sorted({(row["degree_low"], row["edges"]) for row in next(iter(by_model.values()))})
     running = np.cumsum([edges for _, edges in bins])
@@ -75,7 +75,7 @@ def _overview(side: str, rows: list[Row], scores: dict[str, str]) -> Panel:
 
 
 def others(rows: list[Row], scores: dict[str, str]) -> Figure:
-    """The models that the overview mutes, one by one, among all others."""
+    """The models that are grey in the overview, each in a panel of its own, among all others."""
     by_panel = grouped([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
     keys = [key for side in SIDES for model in _muted(scores) if (key := (side, model)) in by_panel]
     said = [f"{model} {mean_over(by_panel[side, model], 'mean_rank'):.3f}" for side, model in keys if side == "user"]

@@ -14,25 +14,25 @@ logger = logging.getLogger(__name__)
 RUNS_KEPT = 3
 
 
-def sweep(home: Home, runs: int = RUNS_KEPT) -> int:
-    """Delete fits and matrices that none of the latest `runs` runs used; how many folders went."""
+def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
+    """Delete the fits and matrices that none of the latest `runs` runs used; the number of folders deleted."""
     with warehouse.connect(home, read_only=True) as connection:
         kept = set(connection.execute(sql.statement("train/kept_fits"), {"runs": runs}).fetchall())
-    used, swept = set(), 0
+    used, deleted = set(), 0
     for folder in home.models.glob("*/*"):
         of_fit = _matrices_of(folder) if (folder.parent.name, folder.name) in kept else None
         if of_fit:
             used.add(of_fit)
         else:
             shutil.rmtree(folder)
-            swept += 1
+            deleted += 1
     for folder in home.matrices.glob("*"):
         if folder.name not in used:
             shutil.rmtree(folder)
-            swept += 1
-    if swept:
-        logger.info("%d folders of matrices and models that the latest %d runs did not use were deleted", swept, runs)
-    return swept
+            deleted += 1
+    if deleted:
+        logger.info("%d folders of matrices and models that the latest %d runs did not use were deleted", deleted, runs)
+    return deleted
 
 
 def _matrices_of(folder: Path) -> str | None:

@@ -22,7 +22,8 @@ def connect(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyC
     """Open the warehouse, made with its tables where it is absent, and close it at the end.
 
     Raises:
-        InputError: the folder cannot be written to, another process holds the file, or it is no warehouse.
+        InputError: the folder cannot be written to, another process holds the file, it is no warehouse, or it is
+            opened for reading and lacks a table that is asked for.
     """
     try:
         if not read_only:
@@ -37,6 +38,10 @@ def connect(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyC
             for statement in sql.schema():
                 connection.execute(statement)
         yield connection
+    except duckdb.CatalogException as error:
+        if not read_only:
+            raise
+        raise InputError(_why_lacking(home, error)) from error
     except duckdb.Error as error:
         if (full := _why_full(home, error)) is None:
             raise
@@ -134,6 +139,11 @@ def _why_closed(home: Home, error: duckdb.Error) -> str:
     if "permission" in text.lower() or "read-only" in text.lower():
         return f"{home.warehouse}: cannot be written to. Choose another --home.\n{text}"
     return f"{home.warehouse}: cannot be opened as a DuckDB warehouse. Move it away and run again.\n{text}"
+
+
+def _why_lacking(home: Home, error: duckdb.Error) -> str:
+    what = str(error).splitlines()[0]
+    return f"{home.warehouse}: is of an earlier version of this program ({what}). Any run on {home.dataset} updates it."
 
 
 def _why_full(home: Home, error: duckdb.Error) -> str | None:

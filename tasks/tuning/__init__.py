@@ -1,4 +1,4 @@
-"""Tuning: a model's declared search space, searched with Optuna on validation users or edges alone."""
+"""Tuning: a model's declared search space, searched with Optuna, judged on validation users or edges alone."""
 
 from tasks.tuning.best_settings import table, write
 from tasks.tuning.study import Outcome, Search, Study

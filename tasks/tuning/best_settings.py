@@ -10,12 +10,12 @@ from tasks.tuning.study import Outcome, Search, Study
 
 
 def write(home: Home, search: Search, study: Study, fixed: set[str], users: int, command: str) -> Path | None:
-    """Write `<home>/<dataset>/tuning/<model>.toml`, whole or not at all; None where no trial has a value.
+    """Write `<home>/<dataset>/tuning/<model>.toml`, whole or not at all; its path, or None where no trial was fitted.
 
     Args:
-        fixed: settings outside the search space that the command names; they are written too.
-        users: validation users.
-        command: what goes on with the study.
+        fixed: settings that the command gave and that are not searched; they are written too.
+        users: how many validation users there are.
+        command: the command that continues the study.
     """
     best, outcomes = study.best(), study.outcomes()
     if best is None:
@@ -32,7 +32,7 @@ def write(home: Home, search: Search, study: Study, fixed: set[str], users: int,
 
 
 def table(search: Search, outcomes: list[Outcome], best: int = 10) -> str:
-    """The best trials by their value, one a line, under a heading."""
+    """The best trials, best first, one a line under a heading."""
     done = sorted((one for one in outcomes if one.state == "done"), key=lambda one: (-one.value, one.number))[:best]
     rows = [["trial", f"validation {search.metric}", "score", *search.space, "seconds"]]
     for one in done:

@@ -1,8 +1,7 @@
 """The studies of a data set, in `<home>/<dataset>/tuning/study.db`: Optuna's own tables, for its own tools too.
 
-A trial that came to an end has an `Outcome` among its attributes. One without was cut off; it does not count, and the
-trial that takes its place is given the same settings, for a trial's draws are named by the seed and by how many came
-to an end before it.
+A trial that ended has an `Outcome` among its attributes. A trial without one was cut off and does not count: the next
+trial gets the same settings, because a trial's draws depend only on the seed and on how many trials ended before it.
 """
 
 import dataclasses
@@ -32,13 +31,13 @@ STATES = {"done": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": Tr
 
 @dataclass(frozen=True)
 class Search:
-    """What is tuned: the trials of equal searches are one study.
+    """What is tuned, and where; equal searches share one study.
 
     Attributes:
         matrices_digest: the protocol's split in the matrix store.
-        start: the settings that the search begins at, and those that it does not touch.
-        space: where it looks, by setting.
-        seed: of the draws of settings, of the models, and of the cut of a validation part.
+        start: the settings of the first trial; all trials keep those that are not searched.
+        space: the range of each setting that is searched.
+        seed: for the draws of settings, for the models, and for cutting a validation part.
     """
 
     model: str
@@ -54,7 +53,7 @@ class Search:
 
     @property
     def study(self) -> str:
-        """The study's name: what would make two values incomparable, in one digest."""
+        """The study's name, with a digest of all that must be equal for the values of two trials to be comparable."""
         fixed = self.start.model_dump(mode="json", exclude=set(self.space))
         space = {name: repr(range_) for name, range_ in self.space.items()}
         parts = [self.matrices_digest, self.metric, fixed, space, self.seed]
@@ -67,10 +66,10 @@ class Outcome:
     """How a trial ended.
 
     Attributes:
-        number: counts from 1, over the trials that came to an end.
+        number: counts the trials that ended, from 1.
         settings: all of the model's.
-        value: the validation metric; of a pruned trial, that of its last checkpoint; None for a failed one.
-        score: which of the model's scores that was.
+        value: the validation metric; for a pruned trial that of its last checkpoint, for a failed one None.
+        score: the one of the model's scores that reached the value.
         seconds: wall time of the fit, checkpoints included.
         checkpoint_seconds: wall time of the checkpoints.
         note: why it failed, or how far it came.
@@ -88,7 +87,7 @@ class Outcome:
 
 
 class Study:
-    """One study in the home's database, made where it is not there."""
+    """One study in the home's database, created where it does not exist."""
 
     def __init__(self, home: Home, search: Search) -> None:
         self.search = search
@@ -101,7 +100,7 @@ class Study:
         )
 
     def begin(self) -> None:
-        """Close what a cut-off run left open, and put the settings to begin at in front where they were never tried."""
+        """Close the trials that a cut-off run left open; queue the settings to begin at, unless they were tried before."""
         for trial in self._study.get_trials(states=(TrialState.RUNNING,)):
             self._study.tell(trial.number, state=TrialState.FAIL)
         start = self.search.start.model_dump(mode="json")
@@ -111,17 +110,17 @@ class Study:
             self._study.enqueue_trial(nearest, user_attrs={"settings": start})
 
     def outcomes(self) -> list[Outcome]:
-        """Of the trials that came to an end, in their order."""
+        """The outcomes of the trials that ended, in their order."""
         trials = self._study.get_trials(deepcopy=False)
         return [Outcome(**trial.user_attrs["outcome"]) for trial in trials if "outcome" in trial.user_attrs]
 
     def best(self) -> Outcome | None:
-        """The trial of the highest value, the first of equals; None where none was fitted to its end."""
+        """The trial with the highest value, the first of equals; None where no trial was fitted to its end."""
         done = [outcome for outcome in self.outcomes() if outcome.state == "done"]
         return max(done, key=lambda outcome: outcome.value, default=None)
 
     def other_source(self) -> int:
-        """Trials that another version of the models' source made."""
+        """How many trials were made by another version of the models' source."""
         trials, source = self._study.get_trials(deepcopy=False), models.source_fingerprint()
         return sum("outcome" in trial.user_attrs and trial.user_attrs["source"] != source for trial in trials)
 
@@ -156,7 +155,7 @@ def _distribution(range_: Span | Choice) -> BaseDistribution:
 
 
 def _nearest(range_: Span | Choice, value: Any) -> Any:
-    """The value itself where the search space holds it, else what stands for it there in the sampler's eyes."""
+    """The value itself where the search space holds it, else one of the space that stands for it."""
     if isinstance(range_, Choice):
         return value if value in range_.values else range_.values[0]
     if value is None:

@@ -1,4 +1,4 @@
-"""One trial: a fit with the settings that are asked of it, judged on the validation users."""
+"""One trial: a fit with the settings that the study asks for, judged on the validation users."""
 
 import logging
 import time
@@ -23,16 +23,16 @@ from tasks.tuning.validation import Validation, validation
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINTS = (1 / 8, 1 / 4, 1 / 2)  # of the epochs; the same shares for all, so that trials can be compared there
-LEAST_USERS = 50  # however small the log; fewer tell too little to stop a trial by
-SCORES_PER_EDGE = 2  # computed and ranked in the time that an epoch takes for an edge, and less
-FOLD_IN = 3  # what folding a user in takes at most, measured by what a whole fit takes for a training user
+CHECKPOINTS = (1 / 8, 1 / 4, 1 / 2)  # shares of the epochs, the same in every trial, so that trials can be compared
+LEAST_USERS = 50  # fewer tell too little to stop a trial, however small the log
+SCORES_PER_EDGE = 2  # scores computed and ranked in the time that an epoch spends on one edge, estimated low
+FOLD_IN = 3  # folding one user in costs at most so many times what a whole fit costs for one training user
 
 
 def run_trial(home: Home, search: Search) -> Outcome:
     """Ask the study for settings, fit and judge them, and tell the study.
 
-    Settings that the model refuses, and fits that end in numbers that cannot be ranked, are failed trials.
+    A trial fails where the model refuses the settings, or where the fit ends in numbers that cannot be ranked.
     """
     study, kind = Study(home, search), MODELS[search.model]
     judged = validation(home, search.protocol, search.matrices_digest, search.seed)
@@ -61,7 +61,7 @@ def run_trial(home: Home, search: Search) -> Outcome:
 
 
 def judge(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
-    """The metric by the best of the model's scores, and that score's name."""
+    """The metric of the best of the model's scores, and the name of that score."""
     means = {score: metrics.over_users(rank(model, score, part)[0])[metric] for score in model.score_names}
     best = max(means, key=lambda score: means[score].value)
     return means[best], best
@@ -69,10 +69,10 @@ def judge(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
 
 @dataclass
 class _Checkpoints:
-    """Judges a fit on its way, and stops one that falls behind the median of the trials before it.
+    """Judges a fit as it runs, and stops it when it falls behind the median of the earlier trials.
 
-    Where and on whom it judges depends on counts alone, never on the time that something took, so that a study can be
-    made again. The users are as many as keep the three checkpoints at a fraction of the fit.
+    When it judges, and on which users, depends on counts alone and never on measured time, so that a study can be
+    repeated exactly. It takes as many users as keep the cost of all checkpoints at a fraction of the fit's.
 
     Attributes:
         percent: how far the fit was at the last checkpoint.
@@ -100,7 +100,7 @@ class _Checkpoints:
             raise optuna.TrialPruned
 
     def _affordable(self, epochs: int) -> int:
-        """Users whose three rankings take no more than about a third of the fit, a third of that each."""
+        """How many users can be ranked at each checkpoint so that all of them together cost about a third of the fit."""
         (users, items), share = self.judged.train.shape, 1 / (3 * len(CHECKPOINTS))
         by_scores = SCORES_PER_EDGE * epochs * self.judged.train.nnz * share / (len(self.model.score_names) * items)
         by_folding = users * share / FOLD_IN if self.judged.part.rows is None else by_scores
@@ -108,7 +108,7 @@ class _Checkpoints:
 
 
 def _some(part: Part, users: int) -> Part:
-    """At most so many users of a part, evenly over it, among those with an edge to be found."""
+    """At most so many users of a part that have an edge to be found, spread evenly over it."""
     with_targets = np.flatnonzero(np.diff(part.targets.indptr))
     users = min(users, len(with_targets))
     chosen = with_targets[np.arange(users) * len(with_targets) // users]
@@ -136,5 +136,5 @@ def _log(search: Search, outcome: Outcome, best: Outcome | None) -> None:
     persist_result=False,
 )
 def trial_task(home: Home, search: Search, number: int) -> Outcome:
-    """`run_trial` as a Prefect task run; `number` is for its name."""
+    """`run_trial` as a Prefect task; `number` is for the name of its run."""
     return run_trial(home, search)

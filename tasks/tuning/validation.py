@@ -1,7 +1,7 @@
-"""What tuning fits on and judges by. Of a stored split, only the arrays of the training and validation parts are read.
+"""What tuning fits on and judges by. Of a stored split, only the training and validation arrays are read.
 
-strong_generalization has a validation part of users whom no training edge names. The other protocols have none, and
-are given one that is cut from their training edges, by a hash of user and item, the way that their test part was:
+The validation part of strong_generalization holds users that have no training edge. The other protocols have no
+validation part; one is cut from their training edges by a hash of user and item, as their test part was cut:
 one edge of every user with two or more, or a fifth of the edges of every user with five or more.
 """
 
@@ -18,7 +18,7 @@ from tasks.stores import matrices
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part, SplitMatrices
 
-GIVEN_SHARE = 0.2  # of a user's training edges, in the validation part of `given`
+GIVEN_SHARE = 0.2  # of a user's training edges, cut for the validation part of `given`
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def validation(home: Home, protocol: str, matrices_digest: str, seed: int) -> Va
     """The training and validation parts of a stored split.
 
     Args:
-        seed: of the hash that cuts the validation part, where the protocol has none.
+        seed: of the hash that cuts a validation part, where the protocol has none.
 
     Raises:
         InputError: no user has an edge to be found, or nothing is left to train on.

@@ -234,7 +234,7 @@ def test_the_store_keeps_what_the_latest_runs_used(home, digests):
         with runs.recorded(home, f"run-{number}", "backfill", {}):
             fit = fitted(home, digests, seed=number, run_id=f"run-{number}")
     (home.models / "mrf_dense" / "partial-left-by-a-kill").mkdir()
-    assert retention.sweep(home, runs=2) == 1 + 1 + 2  # a fit, the half one, and two splits that no fit uses
+    assert retention.tidy(home, runs=2) == 1 + 1 + 2  # a fit, the half one, and two splits that no fit uses
     assert len(list((home.models / "mrf_dense").iterdir())) == 2
     assert (home.models / "mrf_dense" / fit.digest).exists()
     assert [folder.name for folder in home.matrices.iterdir()] == [digests[PROTOCOL]]
@@ -259,5 +259,5 @@ def test_a_fit_that_does_not_say_what_it_is_of_is_swept(home, digests):
     with runs.recorded(home, "run", "backfill", {}):
         fit = fitted(home, digests)
     (home.models / "mrf_dense" / fit.digest / "fit.json").write_text("{}")
-    assert retention.sweep(home) == 1 + len(digests)
+    assert retention.tidy(home) == 1 + len(digests)
     assert not list((home.models / "mrf_dense").iterdir())

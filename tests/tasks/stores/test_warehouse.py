@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import polars as pl
 import pytest
 
 from data_contracts import ContractBroken, RuleResult
@@ -114,6 +115,32 @@ def test_a_file_that_is_no_warehouse_is_told(tmp_path, folder):
     home.warehouse.write_text("not a database, but long enough to be taken for a file of some other program" * 100)
     with pytest.raises(InputError, match="cannot be opened as a DuckDB warehouse"), warehouse.connect(home):
         pass
+
+
+def test_a_warehouse_of_an_earlier_version_is_told(home):
+    with warehouse.connect(home) as connection:
+        connection.execute("drop view operations.evaluated_runs")
+    with (
+        pytest.raises(InputError, match="evaluated_runs.* Any run on small updates it"),
+        warehouse.connect(home, read_only=True) as connection,
+    ):
+        runs.latest_evaluated(connection)
+    with warehouse.connect(home) as connection:
+        assert runs.latest_evaluated(connection) is None
+
+
+def test_frames_go_in_and_come_out_by_name(home):
+    rows = pl.DataFrame({"metric": ["k", "l"], "standard_error": [None, None], "value": [1.5, 2.0], "users": [3, 4]})
+    keys = {name: pl.lit(name) for name in ("score", "run_id", "protocol", "model")}
+    with warehouse.connect(home) as connection:
+        connection.execute("select 1 from range(9)").fetchone()  # a result that is not read to its end
+        warehouse.insert(connection, "evaluation.metrics", rows.with_columns(**keys))
+        warehouse.insert(connection, "evaluation.metrics", rows.clear())
+        connection.execute("select 1 from range(9)").fetchone()
+        found = warehouse.select(connection, "report/metrics", run_id="run_id")
+        assert warehouse.select(connection, "evaluate/ids", {"side": "item"}).columns == ["place", "id"]
+    expected = [("protocol", "model", "score", "k", 1.5, None, 3), ("protocol", "model", "score", "l", 2.0, None, 4)]
+    assert found.rows() == expected and found.schema["standard_error"] == pl.Float64
 
 
 def test_a_home_below_a_file_is_told(tmp_path):
