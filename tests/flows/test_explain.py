@@ -135,7 +135,7 @@ def test_a_home_without_a_run_says_what_to_run(home):
         explain(home, "u7")
     with warehouse.connect(home):
         pass
-    with pytest.raises(InputError, match="no completed run.*flows.backfill"):
+    with pytest.raises(InputError, match="no run that was evaluated.*flows.backfill"):
         explain(home, "u7")
 
 
@@ -143,7 +143,7 @@ def test_likes_that_were_filtered_anew_are_told(home, run):
     run("run", "leave_one_out", models=["popularity"])
     binarize(home, BinarizeSettings(threshold=4, min_item_edges=16), "next")
     user = rows(home, "select any_value(user_id) from curated.interactions")[0][0]
-    with pytest.raises(InputError, match="filtered anew since the latest completed run"):
+    with pytest.raises(InputError, match="filtered anew since the last run"):
         explain(home, user)
 
 
