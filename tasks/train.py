@@ -26,8 +26,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_info
 
-import models
 import sql
+from models import fingerprint
 from models.base import Epoch, Model, ModelSettings
 from models.catalogue import MODELS
 from tasks.errors import OneclassError
@@ -158,7 +158,8 @@ def fit_digest(matrices_digest: str, model: str, settings: ModelSettings, seed: 
     """The name of a fit: equal for equal edges, settings, seed, library versions and source of `models/`."""
     libraries = ["numpy", "scipy", "numba"] + ["torch"] * (MODELS[model].extra == "neural")
     versions = {name: importlib.metadata.version(name) for name in libraries}
-    parts = [matrices_digest, model, settings.model_dump(mode="json"), seed, models.source_fingerprint(), versions]
+    source = fingerprint.of_model(MODELS[model])
+    parts = [matrices_digest, model, settings.model_dump(mode="json"), seed, source, versions]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 

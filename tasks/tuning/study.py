@@ -18,8 +18,9 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState
 from sqlalchemy import URL
 
-import models
+from models import fingerprint
 from models.base import ModelSettings
+from models.catalogue import MODELS
 from models.search_space import Choice, SearchSpace, Span
 from tasks.protocols import PROTOCOLS
 from tasks.stores.home import Home
@@ -50,6 +51,11 @@ class Search:
     @property
     def metric(self) -> str:
         return PROTOCOLS[self.protocol].tuned_by
+
+    @property
+    def source(self) -> str:
+        """Digest of the model's source."""
+        return fingerprint.of_model(MODELS[self.model])
 
     @property
     def study(self) -> str:
@@ -120,8 +126,8 @@ class Study:
         return max(done, key=lambda outcome: outcome.value, default=None)
 
     def other_source(self) -> int:
-        """How many trials were made by another version of the models' source."""
-        trials, source = self._study.get_trials(deepcopy=False), models.source_fingerprint()
+        """How many trials were made by another version of the model's source."""
+        trials, source = self._study.get_trials(deepcopy=False), self.search.source
         return sum("outcome" in trial.user_attrs and trial.user_attrs["source"] != source for trial in trials)
 
     def ask(self) -> tuple[optuna.Trial, dict[str, Any]]:
@@ -134,7 +140,7 @@ class Study:
 
     def tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
         """Close a trial."""
-        trial.set_user_attr("source", models.source_fingerprint())
+        trial.set_user_attr("source", self.search.source)
         trial.set_user_attr("outcome", dataclasses.asdict(outcome))
         value = outcome.value if outcome.state == "done" else None
         self._study.tell(trial, value, state=STATES[outcome.state])

@@ -1,0 +1,99 @@
+"""Where numba keeps compiled kernels, so that no edit of the source ever leaves stale machine code in use.
+
+numba's own cache looks only at the file that a kernel stands in, not at the helpers in other files that are compiled
+into it. Here a room's kernels lie in `<cache>/<room>-<fingerprint>/`, the fingerprint being that of the room and of
+all that it imports: an edit moves the kernels of the rooms that can see it, and checkouts of equal source share.
+"""
+
+import atexit
+import contextlib
+import functools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import numba
+
+from models import fingerprint
+
+DAYS_KEPT = 30  # without use, while the source it was compiled from is no longer the one that runs
+FALLBACKS = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
+
+
+def install() -> None:
+    """Have numba keep by room the kernels that are declared from now on, unless the user names locators."""
+    if not os.environ.get("NUMBA_CACHE_LOCATOR_CLASSES"):
+        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{RoomLocator.__name__},{FALLBACKS}"
+
+
+class RoomLocator:
+    """One kernel's place: what numba asks of a class named in `NUMBA_CACHE_LOCATOR_CLASSES`."""
+
+    def __init__(self, py_file: str, line: int) -> None:
+        file = Path(py_file)
+        inside = file.resolve().is_relative_to(fingerprint.PACKAGE)
+        self._py_file, self._line = py_file, line  # numba names the file in its warnings
+        self._stamp = fingerprint.of_file(file)
+        self._folder = _folder(fingerprint.own_room(file) if inside else file.stem, self._stamp)
+        if inside:
+            self._folder = self._folder.joinpath(*file.resolve().relative_to(fingerprint.PACKAGE).parts[1:-1])
+
+    @classmethod
+    def from_function(cls, function: Callable, py_file: str) -> Self | None:
+        """The place of a kernel of `models/`, or of a file that imports them; None for any other, as numba wants it."""
+        if not py_file.endswith(".py") or not os.path.exists(py_file) or not fingerprint.rooms(Path(py_file)):
+            return None
+        return cls(py_file, function.__code__.co_firstlineno)
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        """The folder."""
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        """What the kernel was compiled from."""
+        return self._stamp
+
+    def get_disambiguator(self) -> str:
+        """Tells kernels of one name in one file apart."""
+        return str(self._line)
+
+
+@functools.cache
+def _folder(room: str, stamp: str) -> Path:
+    """The folder of a room's kernels, a temporary one where it cannot be written to; drops those long unused."""
+    root = os.environ.get("NUMBA_CACHE_DIR")
+    if not root:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneclass" / "numba"
+    folder = Path(root) / f"{room}-{stamp}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+        os.utime(folder)
+    except OSError:
+        return _temporary() / folder.name
+    _drop_unused(folder.parent, room)
+    return folder
+
+
+def _drop_unused(root: Path, room: str) -> None:
+    """Delete folders of other versions of a room that no process has begun to use for long."""
+    oldest = time.time() - DAYS_KEPT * 24 * 3600
+    for folder in root.glob(f"{room}-{'[0-9a-f]' * 16}"):
+        with contextlib.suppress(OSError):  # another process may be deleting it
+            if folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@functools.cache
+def _temporary() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="oneclass-numba-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -1,0 +1,117 @@
+"""Compiled kernels: machine code of another source is never used, that of equal source is."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from models import fingerprint, kernel_cache
+
+SOURCES = {
+    "shared/__init__.py": "",
+    "shared/sums.py": "import numba\n@numba.njit\ndef plus(x):\n    return x + 1\n",
+    "first/__init__.py": "",
+    "first/helpers.py": "import numba\n@numba.njit\ndef twice(x):\n    return 2 * x\n",
+    "first/kernels.py": (
+        "import numba\nfrom models.first.helpers import twice\nfrom models.shared.sums import plus\n"
+        "@numba.njit(cache=True)\ndef kernel(x):\n    return plus(twice(x))\n"
+    ),
+    "second/__init__.py": "",
+    "second/kernels.py": (
+        "import numba\nfrom models.shared.sums import plus\n@numba.njit(cache=True)\ndef kernel(x):\n    return plus(x)\n"
+    ),
+}
+RUN = """
+import json
+import models.first.kernels as first, models.second.kernels as second
+found = {name: room.kernel(10) for name, room in (("first", first), ("second", second))}
+taken = {name: sum(room.kernel.stats.cache_hits.values()) for name, room in (("first", first), ("second", second))}
+print(json.dumps([found, taken]))
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A tree with what sets numba up, and three small rooms."""
+    package = tmp_path / "checkout" / "models"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "fingerprint.py", "kernel_cache.py"):
+        shutil.copy(fingerprint.PACKAGE / name, package)
+    for name, source in SOURCES.items():
+        (package / name).parent.mkdir(exist_ok=True)
+        (package / name).write_text(source)
+    return package.parent
+
+
+def run(checkout, **environment):
+    """What each room's kernel gives for 10, and how many compiled kernels were taken from the cache."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_CACHE")}
+    mine |= {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"} | environment
+    done = subprocess.run([sys.executable, "-c", RUN], cwd=checkout, env=mine, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def edit(checkout, file, before, after):
+    path = checkout / "models" / file
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+
+
+def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(checkout, tmp_path):
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
+    elsewhere = shutil.copytree(checkout, tmp_path / "elsewhere")
+    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
+    edit(checkout, "first/helpers.py", "2 * x", "3 * x")
+    assert run(checkout, **cache) == [{"first": 31, "second": 11}, {"first": 0, "second": 1}]
+    edit(checkout, "shared/sums.py", "x + 1", "x + 5")
+    assert run(checkout, **cache) == [{"first": 35, "second": 15}, {"first": 0, "second": 0}]
+    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
+
+
+def test_a_folder_of_the_users_own_is_used(checkout, tmp_path):
+    run(checkout, NUMBA_CACHE_DIR=str(tmp_path / "mine"), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert {folder.name.split("-")[0] for folder in (tmp_path / "mine").iterdir()} == {"first", "second"}
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_cache_that_cannot_be_written_to_stops_nothing(checkout, tmp_path):
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    (tmp_path / "temporary").mkdir()
+    found, _ = run(checkout, XDG_CACHE_HOME=str(tmp_path / "cache"), TMPDIR=str(tmp_path / "temporary"))
+    assert found == {"first": 21, "second": 11}
+    assert not list((tmp_path / "temporary").glob("oneclass-numba-*"))
+
+
+def test_every_kernel_of_the_models_is_kept_by_room():
+    from models.slim.kernels import solve_columns
+
+    folder = Path(solve_columns._cache.cache_path)
+    assert folder.name == f"slim-{fingerprint.of_file(fingerprint.PACKAGE / 'slim' / 'kernels.py')}"
+
+
+def test_other_libraries_kernels_stay_where_numba_puts_them(tmp_path):
+    file = tmp_path / "theirs.py"
+    file.write_text("import numba\n")
+    assert kernel_cache.RoomLocator.from_function(lambda: None, str(file)) is None
+    assert kernel_cache.RoomLocator.from_function(lambda: None, "<ipython-input-1>") is None
+
+
+def test_versions_long_unused_are_deleted(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    kept = ["toy-" + "1" * 16, "toys-" + "2" * 16, "toy-notes"]
+    for name in [*kept, "toy-" + "2" * 16]:
+        (tmp_path / name).mkdir()
+    long_ago = time.time() - (kernel_cache.DAYS_KEPT + 1) * 24 * 3600
+    for name in ["toys-" + "2" * 16, "toy-notes", "toy-" + "2" * 16, "toy-" + "3" * 16]:
+        (tmp_path / name).mkdir(exist_ok=True)
+        os.utime(tmp_path / name, (long_ago, long_ago))
+    used = kernel_cache._folder("toy", "3" * 16)  # it was not used for long, and is now
+    assert used.name == "toy-" + "3" * 16
+    assert {folder.name for folder in tmp_path.iterdir()} == {*kept, used.name}
