@@ -29,6 +29,7 @@ from scipy.sparse import csr_matrix
 
 from benchmarks.random_graph import arithmetic_rate, demo_graph, median_seconds
 from models.evaluation.ranking import target_ranks
+from models.fitting import FitOptions
 from models.numerics.threads import kernel_threads
 from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 
@@ -67,7 +68,7 @@ def _fetch(rows, neighbours):
 def report_phases(matrix: csr_matrix, repeats: int) -> None:
     """The updates of users and items, and the sums over edges that xi* and the bound take, on one thread."""
     model = PairedSymbols()
-    q = model._start(matrix)
+    q = model._beginning(matrix)
     model._sweep(q)
     rate, where = arithmetic_rate(repeats)
     needed = operations(model.settings.factors)
@@ -93,7 +94,7 @@ def report_sweeps(matrix: csr_matrix, threads: int, sweeps: int) -> None:
         wall.append(epoch.seconds)
         cpu.append(time.process_time())
 
-    PairedSymbols(PairedSymbolsSettings(sweeps=sweeps), threads=threads).fit(matrix, on_epoch=note)
+    PairedSymbols(PairedSymbolsSettings(sweeps=sweeps), threads=threads).fit(matrix, FitOptions(on_epoch=note))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     wall_seconds, cpu_seconds = np.median(wall), np.median(np.diff(cpu)[1:])
     print(

@@ -25,6 +25,7 @@ from numba import njit
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from models.fitting import FitOptions
 from models.negatives.draws import transposed
 from models.numerics.lanes import LANES, ROWS, add_outer, padded
 from models.numerics.threads import kernel_threads
@@ -153,7 +154,7 @@ def report_iterations(matrix: csr_matrix, threads: int, iterations: int, joint: 
         wall.append(epoch.seconds)
         cpu.append(time.process_time())
 
-    RandomGraph(settings, threads=threads).fit(matrix, on_epoch=note)
+    RandomGraph(settings, threads=threads).fit(matrix, FitOptions(on_epoch=note))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{'joint block' if joint else 'Algorithm 1'}: an iteration {np.median(wall):.2f} wall s on "

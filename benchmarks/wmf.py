@@ -23,9 +23,9 @@ import numpy as np
 from scipy.sparse import csr_matrix, save_npz
 
 from benchmarks.bpr import leave_one_out
-from models.base import Epoch
 from models.evaluation.metrics import compare, user_metrics
 from models.evaluation.ranking import target_ranks
+from models.fitting import Epoch, FitOptions
 from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
 from models.wmf.model import Wmf, WmfSettings
@@ -97,7 +97,7 @@ def ours(settings: WmfSettings, train: csr_matrix, threads: int) -> Fit:
     def tick(epoch: Epoch) -> None:
         clock.append((perf_counter(), process_time()))
 
-    model = Wmf(settings, threads=threads).fit(train, on_epoch=tick)
+    model = Wmf(settings, threads=threads).fit(train, FitOptions(on_epoch=tick))
     return Fit(*np.diff(clock, axis=0).mean(axis=0), model.user_factors, model.item_factors)
 
 

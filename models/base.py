@@ -3,8 +3,6 @@
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -12,6 +10,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 from scipy.sparse import csr_matrix
 
+from models import fitting
+from models.fitting import NO_OPTIONS, FitOptions
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
 from models.search_space import SearchSpace
@@ -31,23 +31,6 @@ class ModelSettings(BaseModel):
     search_space: ClassVar[SearchSpace] = {}
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """One pass over the data, for progress lines.
-
-    Attributes:
-        number: counts from 1.
-        of: how many there will be.
-        seconds: wall time of this pass.
-        values: what the model watches (loss, bound, step size), by name.
-    """
-
-    number: int
-    of: int
-    seconds: float
-    values: dict[str, float] = field(default_factory=dict)
-
-
 class Model(ABC):
     """An estimator for one-class data.
 
@@ -56,10 +39,10 @@ class Model(ABC):
         seed: the one seed of every draw.
         threads: numba threads that `fit` and `scores` use; the result does not depend on it.
         item_degrees: int64 (items,), training edges of each item, after `fit`.
-        scorable_each_epoch: whether `scores` serves inside `on_epoch`, with what was learned so far.
-        stops_early: whether `watch` makes the next `fit` keep its best epoch.
+        scorable_each_epoch: whether `scores` serves in every call of `on_epoch`, with what was learned so far.
+        warm_startable: whether `fit` can begin at an earlier fit; such a model has a setting `factors`.
+        stops_early: whether `fit` keeps its best epoch by the validation users that it is given.
         extra: the optional extra of the installation that it needs, if any.
-        checkpoints: a folder for what an interrupted `fit` goes on from, where the model keeps such; None for nowhere.
     """
 
     name: ClassVar[str]
@@ -69,9 +52,6 @@ class Model(ABC):
     scorable_each_epoch: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False
     extra: ClassVar[str | None] = None
-    checkpoints: Path | None = None
-    _watched: "tuple[csr_matrix, csr_matrix] | None" = None
-    _previous: "tuple[Model, np.ndarray, np.ndarray] | None" = None
 
     def __init__(self, settings: ModelSettings | None = None, *, seed: int = 0, threads: int = 1) -> None:
         self.settings = settings if settings is not None else self.Settings()
@@ -83,49 +63,22 @@ class Model(ABC):
         """Items (columns) that the model was fitted on."""
         return len(self.item_degrees)
 
-    def fit(self, interactions: csr_matrix, *, on_epoch: Callable[[Epoch], None] | None = None) -> Self:
-        """Learn from the observed graph G.
+    def fit(self, interactions: csr_matrix, options: FitOptions = NO_OPTIONS) -> Self:
+        """Learn from the observed graph G; nothing of an earlier fit of this model is left.
 
         Args:
             interactions: (users, items) CSR with sorted, unique column indices; a stored entry is an edge,
                 its value the number of events behind it (models of binary data read the pattern only).
-            on_epoch: called after every pass.
+            options: where to begin, whom to watch, where to keep checkpoints, and whom to tell of every pass.
 
         Raises:
-            ValueError: no edge, a value that is not a positive finite number, or a shape the model cannot take.
+            ValueError: no edge, a value that is not a positive finite number, a shape the model cannot take, or
+                options that do not go with the model or the matrix.
         """
         interactions = checked(interactions)
+        fitting.check(self, interactions.shape, options)
         self.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
-        self._fit(interactions, on_epoch or (lambda epoch: None))
-        return self
-
-    def begin_from(self, previous: Self, users: np.ndarray, items: np.ndarray) -> Self:
-        """Let the next `fit` begin at an earlier posterior, new users and items at their start.
-
-        Args:
-            previous: a fitted model with as many factors.
-            users, items: for each row and column of the next matrix, that of `previous`, -1 where it is new.
-
-        Raises:
-            ValueError: another number of factors, or a model that is not `warm_startable`.
-        """
-        if not self.warm_startable:
-            raise ValueError(f"{self.name} cannot begin at an earlier fit")
-        if previous.settings.factors != self.settings.factors:
-            raise ValueError(
-                f"factors: {self.settings.factors} here, {previous.settings.factors} in the fit to begin "
-                "from; make them equal or begin afresh"
-            )
-        self._previous = previous, np.asarray(users), np.asarray(items)
-        return self
-
-    def watch(self, histories: csr_matrix, targets: csr_matrix) -> Self:
-        """Let the next `fit` keep the epoch of the best nDCG@100 on these users, where the model `stops_early`.
-
-        Args:
-            histories, targets: (users, items) CSR of users who are not in training.
-        """
-        self._watched = histories, targets
+        self._fit(interactions, options)
         return self
 
     def fold_in(self, histories: csr_matrix) -> Any:
@@ -242,8 +195,8 @@ class Model(ABC):
         return csr_matrix(parts, shape=(histories.shape[0], self.item_count))
 
     @abstractmethod
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
-        """Learn; `interactions` has been checked and `item_degrees` is set."""
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
+        """Learn; `interactions` and `options` have been checked and `item_degrees` is set."""
 
     @abstractmethod
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:

@@ -1,11 +1,10 @@
 """Popularity: every user gets the items in the order of their training degrees."""
 
-from collections.abc import Callable
-
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
+from models.fitting import FitOptions
 
 
 class PopularitySettings(ModelSettings):
@@ -18,7 +17,7 @@ class Popularity(Model):
     name = "popularity"
     Settings = PopularitySettings
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         """Nothing is learned beyond `item_degrees`."""
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:

@@ -22,7 +22,7 @@ from models.base import Model
 from tasks import main_table
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import VALIDATION_METRIC
-from tasks.stores import matrices, warehouse
+from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def publish(
     fresh.mkdir(parents=True)
     with warehouse.stage(home, run_id, "publish", {"recommendations_made": choice is not None}) as connection:
         if choice is not None:
-            model = catalogue.load(choice.model, home.models / choice.model / model_digest, threads=home.limits.threads)
+            model = fits.load(home, choice.model, model_digest)
             split = matrices.read(home, matrices_digest)
             _fill_recommendations(connection, model, split, choice.score, settings.top_n)
         recommendations = connection.execute("select count(*) from published.recommendations").fetchone()[0]

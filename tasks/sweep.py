@@ -23,7 +23,7 @@ from models.evaluation.metrics import Mean
 from tasks.errors import InputError
 from tasks.evaluate.stage import rank
 from tasks.orchestration.stage_task import stage_task
-from tasks.stores import matrices, warehouse
+from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part
 from tasks.train import fitted
@@ -110,10 +110,8 @@ def refit(
     split = matrices.read(home, matrices_digest)
     if place == 0:
         _compile(sweep.model, settings, split.train, home.limits.threads)
-    fit = fitted(
-        home, protocol=sweep.protocol, matrices_digest=matrices_digest, model=sweep.model, settings=settings, seed=seed
-    )
-    model = catalogue.load(sweep.model, home.models / sweep.model / fit.digest, threads=home.limits.threads)
+    fit = fitted(home, matrices_digest=matrices_digest, model=sweep.model, settings=settings, seed=seed)
+    model = fits.load(home, fit.model, fit.digest)
     described = json.dumps(_varied(sweep, place), sort_keys=True)
     results = []
     for score in model.score_names:

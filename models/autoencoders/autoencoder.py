@@ -6,7 +6,7 @@ Autoencoders for Collaborative Filtering", 2018; a batch's histories stay sparse
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -16,9 +16,10 @@ from scipy.sparse import csr_matrix
 
 from models.autoencoders import checkpoints
 from models.autoencoders.draws import held_out
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
 from models.evaluation import metrics
 from models.evaluation.ranking import target_ranks
+from models.fitting import Epoch, FitOptions, ValidationUsers
 from models.numerics.products import dense_times, pattern_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
@@ -65,15 +66,15 @@ class AutoencoderSettings(ModelSettings):
 class Autoencoder(Model):
     """An autoencoder's fit and scores; a model adds its layers and its loss.
 
-    Where `watch` named no users, a twentieth of the training users (1,000 at most, chosen by the seed) are left out
-    of the gradient steps and watched in their stead; where that is less than one user, every epoch runs and the
+    Where a fit is given no validation users, a twentieth of the training users (1,000 at most, chosen by the seed) are
+    left out of the gradient steps and watched in their stead; where that is less than one user, every epoch runs and the
     last one is kept.
 
     Attributes:
         weights: float32 arrays by name, those of the best epoch.
         best_epoch: number of that epoch.
         checkpoint_seconds: wall time from one checkpoint to the next, at least. A `fit` that finds one of the very
-            same fit in the folder `checkpoints` goes on from it, to the same bits.
+            same fit in the folder of its options goes on from it, to the same bits.
     """
 
     stops_early = True
@@ -84,10 +85,9 @@ class Autoencoder(Model):
     checkpoint_seconds: float = 60.0
     noise_width: int = 0
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         training = _torch_side(self.name)
-        watched, self._watched = self._watched, None
-        users, histories, targets = self._watched_users(interactions, watched)
+        users, histories, targets = self._watched_users(interactions, options.validation)
         key = checkpoints.fit_key(
             {"model": self.name, "seed": self.seed, "settings": self.settings.model_dump(mode="json")},
             interactions,
@@ -103,7 +103,7 @@ class Autoencoder(Model):
                 decay=self.settings.weight_decay,
                 noise_width=self.noise_width,
             )
-            progress = _Progress(self, steps, key)
+            progress = _Progress(self, steps, options.checkpoints, key)
             for number in range(progress.epoch + 1, self.settings.epochs + 1):
                 if number - progress.best_epoch > self.settings.patience:
                     break
@@ -115,7 +115,7 @@ class Autoencoder(Model):
                 ndcg = self._ndcg(histories, targets) if targets.nnz else None
                 progress.after(number, ndcg)
                 seen = {"loss": loss} if ndcg is None else {"loss": loss, "validation ndcg@100": ndcg}
-                on_epoch(Epoch(number, self.settings.epochs, perf_counter() - started, seen))
+                options.on_epoch(Epoch(number, self.settings.epochs, perf_counter() - started, seen))
         self.weights, self.best_epoch = progress.best, progress.best_epoch
         progress.done()
 
@@ -125,15 +125,15 @@ class Autoencoder(Model):
             return self._hidden(self._known(histories), None)
 
     def _watched_users(
-        self, interactions: csr_matrix, watched: tuple[csr_matrix, csr_matrix] | None
+        self, interactions: csr_matrix, validation: ValidationUsers | None
     ) -> tuple[np.ndarray, csr_matrix, csr_matrix]:
         """The rows to train on, and histories and targets of the users to watch."""
         users = np.flatnonzero(np.diff(interactions.indptr))
-        if watched is None:
+        if validation is None:
             out, histories, targets = held_out(interactions, HELD_OUT_SHARE, MOST_HELD_OUT, self.seed)
             return np.setdiff1d(users, out), histories, targets
-        histories, targets = (matrix[np.diff(watched[1].indptr) > 0] for matrix in watched)
-        return users, histories, targets
+        judging = np.diff(validation.targets.indptr) > 0
+        return users, validation.histories[judging], validation.targets[judging]
 
     def _initial(self, interactions: csr_matrix, users: np.ndarray) -> dict[str, np.ndarray]:
         """Normal weights of variance 2 / (inputs + outputs), zero biases; zeros for inputs that no user has."""
@@ -193,12 +193,12 @@ class Autoencoder(Model):
 class _Progress:
     """The best epoch so far, and the checkpoint."""
 
-    def __init__(self, model: Autoencoder, steps: "Training", key: str) -> None:
-        self.model, self.steps, self.key = model, steps, key
+    def __init__(self, model: Autoencoder, steps: "Training", folder: Path | None, key: str) -> None:
+        self.model, self.steps, self.folder, self.key = model, steps, folder, key
         self.epoch, self.best_epoch, self.value = 0, 0, -np.inf
         self.best: dict[str, np.ndarray] = {}
         self.written = perf_counter()
-        found = checkpoints.read(model.checkpoints, key) if model.checkpoints else None
+        found = checkpoints.read(folder, key) if folder else None
         if found:
             steps.resume(found)
             self.epoch, self.best_epoch = int(found["epoch"]), int(found["best epoch"])
@@ -211,17 +211,16 @@ class _Progress:
         if value is None or value > self.value:
             self.best_epoch, self.value = epoch, -np.inf if value is None else value
             self.best = {name: array.copy() for name, array in self.model.weights.items()}
-        folder = self.model.checkpoints
-        if folder and perf_counter() - self.written >= self.model.checkpoint_seconds:
+        if self.folder and perf_counter() - self.written >= self.model.checkpoint_seconds:
             arrays = {f"best:{name}": array for name, array in self.best.items()} | self.steps.state()
             numbers = {"epoch": self.epoch, "best epoch": self.best_epoch, "best value": self.value}
-            checkpoints.write(folder, self.key, arrays | {name: np.array(x) for name, x in numbers.items()})
+            checkpoints.write(self.folder, self.key, arrays | {name: np.array(x) for name, x in numbers.items()})
             self.written = perf_counter()
 
     def done(self) -> None:
         """The fit is over: its checkpoint is of no more use."""
-        if self.model.checkpoints:
-            checkpoints.remove(self.model.checkpoints)
+        if self.folder:
+            checkpoints.remove(self.folder)
 
 
 def _torch_side(name: str):

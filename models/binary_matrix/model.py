@@ -26,17 +26,17 @@ of an empty row or column.
 a running mean of maximizers; the mean goes over entries drawn, with their row and with their column.
 """
 
-from collections.abc import Callable
 from time import perf_counter
 from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
 from models.binary_matrix import kernels
 from models.binary_matrix.inference import BinaryMatrixSettings, Inference, Posterior, float32_pair
 from models.binary_matrix.sampling import EntrySampler
+from models.fitting import Epoch, FitOptions
 from models.negatives.laws import AllZeros
 from models.negatives.like_probability import like_of_pairs, like_of_rows
 from models.numerics.gaussian_factors import GaussianFactors
@@ -58,14 +58,13 @@ class BinaryMatrix(Model):
     warm_startable = True
     scorable_each_epoch = True
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings, entries = self.settings, 2 * interactions.nnz
         with kernel_threads(self.threads):
-            self.q = Posterior.start(interactions, settings, self.seed)
-            if self._previous is not None:
-                previous, users, items = self._previous
-                self.q.take(previous.q, users, items)
-                self._previous = None
+            q = Posterior.start(interactions, settings, self.seed)
+            if start := options.start:
+                q.take(start.previous.q, start.users, start.items)
+            self.q = q
             sampler = EntrySampler.of(interactions, settings.sampling)
             inference = Inference(self.q, sampler, settings, self.seed)
             bounds = []
@@ -73,7 +72,7 @@ class BinaryMatrix(Model):
                 started = perf_counter()
                 values = inference.pass_over(entries)
                 bounds.append(values["bound"])
-                on_epoch(Epoch(number, settings.passes, perf_counter() - started, values))
+                options.on_epoch(Epoch(number, settings.passes, perf_counter() - started, values))
         self.bounds = np.array(bounds)
 
     def bound(self, interactions: csr_matrix) -> float:

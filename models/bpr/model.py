@@ -12,7 +12,6 @@ With `degree_exponent` below one it takes as many steps, but more of them for us
 Koenigstein, "One-class Collaborative Filtering with Random Graphs", 2013, section 6.
 """
 
-from collections.abc import Callable
 from time import perf_counter
 from typing import ClassVar
 
@@ -20,8 +19,9 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
 from models.bpr.kernels import CELLS, SHARDS, draw_samples, fold_kernel, step_kernel
+from models.fitting import Epoch, FitOptions
 from models.numerics.products import dense_times, read_only
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
@@ -77,7 +77,7 @@ class Bpr(Model):
     scorable_each_epoch = True
     popular: ClassVar[bool]
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         training = _Training(interactions, self._draws(), self.settings.factors, self.settings.degree_exponent)
         training.start(self.settings.initial_scale, self.seed)
         with kernel_threads(self.threads):
@@ -86,7 +86,9 @@ class Bpr(Model):
                 rate = self.settings.learning_rate * (1 - (number - 1) / self.settings.epochs)
                 loss = training.epoch(number, rate, self.settings.regularization, self.seed)
                 self.user_factors, self.item_factors, self.item_bias = training.learned()
-                on_epoch(Epoch(number, self.settings.epochs, perf_counter() - started, {"loss": loss, "rate": rate}))
+                options.on_epoch(
+                    Epoch(number, self.settings.epochs, perf_counter() - started, {"loss": loss, "rate": rate})
+                )
         if not (np.isfinite(self.user_factors).all() and np.isfinite(self.item_factors).all()):
             raise ValueError(f"{self.name}: the factors grew without bound; lower learning_rate")
 

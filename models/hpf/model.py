@@ -33,7 +33,8 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
+from models.fitting import Epoch, FitOptions
 from models.hpf import kernels
 from models.hpf.ascent import Ascent, Posterior, Prior, Side, edges, even_shards
 from models.numerics.products import dense_times
@@ -100,20 +101,18 @@ class HPF(Model):
     warm_startable = True
     scorable_each_epoch = True
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings = self.settings
         with kernel_threads(self.threads):
             ascent = Ascent(interactions, settings.binarize_counts, settings.user_prior, settings.item_prior, self.seed)
-            if self._previous is not None:
-                previous, users, items = self._previous
-                ascent.users.take(previous.user_posterior, users)
-                ascent.items.take(previous.item_posterior, items)
-                self._previous = None
+            if start := options.start:
+                ascent.users.take(start.previous.user_posterior, start.users)
+                ascent.items.take(start.previous.item_posterior, start.items)
             # the posteriors' arrays and the items are updated in place, so that `scores` serves in every `on_epoch`
             self.user_shape, self.user_rate, self.activity_rate = ascent.users.posterior
             self.item_shape, self.item_rate, self.popularity_rate = ascent.items.posterior
             self._items = ascent.items
-            self.bounds = np.array(list(self._ascend(ascent, on_epoch)))
+            self.bounds = np.array(list(self._ascend(ascent, options.on_epoch)))
 
     def _ascend(self, ascent: Ascent, on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
         """Iterate to convergence; the bound of every iteration."""

@@ -5,7 +5,6 @@ inverse of the regularized covariance matrix of the items, and the rescaling of 
 its section 5. Minimizes |X - X B|^2 + l2 |B|^2 under diag(B) = 0 (eq. 3) over the centred, rescaled columns.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import ClassVar
@@ -14,7 +13,8 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
+from models.fitting import Epoch, FitOptions
 from models.numerics.gram import Rescaling, columns, rescaling
 from models.numerics.gram_inverse import regularized_inverse
 from models.numerics.products import dense_times, pattern_times
@@ -80,7 +80,7 @@ class MrfDense(Model):
         """The weights B_ji of the items j of the history; `offset` is what they leave of the score."""
         return np.asarray(self.weights[history.indices, item])
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)
         rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
@@ -92,7 +92,7 @@ class MrfDense(Model):
             with kernel_threads(self.threads):
                 mean = moments.mean * rescaled.back / rescaled.scale
                 self.offset[:] = mean - dense_times(moments.mean[None].astype(np.float32), matrix)[0]
-        on_epoch(Epoch(1, 1, perf_counter() - started))
+        options.on_epoch(Epoch(1, 1, perf_counter() - started))
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):

@@ -9,7 +9,6 @@ Where paper and the author's notebook differ, it is the notebook's: D holds ceil
 that leads it counted, and weights outside the pattern are dropped. The leader is always in D, as in the paper.
 """
 
-from collections.abc import Callable
 from time import perf_counter
 from typing import Any, ClassVar, Self
 
@@ -17,7 +16,8 @@ import numpy as np
 from pydantic import Field, model_validator
 from scipy.sparse import csc_matrix, csr_matrix
 
-from models.base import Epoch, Model
+from models.base import Model
+from models.fitting import Epoch, FitOptions
 from models.mrf.dense import MrfDenseSettings
 from models.mrf.sparse_blocks import estimates
 from models.mrf.sparse_pattern import Pattern, above, of_density
@@ -89,7 +89,7 @@ class MrfSparse(Model):
     name = "mrf_sparse"
     Settings = MrfSparseSettings
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)
         rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
@@ -104,7 +104,7 @@ class MrfSparse(Model):
         if self.settings.intercept:
             self.offset[:] = moments.mean * rescaled.back / rescaled.scale - moments.mean @ table
         kept = len(pattern.indices) / self.item_count**2
-        on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
+        options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
         """The weights B_ji of the items j of the history; `offset` is what they leave of the score."""

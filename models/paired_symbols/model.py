@@ -17,7 +17,6 @@ eq. 10 carry a slip, u_i where the sum in their denominator runs over u_i'.
 """
 
 import time
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +24,8 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
+from models.fitting import Epoch, FitOptions, Start
 from models.negatives.laws import CensoredPairs
 from models.numerics.products import dense_times
 from models.numerics.random_numbers import normals, purpose
@@ -140,15 +140,14 @@ class PairedSymbols(Model):
         users, items = (rows[:, lane].astype(np.float64) for rows in (self.user_rows, self.item_rows))
         return CensoredPairs(users, items, self.settings.r)
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads):
-            posterior = self._start(interactions)
+            posterior = self._beginning(interactions, options.start)
             for sweep in range(1, self.settings.sweeps + 1):
                 began = time.perf_counter()
                 values = {"bound": self._sweep(posterior), "xi_star": posterior.xi_star}
                 self._learn(posterior)
-                on_epoch(Epoch(sweep, self.settings.sweeps, time.perf_counter() - began, values))
-        self._previous = None
+                options.on_epoch(Epoch(sweep, self.settings.sweeps, time.perf_counter() - began, values))
 
     def _learn(self, posterior: Posterior) -> None:
         """Take over what has been learned so far."""
@@ -156,17 +155,17 @@ class PairedSymbols(Model):
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
         self.xi_star, self._items = np.array([posterior.xi_star]), None
 
-    def _start(self, interactions: csr_matrix) -> Posterior:
-        """Users at zero, items at small random means (at zero they would stay), or as `begin_from` says."""
+    def _beginning(self, interactions: csr_matrix, start: Start | None = None) -> Posterior:
+        """Users at zero, items at small random means (at zero they would stay), or both at the earlier fit's."""
         parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
         graph = csr_matrix(parts, shape=interactions.shape)
         users, items = (self._blank(vertices) for vertices in graph.shape)
         k = self.settings.factors
         items[:, :k] = START_SCALE * normals(self.seed, START, len(items), k)
-        if self._previous is not None:
-            previous, *places = self._previous
-            for rows, old, place in zip((users, items), (previous.user_rows, previous.item_rows), places):
-                rows[place >= 0] = old[place[place >= 0]]
+        if start:
+            before = start.previous
+            for rows, old, places in ((users, before.user_rows, start.users), (items, before.item_rows, start.items)):
+                rows[places >= 0] = old[places[places >= 0]]
         posterior = Posterior(
             self._side(graph, users, self.settings.tau_u),
             self._side(graph.tocsc(), items, self.settings.tau_v),

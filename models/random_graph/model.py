@@ -6,16 +6,16 @@ how popular an item is (pi_n, how often it is considered) and how well it please
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import fields
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
+from models.fitting import Epoch, FitOptions, Start
 from models.negatives.balanced_histogram import balanced
 from models.negatives.draws import histogram, histogram_power, transposed
 from models.negatives.laws import WithoutReplacement
@@ -94,22 +94,15 @@ class RandomGraph(Model):
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
     warm_startable = True
     scorable_each_epoch = True
-    _start: Posterior | None = None
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads):
             sampler = self.sampler(interactions)
-            q = self.posterior = self._start or self._beginning(interactions.shape)
-            if (len(q.users.mean), len(q.items.mean)) != interactions.shape:
-                raise ValueError(
-                    f"begin_from was given rows for {len(q.users.mean)} users and {len(q.items.mean)} items; "
-                    f"the matrix is {interactions.shape[0]} x {interactions.shape[1]}"
-                )
+            q = self.posterior = self._beginning(interactions.shape, options.start)
             for t, step in enumerate(step_sizes(self.settings.iterations, self.settings.t_epsilon), start=1):
                 began = time.perf_counter()
                 values = {"step_size": step, **self._iterate(q, sampler, t, step)}
-                on_epoch(Epoch(t, self.settings.iterations, time.perf_counter() - began, values))
-            self._start = None
+                options.on_epoch(Epoch(t, self.settings.iterations, time.perf_counter() - began, values))
 
     def _iterate(self, q: Posterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1.
@@ -131,23 +124,6 @@ class RandomGraph(Model):
         if settings.learn_tau and t > settings.t_tau:
             q.update_taus(step)
         return values
-
-    def begin_from(self, previous: Self, users: np.ndarray, items: np.ndarray) -> Self:
-        """As the other models do; the precisions are taken over as well."""
-        super().begin_from(previous, users, items)
-        start = self._beginning((len(users), len(items)))
-        for side, before, rows in (
-            (start.users, previous.posterior.users, users),
-            (start.items, previous.posterior.items, items),
-        ):
-            for array, old in zip(side.arrays, before.arrays):
-                array[rows >= 0] = old[rows[rows >= 0]]
-        if not self.settings.user_biases:
-            start.users.bias_mean[:], start.users.bias_precision[:] = 0, np.inf
-        if self.settings.learn_tau:
-            start.taus.rate = start.taus.shape * previous.posterior.taus.rate / previous.posterior.taus.shape
-        self._start, self._previous = start, None
-        return self
 
     def fold_in(self, histories: csr_matrix) -> Vertices:
         """q(u_m, b_m) of users never seen, with all items held.
@@ -227,15 +203,27 @@ class RandomGraph(Model):
         units = np.arange(interactions.shape[0], dtype=np.uint64)
         return GraphSampler(likes, by_item, self.weights, self.seed, units)
 
-    def _beginning(self, shape: tuple[int, int]) -> Posterior:
+    def _beginning(self, shape: tuple[int, int], start: Start | None) -> Posterior:
+        """Small random means, or the earlier fit's posterior, its precisions included."""
         settings = self.settings
         users, items = ((count, settings.factors) for count in shape)
         scale = settings.start_scale
-        return Posterior(
+        q = Posterior(
             users=Vertices.random((self.seed, START_USERS), scale, users, clamped=not settings.user_biases),
             items=Vertices.random((self.seed, START_ITEMS), scale, items, clamped=False),
             taus=Precisions.of_mean(settings.tau, shape, settings.factors, settings.alpha, settings.beta),
         )
+        if start is None:
+            return q
+        before = start.previous.posterior
+        for own, old, rows in ((q.users, before.users, start.users), (q.items, before.items, start.items)):
+            for array, other in zip(own.arrays, old.arrays, strict=True):
+                array[rows >= 0] = other[rows[rows >= 0]]
+        if not settings.user_biases:
+            q.users.bias_mean[:], q.users.bias_precision[:] = 0, np.inf
+        if settings.learn_tau:
+            q.taus.rate = q.taus.shape * before.taus.rate / before.taus.shape
+        return q
 
     def _arrays(self) -> dict[str, np.ndarray]:
         q = self.posterior

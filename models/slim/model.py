@@ -8,7 +8,6 @@ Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", 2
 """
 
 import warnings
-from collections.abc import Callable
 from time import perf_counter
 from typing import ClassVar
 
@@ -16,7 +15,8 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
+from models.fitting import Epoch, FitOptions
 from models.numerics.gram import columns
 from models.numerics.products import read_only, sparse_times
 from models.numerics.threads import kernel_threads
@@ -71,7 +71,7 @@ class Slim(Model):
     name = "slim"
     Settings = SlimSettings
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         moments = columns(interactions, self.settings.user_weight_exponent)
         norms = np.sqrt(moments.users * moments.mean)
         scale = np.where(norms > 0, norms, 1.0) ** self.settings.alpha
@@ -85,7 +85,7 @@ class Slim(Model):
                 part, stopped = self._solve(first, bounds, gram, diagonal)
                 parts.append(part)
                 unsettled += stopped
-                on_epoch(Epoch(number, len(batches), perf_counter() - started, {"weights": len(part[0])}))
+                options.on_epoch(Epoch(number, len(batches), perf_counter() - started, {"weights": len(part[0])}))
         if unsettled:
             warnings.warn(
                 f"slim: {unsettled} of {len(scale)} columns were still moving after "

@@ -16,7 +16,6 @@ With one side held, each row of the other is a small linear system (eq. 4 of Hu 
 the Gram matrix of the side that is held.
 """
 
-from collections.abc import Callable
 from time import perf_counter
 from typing import ClassVar, Literal
 
@@ -24,7 +23,8 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
+from models.fitting import Epoch, FitOptions
 from models.numerics.lanes import padded
 from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
@@ -92,7 +92,7 @@ class Wmf(Model):
     Settings = WmfSettings
     scorable_each_epoch = True
 
-    def _fit(self, interactions: csr_matrix, on_epoch: Callable[[Epoch], None]) -> None:
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, loss, solver = self.settings, self._loss(), self._solver()
         weights = _weights(np.diff(interactions.indptr), chosen.user_weight_exponent)
         users, items = Side(interactions, loss, weights, None), Side(interactions.T.tocsr(), loss, None, weights)
@@ -106,7 +106,7 @@ class Wmf(Model):
                 users.solve(of_users, of_items, factors, solver)
                 value = items.solve(of_items, of_users, factors, solver)
             value += items.constant + users.penalty(of_users, factors)
-            on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
+            options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
         self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:

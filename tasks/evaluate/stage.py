@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models import catalogue
 from models.base import Model
 from models.evaluation import metrics
 from models.evaluation.beyond_accuracy import FIRST, Exposure
@@ -27,7 +26,7 @@ from tasks.evaluate.tables import Ranked, write
 from tasks.orchestration import progress
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import PROTOCOLS
-from tasks.stores import matrices, warehouse
+from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part, SplitMatrices
 
@@ -50,17 +49,17 @@ class Evaluated:
     users_without_target: int
 
 
-def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fits: dict[str, str]) -> Evaluated:
+def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_digests: dict[str, str]) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
     `metrics` gets every metric of the test part, and `validation_ndcg@100` where there is a validation part;
-    `comparisons` every pair of ranked lists, once, in the order of `fits`; `beyond_accuracy` what the test
+    `comparisons` every pair of ranked lists, once, in the order of `fit_digests`; `beyond_accuracy` what the test
     users' first recommendations are like. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` get
     the strict ranks by training degrees, `like_by_degree` and `calibration` the models' `like`.
 
     Args:
         matrices_digest: the protocol's split in the matrix store.
-        fits: digest of each fitted model, by the model's name.
+        fit_digests: digest of each fitted model, by the model's name.
 
     Raises:
         OneclassError: a model gives a user a NaN, or a user's target lies in its history.
@@ -79,8 +78,8 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fits:
     else:
         degrees = _item_degrees(split.train)
         truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
-        for name, digest in fits.items():
-            model = catalogue.load(name, home.models / name / digest, threads=home.limits.threads)
+        for name, digest in fit_digests.items():
+            model = fits.load(home, name, digest)
             ranked.extend(_of_model(model, split, degrees))
             if protocol == "leave_one_out" and (like := evaluate_like.of_model(model, split, truth)):
                 likes.append(like)

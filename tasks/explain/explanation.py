@@ -13,15 +13,13 @@ import duckdb
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models import catalogue
 from models.base import Model
 from tasks.errors import InputError
 from tasks.protocols import ALL_EDGES, PROTOCOLS, main_metrics
-from tasks.stores import matrices, warehouse
+from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
 from tasks.stores.warehouse import select
-from tasks.train import matrices_of
 
 PREFERRED = sorted([*PROTOCOLS, ALL_EDGES], key=lambda name: name != "leave_one_out")  # it has most of a history
 REASONS = 3
@@ -110,10 +108,10 @@ def explain(home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 
     if not home.warehouse.exists():
         raise InputError(f"{home.warehouse}: no such warehouse. {_run_first(home)}")
     with warehouse.connect(home, read_only=True) as connection:
-        fits = _fits(connection, home, models)
+        kept = _fits(connection, home, models)
         user_index = _user(connection, home, user_id)
         history = [Liked(**row) for row in select(connection, "explain/history", user_id=user_id).iter_rows(named=True)]
-        asked = [_asked(home, of_model, user_index, history) for of_model in fits]
+        asked = [_asked(home, of_model, user_index, history) for of_model in kept]
         _check_numbering(connection, home, asked[0].split)
         by_model = [_of_model(connection, home, one, history, top) for one in asked]
     return Explanation(home.dataset, user_id, history, by_model)
@@ -123,8 +121,8 @@ def _fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequence[st
     """The fits of each model, the preferred protocol's first."""
     kept: dict[str, list[dict[str, Any]]] = {}
     for fit in select(connection, "explain/fits", **main_metrics()).iter_rows(named=True):
-        if (home.models / fit["model"] / fit["digest"] / "fit.json").exists():
-            kept.setdefault(fit["model"], []).append(fit)
+        if found := fits.find(home, fit["model"], fit["digest"]):
+            kept.setdefault(fit["model"], []).append(fit | {"matrices": found.matrices})
     if not kept:
         raise InputError(f"{home.folder}: no run that was evaluated has left a fitted model. {_run_first(home)}")
     for name in models:
@@ -145,13 +143,13 @@ def _user(connection: duckdb.DuckDBPyConnection, home: Home, user_id: str) -> in
     raise InputError(f"--user {user_id}: no such user in {home.dataset}. There are {found['others']} and others.")
 
 
-def _asked(home: Home, fits: list[dict[str, Any]], user_index: int, history: list[Liked]) -> _Asked:
+def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, history: list[Liked]) -> _Asked:
     """The first fit that has the user among its training users; where none has, the first fit, to fold the user in."""
-    splits = [matrices.read(home, matrices_of(home, fit["model"], fit["digest"])) for fit in fits]
+    splits = [matrices.read(home, fit["matrices"]) for fit in of_model]
     rows = [np.flatnonzero(split.users == user_index) for split in splits]
     of_user = next((place for place, row in enumerate(rows) if len(row)), None)
     place = of_user or 0
-    fit, split = fits[place], splits[place]
+    fit, split = of_model[place], splits[place]
     if of_user is not None:
         row = int(rows[place][0])
         return _Asked(fit["model"], fit["score"], fit["digest"], split, split.train[[row]], row)
@@ -171,7 +169,7 @@ def _check_numbering(connection: duckdb.DuckDBPyConnection, home: Home, split: S
 def _of_model(
     connection: duckdb.DuckDBPyConnection, home: Home, asked: _Asked, history: list[Liked], top: int
 ) -> ByModel:
-    model = catalogue.load(asked.name, home.models / asked.name / asked.digest, threads=home.limits.threads)
+    model = fits.load(home, asked.name, asked.digest)
     users = None if asked.row is None else np.array([asked.row], dtype=np.int32)
     score = asked.score or model.score_names[0]
     ids, values = model.recommend(asked.history, top, users=users, score=score)

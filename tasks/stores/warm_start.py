@@ -4,49 +4,45 @@ Indices are numbered by first appearance, so those of yesterday mean the same to
 or the logs themselves have changed; then the fit begins afresh.
 """
 
-import json
 import logging
 
 import numpy as np
 
 import sql
-from models import catalogue
+from models import fitting
 from models.base import Model
-from tasks.stores import matrices, warehouse
+from models.fitting import FitOptions, Start
+from tasks.stores import fits, matrices, warehouse
+from tasks.stores.fits import Fit
 from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
 
 logger = logging.getLogger(__name__)
 
 
-def latest_fit(home: Home, protocol: str, model: str) -> str | None:
-    """Digest of the model's fit by the latest completed run, where the store still has it."""
+def latest_fit(home: Home, protocol: str, model: str) -> Fit | None:
+    """The model's fit by the latest completed run, where the store still has it whole."""
     with warehouse.connect(home, read_only=True) as connection:
         values = {"protocol": protocol, "model": model}
         found = connection.execute(sql.statement("train/latest_fit"), values).fetchone()
-    return found[0] if found and (home.models / model / found[0] / "fit.json").exists() else None
+    return fits.find(home, model, found[0]) if found else None
 
 
-def begin(home: Home, estimator: Model, previous: str, split: SplitMatrices) -> bool:
-    """Let the estimator's next fit begin at an earlier one; whether it could.
-
-    Args:
-        previous: digest of a fit of the same model.
-        split: what the next fit is on.
-    """
-    folder = home.models / estimator.name / previous
-    before = matrices.read(home, json.loads((folder / "fit.json").read_text())["matrices"])
+def start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> Start | None:
+    """The earlier fit as a start for a fit of the estimator on a split; None where it cannot be, which is said."""
+    before = matrices.read(home, previous.matrices)
     if not _same_numbering(home, before):
         logger.warning("%s begins afresh: users or items were numbered anew since the last run", estimator.name)
-        return False
-    earlier = catalogue.load(estimator.name, folder)
+        return None
+    places = _places(before.users, split.users), _places(before.items, split.items)
+    found = Start(fits.load(home, previous.model, previous.digest), *places)
     try:
-        estimator.begin_from(earlier, _places(before.users, split.users), _places(before.items, split.items))
+        fitting.check(estimator, split.train.shape, FitOptions(start=found))
     except ValueError as error:
         logger.warning("%s begins afresh: %s", estimator.name, error)
-        return False
+        return None
     logger.info("%s begins at the fit of the last run", estimator.name)
-    return True
+    return found
 
 
 def _same_numbering(home: Home, before: SplitMatrices) -> bool:

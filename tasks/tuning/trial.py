@@ -2,17 +2,18 @@
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import optuna
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from models.base import Epoch, Model
+from models.base import Model
 from models.catalogue import MODELS
 from models.evaluation import metrics
 from models.evaluation.metrics import Mean
+from models.fitting import Epoch, FitOptions, ValidationUsers
 from tasks.errors import OneclassError
 from tasks.evaluate.stage import rank
 from tasks.stores.home import Home
@@ -41,10 +42,12 @@ def run_trial(home: Home, search: Search) -> Outcome:
     began, checkpoints = time.perf_counter(), None
     try:
         model = kind(kind.Settings(**settings), seed=search.seed, threads=home.limits.threads)
-        if kind.stops_early and judged.part.rows is None:
-            model.watch(judged.part.histories, judged.part.targets)
-        checkpoints = _Checkpoints(model, judged, trial) if kind.scorable_each_epoch else None
-        model.fit(judged.train, on_epoch=checkpoints)
+        unseen = ValidationUsers(judged.part.histories, judged.part.targets) if judged.part.rows is None else None
+        options = FitOptions(validation=unseen)
+        if kind.scorable_each_epoch:
+            checkpoints = _Checkpoints(model, judged, trial)
+            options = replace(options, on_epoch=checkpoints)
+        model.fit(judged.train, options)
         ended = {"seconds": time.perf_counter() - began}
         mean, score = judge(model, judged.part, search.metric)
         ended |= {"state": "done", "value": mean.value, "standard_error": mean.standard_error, "score": score}

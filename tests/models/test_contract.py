@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from models.catalogue import MODELS, load
+from models.fitting import FitOptions
 
 # Settings that make a fit short; a model that is not named here runs with its defaults.
 SHORT = {
@@ -250,7 +251,7 @@ def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checke
     def look(epoch):
         seen.append([all_scores(model, checkerboard[:9], users=users) for users in (None, np.arange(9))])
 
-    model.fit(checkerboard, on_epoch=look)
+    model.fit(checkerboard, FitOptions(on_epoch=look))
     assert len(seen) > 2 and np.isfinite(seen).all() and not np.array_equal(seen[0], seen[-1])
     final = seen[model.best_epoch - 1 if model.stops_early else -1]
     for users, last in zip((None, np.arange(9)), final, strict=True):

@@ -15,7 +15,7 @@ from tasks.evaluate.stage import evaluate
 from tasks.publish import Choice, PublishSettings, choose, publish
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import matrices, retention, runs, warehouse
-from tasks.train import fit_digest, train
+from tasks.train import train
 from tests.conftest import home_in, log_into
 
 PROTOCOL = "leave_one_out"
@@ -113,18 +113,6 @@ def test_a_damaged_store_is_made_again(home, log_events, digests, damage):
     assert again[PROTOCOL] == digests[PROTOCOL]
     assert fitted(home, again, run_id="next").digest == first.digest
     assert (weights.read_bytes(), targets.read_bytes()) == before
-
-
-def test_the_digest_moves_with_everything_a_fit_depends_on(digests):
-    settings = MODELS["mrf_dense"].Settings()
-    base = fit_digest("m", "mrf_dense", settings, 0)
-    others = [
-        fit_digest("n", "mrf_dense", settings, 0),
-        fit_digest("m", "popularity", settings, 0),
-        fit_digest("m", "mrf_dense", settings.model_copy(update={"l2": 1e3}), 0),
-        fit_digest("m", "mrf_dense", settings, 1),
-    ]
-    assert len({base, *others}) == 5
 
 
 def test_a_matrix_that_no_model_can_take_is_told(home, digests):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from models.autoencoders import checkpoints, draws
 from models.autoencoders.cdae import CDAE
 from models.autoencoders.mult_dae import MultDAE
 from models.autoencoders.mult_vae import MultVAE
+from models.fitting import FitOptions, ValidationUsers
 
 torch = pytest.importorskip("torch", reason="the extra neural is not installed")
 training = pytest.importorskip("models.autoencoders.training")
@@ -122,6 +124,10 @@ def test_the_kl_weight_rises_to_its_cap_and_stays():
     assert make("mult_vae", beta_cap=0.2, anneal_steps=0).beta(0) == 0.2
 
 
+def watching(histories, targets):
+    return FitOptions(validation=ValidationUsers(histories, targets))
+
+
 @pytest.fixture
 def cut(long_tailed):
     """(train, histories, targets): the last 60 users, watched, with every fifth edge as a target."""
@@ -141,7 +147,7 @@ def test_the_best_epoch_is_kept(name, cut):
         values.append(epoch.values["validation ndcg@100"])
         snapshots.append(model.scores(histories))
 
-    model.watch(histories, targets).fit(train, on_epoch=note)
+    model.fit(train, replace(watching(histories, targets), on_epoch=note))
     best = int(np.argmax(values))
     assert model.best_epoch == best + 1
     assert len(values) == min(60, best + 1 + 4)  # patience, then no more
@@ -151,7 +157,7 @@ def test_the_best_epoch_is_kept(name, cut):
 
 def test_training_users_are_watched_where_nobody_else_is(long_tailed):
     seen = []
-    model = make("mult_dae").fit(long_tailed, on_epoch=lambda epoch: seen.append(epoch.values))
+    model = make("mult_dae").fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(epoch.values)))
     assert len(seen) == 6 and all(0 < values["validation ndcg@100"] < 1 for values in seen)
     users, histories, targets = draws.held_out(long_tailed, 0.05, 1000, seed=3)
     assert len(users) == 0.05 * np.count_nonzero(np.diff(long_tailed.indptr) > 1)
@@ -160,33 +166,32 @@ def test_training_users_are_watched_where_nobody_else_is(long_tailed):
     np.testing.assert_array_equal(np.diff(targets.indptr), np.maximum(1, counts // 5))
     without = long_tailed.tolil()
     without[users] = 0  # what held-out users like is not learned from
-    again = make("mult_dae").watch(histories, targets).fit(csr_matrix(without))
+    again = make("mult_dae").fit(csr_matrix(without), watching(histories, targets))
     np.testing.assert_array_equal(again.scores(histories), model.scores(histories))
 
 
 def test_the_users_watched_are_those_of_one_fit(cut):
     train, histories, targets = cut
-    model = make("mult_dae").watch(histories, targets).fit(train)
+    model = make("mult_dae").fit(train, watching(histories, targets))
     np.testing.assert_array_equal(model.fit(train).scores(histories), make("mult_dae").fit(train).scores(histories))
 
 
 @every_model
 def test_a_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path):
     train, histories, targets = cut
-    whole = make(name).watch(histories, targets).fit(train)
-    stopped = make(name).watch(histories, targets)
-    stopped.checkpoints, stopped.checkpoint_seconds = tmp_path / "unfinished", 0.0
+    options = replace(watching(histories, targets), checkpoints=tmp_path / "unfinished")
+    whole = make(name).fit(train, watching(histories, targets))
+    stopped = make(name)
+    stopped.checkpoint_seconds = 0.0
 
     def interrupt(epoch):
         if epoch.number == 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        stopped.fit(train, on_epoch=interrupt)
+        stopped.fit(train, replace(options, on_epoch=interrupt))
     rest = []
-    again = make(name).watch(histories, targets)
-    again.checkpoints = tmp_path / "unfinished"
-    again.fit(train, on_epoch=lambda epoch: rest.append(epoch.number))
+    again = make(name).fit(train, replace(options, on_epoch=lambda epoch: rest.append(epoch.number)))
     assert rest == [5, 6] and not (tmp_path / "unfinished").exists()
     assert again.best_epoch == whole.best_epoch
     for key, array in whole.weights.items():

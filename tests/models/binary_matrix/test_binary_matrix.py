@@ -9,6 +9,7 @@ from models.binary_matrix.inference import BinaryMatrixSettings, Inference, Post
 from models.binary_matrix.kernels import LANES
 from models.binary_matrix.model import BinaryMatrix
 from models.binary_matrix.sampling import STRATEGIES, EntrySampler
+from models.fitting import FitOptions, Start
 
 SETTINGS = BinaryMatrixSettings(
     factors=3, user_variance=0.7, item_variance=0.4, z_variance=5.0, passes=30, least_batch=50, start_scale=0.5
@@ -287,12 +288,11 @@ def test_begun_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
     first.save(tmp_path)
     grown = csr_matrix((x.data, x.indices, np.append(x.indptr, x.nnz)), shape=(61, 40))
     short = BinaryMatrix(SETTINGS.model_copy(update={"passes": 1}))
-    short.begin_from(BinaryMatrix.load(tmp_path), np.append(np.arange(60), -1), np.arange(40)).fit(grown)
+    start = Start(BinaryMatrix.load(tmp_path), np.append(np.arange(60), -1), np.arange(40))
+    short.fit(grown, FitOptions(start=start))
     assert short.bound(grown) == pytest.approx(first.bound(x), rel=0.05)
     assert short.q.user_updates[:60].min() >= first.q.user_updates.min() > 0
     assert BinaryMatrix(short.settings).fit(grown).bound(grown) < short.bound(grown)
-    with pytest.raises(ValueError, match="factors: 5 here, 3"):
-        BinaryMatrix(BinaryMatrixSettings(factors=5)).begin_from(first, np.arange(60), np.arange(40))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from scipy.sparse import csr_matrix
 from models.bpr import model as bpr
 from models.bpr.kernels import CELLS, SHARDS
 from models.bpr.model import Bpr, BprPopularity, BprSettings, BprUniform
+from models.fitting import FitOptions
 
 both = pytest.mark.parametrize("model", [BprUniform, BprPopularity], ids=lambda model: model.name)
 
@@ -169,7 +170,7 @@ def test_planted_traits_are_recovered_beyond_popularity(known, long_tailed):
 
 def test_loss_falls_and_the_rate_is_reported(long_tailed):
     epochs = []
-    BprUniform(BprSettings(factors=10, epochs=20)).fit(long_tailed, on_epoch=epochs.append)
+    BprUniform(BprSettings(factors=10, epochs=20)).fit(long_tailed, FitOptions(on_epoch=epochs.append))
     assert [epoch.number for epoch in epochs] == list(range(1, 21)) and epochs[0].of == 20
     assert epochs[-1].values["loss"] < 0.8 * epochs[0].values["loss"]
     assert epochs[0].values["rate"] == 0.1 and epochs[-1].values["rate"] == pytest.approx(0.005)
@@ -178,7 +179,7 @@ def test_loss_falls_and_the_rate_is_reported(long_tailed):
 def test_scores_inside_a_fit_are_those_of_what_was_learned_so_far(long_tailed):
     rows, seen = np.arange(long_tailed.shape[0]), []
     model = BprUniform(BprSettings(factors=10, epochs=3))
-    model.fit(long_tailed, on_epoch=lambda epoch: seen.append(model.scores(long_tailed, users=rows)))
+    model.fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(model.scores(long_tailed, users=rows))))
     np.testing.assert_array_equal(seen[-1], model.scores(long_tailed, users=rows))
     assert np.abs(seen[0] - seen[1]).max() > 0 and model.scorable_each_epoch
 

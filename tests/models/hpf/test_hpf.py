@@ -6,6 +6,7 @@ from scipy import stats
 from scipy.sparse import csr_matrix, random_array
 from scipy.special import digamma, gammaln
 
+from models.fitting import FitOptions, Start
 from models.hpf.ascent import Ascent
 from models.hpf.kernels import digamma_and_log_gamma
 from models.hpf.model import HPF, HPFSettings
@@ -180,7 +181,7 @@ def test_a_fit_on_counts_differs_from_one_on_ones():
 
 def test_the_reported_bounds_rise_until_the_relative_change_is_small():
     epochs = []
-    model = HPF(SETTINGS.model_copy(update={"tolerance": 1e-4})).fit(counts(), on_epoch=epochs.append)
+    model = HPF(SETTINGS.model_copy(update={"tolerance": 1e-4})).fit(counts(), FitOptions(on_epoch=epochs.append))
     bounds = np.array([epoch.values["bound"] for epoch in epochs])
     np.testing.assert_array_equal(bounds, model.bounds)
     changes = np.diff(bounds) / abs(bounds[:-1])
@@ -240,11 +241,9 @@ def test_started_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
     first.save(tmp_path)
     grown = csr_matrix((matrix.data, matrix.indices, np.append(matrix.indptr, matrix.nnz)), shape=(61, 20))
     users, items = np.append(np.arange(60), -1), np.arange(20)
-    second = HPF(SETTINGS).begin_from(HPF.load(tmp_path), users, items).fit(grown)
+    second = HPF(SETTINGS).fit(grown, FitOptions(start=Start(HPF.load(tmp_path), users, items)))
     assert len(second.bounds) < len(first.bounds) / 4
     assert second.bounds[0] == pytest.approx(first.bounds[-1], rel=0.02)
-    with pytest.raises(ValueError, match="factors: 5 here, 4"):
-        HPF(HPFSettings(factors=5)).begin_from(first, np.arange(60), np.arange(20))
 
 
 @pytest.mark.parametrize(

