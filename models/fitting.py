@@ -93,7 +93,7 @@ def check(model: "Model", shape: tuple[int, int], options: FitOptions) -> None:
         histories, targets = options.validation.histories.shape, options.validation.targets.shape
         if histories != targets or histories[1] != shape[1]:
             raise ValueError(
-                f"validation users: histories are {histories[0]} x {histories[1]}, targets {targets[0]} x {targets[1]}; "
+                f"validation users: the histories' shape is {histories}, the targets' {targets}; "
                 f"give both one row a user and {shape[1]} columns, as the matrix has"
             )
 

@@ -66,9 +66,9 @@ class AutoencoderSettings(ModelSettings):
 class Autoencoder(Model):
     """An autoencoder's fit and scores; a model adds its layers and its loss.
 
-    Where a fit is given no validation users, a twentieth of the training users (1,000 at most, chosen by the seed) are
-    left out of the gradient steps and watched in their stead; where that is less than one user, every epoch runs and the
-    last one is kept.
+    Where a fit is given no validation users, a twentieth of the training users (1,000 at most, chosen by the seed)
+    are left out of the gradient steps and watched in their stead; where that is less than one user, every epoch runs
+    and the last one is kept.
 
     Attributes:
         weights: float32 arrays by name, those of the best epoch.

@@ -121,7 +121,7 @@ def checkpoints(home: Home, model: str, digest: str) -> Path:
 
 
 def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, fit: Fit, protocol: str) -> None:
-    """A temporary table `fitted_arrays`, for the contract: of each array how many entries there are, how many not finite."""
+    """Make the temporary table `fitted_arrays` that the contract reads."""
     rows = []
     for file in sorted(_folder(home, fit.model, fit.digest).glob("*.npy")):
         array = np.load(file, mmap_mode="r", allow_pickle=False)
