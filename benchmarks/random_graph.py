@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from models.fitting import FitOptions
-from models.negatives.draws import transposed
+from models.numerics.adjacency import transposed
 from models.numerics.lanes import LANES, ROWS, add_outer, padded
 from models.numerics.threads import kernel_threads
 from models.random_graph.inference import HiddenGraph, Posterior
@@ -35,8 +35,8 @@ from models.random_graph.model import RandomGraph, RandomGraphSettings
 DRAW = """
 import sys
 import numpy as np
-from models.negatives import transposed
-from tasks.demo import DemoSettings, tell
+from models.numerics.adjacency import transposed
+from tasks.demo.story import DemoSettings, tell
 
 users, items, likes, seed = map(int, sys.argv[2:])
 settings = DemoSettings(users=users, items=items, likes=likes)

@@ -1,6 +1,6 @@
 """Stochastic inference for binary matrices, every zero an observation.
 
-`model` has the bound; `sampling` draws the minibatches, `inference` takes the steps, `kernels` the loops.
+`model` has the bound; `sampling` draws the entries, `minibatch` groups them, `inference` takes the steps, `kernels` the loops.
 """
 
 from models.binary_matrix.model import BinaryMatrix

@@ -9,7 +9,9 @@ from scipy.sparse import csr_matrix
 
 from models.base import ModelSettings
 from models.binary_matrix import kernels
+from models.binary_matrix.minibatch import SHARDS, Entries, Moving, grouping
 from models.binary_matrix.sampling import EntrySampler, Strategy
+from models.numerics.adjacency import adjacency
 from models.numerics.random_numbers import normals, purpose
 from models.search_space import SearchSpace, Span
 
@@ -106,8 +108,7 @@ class Posterior:
 
     def bound(self, interactions: csr_matrix, settings: BinaryMatrixSettings) -> float:
         """L over every entry of the matrix, O(users x items x K)."""
-        indptr, indices = interactions.indptr.astype(np.int64), interactions.indices.astype(np.int32)
-        rows = kernels.log_likelihood_bound(indptr, indices, self.users, self.items, float32_pair(self.z))
+        rows = kernels.log_likelihood_bound(*adjacency(interactions), self.users, self.items, float32_pair(self.z))
         return float(rows.sum()) - self.divergence(settings)
 
 
@@ -145,46 +146,20 @@ class Inference:
         """One update from so many entries; returns the bound's likelihood part before it, estimated."""
         q, settings, schedule = self.q, self.settings, (self.settings.t0, self.settings.power)
         rows, columns, ones, weights = self.sampler.draw(self.seed, int(q.progress[0]), size)
-        by_row, by_column = kernels.group(rows, len(q.users)), kernels.group(columns, len(q.items))
+        by_row, by_column = grouping(rows, len(q.users)), grouping(columns, len(q.items))
         means, curvatures = np.empty((2, size), dtype=np.float32)
-        sums = np.zeros((kernels.SHARDS, 5))
-        kernels.maximise_xi(
-            *by_row, columns, ones, weights[2], q.users, q.items, float32_pair(q.z), means, curvatures, sums
+        sums = np.zeros((SHARDS, 5))
+        of_z, of_rows = (Entries(columns, ones, weights[at], means, curvatures) for at in (2, 0))
+        of_columns = Entries(rows, ones, weights[1], means, curvatures)
+        users, items = (
+            Moving(q.users, self._moved[0], 1 / settings.user_variance, self.sampler.row_p, q.user_updates),
+            Moving(q.items, self._moved[1], 1 / settings.item_variance, self.sampler.column_p, q.item_updates),
         )
-        kernels.step(
-            *by_row,
-            columns,
-            ones,
-            weights[0],
-            q.users,
-            q.items,
-            1 / settings.user_variance,
-            self.sampler.row_p,
-            q.user_updates,
-            schedule,
-            means,
-            curvatures,
-            self._moved[0],
-            sums,
-        )
-        kernels.step(
-            *by_column,
-            rows,
-            ones,
-            weights[1],
-            q.items,
-            q.users,
-            1 / settings.item_variance,
-            self.sampler.column_p,
-            q.item_updates,
-            schedule,
-            means,
-            curvatures,
-            self._moved[1],
-            sums,
-        )
-        kernels.copy_rows(by_row[0], self._moved[0], q.users)
-        kernels.copy_rows(by_column[0], self._moved[1], q.items)
+        kernels.maximise_xi(by_row, of_z, q.users, q.items, float32_pair(q.z), sums)
+        kernels.step(by_row, of_rows, users, q.items, schedule, sums)
+        kernels.step(by_column, of_columns, items, q.users, schedule, sums)
+        kernels.copy_rows(by_row.starts, self._moved[0], q.users)
+        kernels.copy_rows(by_column.starts, self._moved[1], q.items)
         totals = sums.sum(axis=0)
         self._step_z(totals[kernels.Z_CURVATURE] / size, totals[kernels.Z_SLOPE] / size)
         if totals[kernels.NOISE_COUNT]:

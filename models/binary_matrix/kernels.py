@@ -10,28 +10,14 @@ a fixed number of shards.
 import numpy as np
 from numba import njit, prange
 
+from models.binary_matrix.minibatch import SHARDS
+from models.numerics.spd_solvers import solve
+
 LANES = 8
-SHARDS = 16
 NOISE_STRIDE = 8  # one entry in so many is looked at for the noise
 FAST = {"reassoc", "contract", "arcp", "afn", "nsz"}  # NaN stays NaN
 LIKELIHOOD, Z_CURVATURE, Z_SLOPE, NOISE, NOISE_COUNT = range(5)  # columns of the shards' sums
 HALF = np.float32(0.5)
-
-
-@njit(cache=True, nogil=True)
-def group(vertices, count):
-    """(starts int64 (count + 1,), order int32): every vertex's entries, in the order that they came in."""
-    starts = np.zeros(count + 2, dtype=np.int64)
-    for vertex in vertices:
-        starts[vertex + 2] += 1
-    for vertex in range(count):
-        starts[vertex + 2] += starts[vertex + 1]
-    order = np.empty(len(vertices), dtype=np.int32)
-    for entry in range(len(vertices)):
-        vertex = vertices[entry]
-        order[starts[vertex + 1]] = entry
-        starts[vertex + 1] += 1
-    return starts[:-1], order
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, inline="always")
@@ -57,13 +43,19 @@ def curvature_and_log_sigma(xi):
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def maximise_xi(starts, order, columns, ones, weights, users, items, z, means, curvatures, sums):
+def maximise_xi(by_row, entries, users, items, z, sums):
     """Box 5, step 3: the best xi_ij of every entry, kept as E a and 2 lambda, and the sums that z needs.
 
-    `starts` and `order` group the entries by row; `z` is (mean, variance), float32.
+    Args:
+        by_row: the `Grouping` of the entries by their rows.
+        entries: `Entries` with the weights of z; means and curvatures are filled.
+        users, items: tables.
+        z: (mean, variance), float32.
+        sums: (SHARDS, 5); the columns but NOISE and NOISE_COUNT are added to.
     """
+    starts, order, shards = by_row
+    columns, ones, weights, means, curvatures = entries
     width = users.shape[1] // 2
-    shards = np.searchsorted(starts, np.linspace(0, len(order), SHARDS + 1))
     for shard in prange(SHARDS):
         for row in range(shards[shard], shards[shard + 1]):
             for place in range(starts[row], starts[row + 1]):
@@ -81,39 +73,21 @@ def maximise_xi(starts, order, columns, ones, weights, users, items, z, means, c
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def step(
-    starts,
-    order,
-    others,
-    ones,
-    weights,
-    own,
-    other,
-    prior_precision,
-    p,
-    updates,
-    schedule,
-    means,
-    curvatures,
-    moved,
-    sums,
-):
+def step(by_vertex, entries, side, other, schedule, sums):
     """Box 6: the natural parameters of every vertex that the minibatch touches, moved towards their average.
 
     Args:
-        starts, order: `group` of the entries by this side's vertices.
-        others: the other side's vertex of every entry.
-        weights: float32 (entries,), this side's scaling constants.
-        own, other: tables as they were before the minibatch.
-        p: p(i) of this side's vertices.
-        updates: int64, updates that each vertex has had; counted up.
+        by_vertex: the `Grouping` of the entries by this side's vertices.
+        entries: `Entries` with this side's weights.
+        side: `Moving`.
+        other: the other side's table as it was before the minibatch.
         schedule: (t0, power) of the step sizes.
-        means, curvatures: E a and 2 lambda of every entry.
-        moved: table that gets the new rows.
         sums: (SHARDS, 5); NOISE and NOISE_COUNT are added to.
     """
+    starts, order, shards = by_vertex
+    others, ones, weights, means, curvatures = entries
+    own, moved, prior_precision, p, updates = side
     width = own.shape[1] // 2
-    shards = np.searchsorted(starts, np.linspace(0, len(order), SHARDS + 1))
     for shard in prange(SHARDS):
         # over a vertex's entries: c 2 lambda E[v]^2, c 2 lambda var v, c {(x - 1/2) - 2 lambda E a} E v
         squares, spreads, slopes = np.empty((3, width), dtype=np.float32)
@@ -201,17 +175,18 @@ def log_likelihood_bound(indptr, indices, users, items, z):
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def fold_in(indptr, indices, items, factors, z, prior_precision, iterations, tolerance, users):
+def fold_in(indptr, indices, items, factors, z, prior_precision, limits, bounds, users):
     """Rows of `users` (a table) at the maximum of the bound over q(u) and xi, with items and z held.
 
     For fixed xi the best means solve P m = h with the whole K x K matrix P, and the best variances are one
-    over its diagonal; the two steps take turns.
+    over its diagonal; the two steps take turns. `limits` are the turns at most, and the tolerance at which they
+    end; `bounds` are int64, runs of users.
     """
     width = items.shape[1] // 2
-    shards = np.linspace(0, len(users), SHARDS + 1).astype(np.int64)
-    for shard in prange(SHARDS):
+    iterations, tolerance = limits
+    for shard in prange(len(bounds) - 1):
         P, h = np.empty((factors, width)), np.empty(factors)
-        for row in range(shards[shard], shards[shard + 1]):
+        for row in range(bounds[shard], bounds[shard + 1]):
             own = users[row]
             own[:] = 0
             own[width : width + factors] = 1 / prior_precision
@@ -220,7 +195,7 @@ def fold_in(indptr, indices, items, factors, z, prior_precision, iterations, tol
                 for k in range(factors):
                     P[k, k] += prior_precision
                     own[width + k] = 1 / P[k, k]
-                _solve(P, h)
+                solve(P, h)
                 change, largest = 0.0, 0.0
                 for k in range(factors):
                     change, largest = max(change, abs(h[k] - own[k])), max(largest, abs(h[k]))
@@ -249,23 +224,3 @@ def _normal_equations(history, items, own, z, P, h):
                 P[row, k] += scaled * v[k]
             P[row, row] += curvature * v[width + row]
             h[row] += slope * v[row]
-
-
-@njit(cache=True, nogil=True)
-def _solve(P, h):
-    """Overwrite h with P^-1 h, P symmetric and positive definite, by Cholesky in P's lower triangle."""
-    for row in range(len(h)):
-        for column in range(row):
-            total = P[row, column]
-            for k in range(column):
-                total -= P[row, k] * P[column, k]
-            P[row, column] = total / P[column, column]
-            P[row, row] -= P[row, column] * P[row, column]
-        P[row, row] = np.sqrt(P[row, row])
-        for k in range(row):
-            h[row] -= P[row, k] * h[k]
-        h[row] /= P[row, row]
-    for row in range(len(h) - 1, -1, -1):
-        for k in range(row + 1, len(h)):
-            h[row] -= P[k, row] * h[k]
-        h[row] /= P[row, row]

@@ -35,12 +35,15 @@ from scipy.sparse import csr_matrix
 from models.base import Model, ModelSettings
 from models.binary_matrix import kernels
 from models.binary_matrix.inference import BinaryMatrixSettings, Inference, Posterior, float32_pair
+from models.binary_matrix.minibatch import SHARDS
 from models.binary_matrix.sampling import EntrySampler
 from models.fitting import Epoch, FitOptions
 from models.negatives.laws import AllZeros
 from models.negatives.like_probability import like_of_pairs, like_of_rows
+from models.numerics.adjacency import adjacency
 from models.numerics.gaussian_factors import GaussianFactors
 from models.numerics.products import dense_times
+from models.numerics.shards import even_runs
 from models.numerics.threads import kernel_threads
 
 
@@ -83,18 +86,16 @@ class BinaryMatrix(Model):
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """q(u_i) of users never seen, items and z held: float32 (users, 2 W), packed like `q.users`."""
         histories, settings = self._known(histories), self.settings
-        indptr, indices = histories.indptr.astype(np.int64), histories.indices.astype(np.int32)
         users = np.empty((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
         with kernel_threads(self.threads):
             kernels.fold_in(
-                indptr,
-                indices,
+                *adjacency(histories),
                 self.q.items,
                 settings.factors,
                 float32_pair(self.q.z),
                 1 / settings.user_variance,
-                settings.fold_in_iterations,
-                settings.fold_in_tolerance,
+                (settings.fold_in_iterations, settings.fold_in_tolerance),
+                even_runs(len(users), SHARDS),
                 users,
             )
         return users

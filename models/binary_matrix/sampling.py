@@ -6,13 +6,13 @@ S-Biased    p(i, j) = r_i c_j / (2 Z_x): for a one, r_i and c_j count the zeros 
             a zero their ones; Z_x sums r_i c_j over the entries equal to x_ij
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
+from models.numerics.adjacency import adjacency
 from models.numerics.random_numbers import below, purpose, stream, uniform
 
 Strategy = Literal["uniform", "balanced", "biased"]
@@ -22,8 +22,7 @@ PURPOSE = purpose("binary matrix entries")
 LEAST_ACCEPTED = 0.01  # of S-Biased's proposals of a zero
 
 
-@dataclass(frozen=True)
-class EntrySampler:
+class EntrySampler(NamedTuple):
     """Draws entries, and knows how likely each was.
 
     Attributes:
@@ -59,7 +58,7 @@ class EntrySampler:
             ValueError: S-Biased on a matrix where it can hardly ever, or never, draw a one or a zero.
         """
         L, M = matrix.shape
-        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+        indptr, indices = adjacency(matrix)
         row_ones, column_ones = np.diff(indptr), np.bincount(indices, minlength=M)
         rows = np.repeat(np.arange(L, dtype=np.int32), row_ones)
         zeros_before = np.concatenate([[0], np.cumsum(M - row_ones)])
@@ -102,26 +101,7 @@ class EntrySampler:
         """
         rows, columns = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
         ones, weights = np.empty(size, dtype=bool), np.empty((3, size), dtype=np.float32)
-        _draw(
-            seed,
-            batch,
-            self.strategy,
-            self.indptr,
-            self.indices,
-            self.rows,
-            self.zeros_before,
-            self.ones_scale,
-            self.share_of_ones,
-            self.scales,
-            self.row_ones,
-            self.column_ones,
-            self.row_p,
-            self.column_p,
-            rows,
-            columns,
-            ones,
-            weights,
-        )
+        _draw(self, seed, batch, rows, columns, ones, weights)
         return rows, columns, ones, weights
 
 
@@ -169,26 +149,10 @@ def _is_one(indices, start, end, column):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _draw(
-    seed,
-    batch,
-    strategy,
-    indptr,
-    indices,
-    edge_rows,
-    zeros_before,
-    ones_scale,
-    share_of_ones,
-    scales,
-    row_ones,
-    column_ones,
-    row_p,
-    column_p,
-    rows,
-    columns,
-    ones,
-    weights,
-):
+def _draw(sampler, seed, batch, rows, columns, ones, weights):
+    """Fill in the entries of a batch that the `EntrySampler` draws."""
+    strategy, indptr, indices, edge_rows, zeros_before, ones_scale, share_of_ones, scales, *margins = sampler
+    row_ones, column_ones, row_p, column_p = margins
     L, M, edges = len(row_ones), len(column_ones), len(indices)
     for s in prange(len(rows)):
         key = stream(seed, PURPOSE, batch, s)

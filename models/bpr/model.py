@@ -24,6 +24,7 @@ from models.bpr.kernels import CELLS, SHARDS, draw_samples, fold_kernel, step_ke
 from models.fitting import Epoch, FitOptions
 from models.numerics.products import dense_times, read_only
 from models.numerics.random_numbers import normals, purpose
+from models.numerics.shards import runs
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 
@@ -250,9 +251,8 @@ def _first_samples(indptr: np.ndarray, degree_exponent: float) -> np.ndarray:
 def _user_blocks(first: np.ndarray) -> np.ndarray:
     """int64 (parts, SHARDS, 2): first and last + 1 user of each block, a part being what is sampled at a time."""
     parts = -(-int(first[-1]) // SAMPLES)
-    cuts = np.searchsorted(first, first[-1] * np.arange(parts * SHARDS + 1) // (parts * SHARDS))
-    cuts[0], cuts[-1] = 0, len(first) - 1
-    bounds = np.stack([cuts[:-1], cuts[1:]], axis=1).astype(np.int64)
+    cuts = runs(first, parts * SHARDS, whole=True)
+    bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
     return np.ascontiguousarray(bounds.reshape(SHARDS, parts, 2).swapaxes(0, 1))
 
 

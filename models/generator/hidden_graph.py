@@ -10,7 +10,8 @@ import numpy as np
 from numba import njit
 
 from models.degrees.laws import Law
-from models.generator.pairing import chance, paired, pick, transposed
+from models.generator.pairing import chance, paired, pick
+from models.numerics.adjacency import transposed
 from models.numerics.random_numbers import purpose, stream
 
 LAW_USERS, LAW_ITEMS = purpose("hidden graph: user degrees"), purpose("hidden graph: item degrees")

@@ -10,7 +10,9 @@ graph with hardly any choice, some graph of these degrees is laid out and stirre
 import numpy as np
 from numba import njit
 
+from models.numerics.adjacency import transposed
 from models.numerics.random_numbers import purpose, stream, uniform
+from models.numerics.selection import smallest
 
 PAIR, REPAIR = purpose("hidden graph: pair"), purpose("hidden graph: repair")
 
@@ -42,12 +44,6 @@ def paired(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: int) -> tup
         for _ in range(STIRS):
             draw = _stir(starts, items, owners, key, draw)
     return starts, items
-
-
-def transposed(starts: np.ndarray, columns: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """CSR of the transpose; each row of it is ascending, whatever the order inside the rows given."""
-    turned = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=width))])
-    return turned, _turned(starts, columns, turned[:-1].copy())
 
 
 @njit(cache=True)
@@ -110,7 +106,7 @@ def _scanned(item, out, free, owed, taken, key, draw):
         if free[user] > 0 and taken[user] != item:
             times[user] = -np.log(chance(key, draw + user)) / free[user]
             lacking += 1
-    chosen = _smallest(times, min(lacking, len(out)))
+    chosen = smallest(times, min(lacking, len(out)))
     for at in range(len(chosen)):
         _take(chosen[at], item, out, at, free, owed, taken)
     at, user = len(chosen), 0
@@ -121,41 +117,6 @@ def _scanned(item, out, free, owed, taken, key, draw):
         else:
             user += 1
     return draw + len(free)
-
-
-@njit(cache=True)
-def _smallest(keys, count):
-    """Positions of the `count` smallest keys, ascending; among equal keys the first. At most the finite ones.
-
-    Halving an interval of values, as numba takes seconds to compile a sort.
-    """
-    low, high = np.inf, -np.inf
-    for value in keys:
-        if value < np.inf:
-            low, high = min(low, value), max(high, value)
-    low -= 1.0  # from here on: fewer than `count` keys up to `low`, at least as many up to `high`
-    while low < (low + high) / 2 < high:
-        middle = (low + high) / 2
-        if _up_to(keys, middle) >= count:
-            high = middle
-        else:
-            low = middle
-    out, at, equal = np.empty(count, dtype=np.int64), 0, count - _up_to(keys, low)
-    for position in range(len(keys)):
-        last = low < keys[position] <= high
-        if at < count and (keys[position] <= low or (last and equal > 0)):
-            equal -= last
-            out[at] = position
-            at += 1
-    return out
-
-
-@njit(cache=True)
-def _up_to(keys, bound):
-    count = 0
-    for value in keys:
-        count += value <= bound
-    return count
 
 
 @njit(cache=True)
@@ -247,7 +208,7 @@ def _laid_out(starts, items, wanted, order):
         for item in range(len(wanted)):
             keys[item] = -wanted[item]
         at = starts[user]
-        for item in _smallest(keys, starts[user + 1] - starts[user]):
+        for item in smallest(keys, starts[user + 1] - starts[user]):
             items[at] = item
             wanted[item] -= 1
             at += 1
@@ -264,13 +225,3 @@ def _stir(starts, items, owners, key, draw):
         if _change(starts, items, owners, at, other) == 0:
             items[at], items[other] = items[other], items[at]
     return draw
-
-
-@njit(cache=True)
-def _turned(starts, columns, ends):
-    rows = np.empty(len(columns), dtype=np.int32)
-    for row in range(len(starts) - 1):
-        for at in range(starts[row], starts[row + 1]):
-            rows[ends[columns[at]]] = row
-            ends[columns[at]] += 1
-    return rows

@@ -10,6 +10,7 @@ from scipy.special import gammaln
 from models.hpf import kernels
 from models.numerics import random_numbers
 from models.numerics.products import read_only
+from models.numerics.shards import even_runs, runs
 
 SHARDS = 16  # parts that users, and items, are cut into; partial sums are added up in their order
 
@@ -28,6 +29,11 @@ class Prior(NamedTuple):
     def activity_shape(self) -> float:
         """kappa_shp or tau_shp, which no update changes."""
         return self.top_shape + self.factors * self.shape
+
+    @property
+    def of_rows(self) -> tuple[float, float, float]:
+        """Shape of a row's numbers, and rate and shape of its activity, as the kernels take them."""
+        return self.shape, self.top_rate, self.activity_shape
 
     @property
     def constant(self) -> float:
@@ -56,8 +62,7 @@ class Ascent:
         self.items = Side(item, start(item, items, seed, "items"))
         # as many parts as the edges can pay for, so that adding up the parts of the items' sums stays cheap
         parts = min(SHARDS, max(1, interactions.nnz // items))
-        self.shards = np.searchsorted(self.indptr, np.linspace(0, interactions.nnz, parts + 1))
-        self.shards[0], self.shards[-1] = 0, users
+        self.shards = runs(self.indptr, parts)
         self.user_sums = np.empty_like(self.users.factors)
         self.item_sums = np.empty((parts, *self.items.factors.shape), dtype=np.float32)
         values, numbers = np.unique(self.counts, return_counts=True)
@@ -102,7 +107,7 @@ class Side:
     def __init__(self, prior: Prior, posterior: Posterior) -> None:
         self.prior, self.posterior = prior, posterior
         rows = len(posterior[0])
-        self.shards = even_shards(rows)
+        self.shards = even_runs(rows, SHARDS)
         width = -(-prior.factors // kernels.LANES) * kernels.LANES
         self.factors = np.zeros((rows, width), dtype=np.float32)
         self._describe()
@@ -119,10 +124,8 @@ class Side:
             sums,
             self.factors,
             other_total,
-            *self.posterior,
-            self.prior.shape,
-            self.prior.top_rate,
-            self.prior.activity_shape,
+            self.posterior,
+            self.prior.of_rows,
             self.shards,
         )
         self._describe()
@@ -136,17 +139,7 @@ class Side:
 
     def _describe(self) -> None:
         totals, bounds = np.zeros((SHARDS, self.prior.factors)), np.zeros(SHARDS)
-        prior = self.prior
-        kernels.describe(
-            *self.posterior,
-            prior.shape,
-            prior.top_rate,
-            prior.activity_shape,
-            self.shards,
-            self.factors,
-            totals,
-            bounds,
-        )
+        kernels.describe(self.posterior, self.prior.of_rows, self.shards, self.factors, totals, bounds)
         self.total = totals.sum(axis=0)
         self.row_bound = bounds.sum() + len(self.factors) * self.prior.constant
 
@@ -168,7 +161,3 @@ def edges(interactions: csr_matrix, ones: bool) -> tuple[np.ndarray, np.ndarray,
         read_only(interactions.indices, np.int32),
         read_only(counts, np.float32),
     )
-
-
-def even_shards(rows: int) -> np.ndarray:
-    return np.linspace(0, rows, SHARDS + 1).astype(np.int64)

@@ -2,6 +2,8 @@
 
 Tables of exp E log theta and exp E log beta are float32, (rows, padded K), zero behind column K. Loops run
 over shards that depend on the data alone, each with sums of its own, so results do not depend on threads.
+A side's posterior is (shape, rate, activity rate), its prior (shape, rate and shape of the activity), as in
+`models.hpf.ascent`.
 """
 
 import numpy as np
@@ -58,8 +60,10 @@ def allocate(indptr, indices, counts, user_factors, item_factors, shards, user_s
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def maximise(sums, factors, other_total, shape, rate, activity_rate, shape_prior, top_rate, activity_shape, shards):
+def maximise(sums, factors, other_total, posterior, prior, shards):
     """gamma, then kappa (or lambda, then tau), of every row, in place; `sums` as in `Side.update`."""
+    shape, rate, activity_rate = posterior
+    shape_prior, top_rate, activity_shape = prior
     parts, K = len(sums), shape.shape[1]
     for shard in prange(len(shards) - 1):
         for row in range(shards[shard], shards[shard + 1]):
@@ -76,8 +80,10 @@ def maximise(sums, factors, other_total, shape, rate, activity_rate, shape_prior
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def describe(shape, rate, activity_rate, shape_prior, top_rate, activity_shape, shards, factors, totals, bounds):
+def describe(posterior, prior, shards, factors, totals, bounds):
     """exp E log theta, and for each shard the sums of E theta and of R_u without the prior's constant."""
+    shape, rate, activity_rate = posterior
+    shape_prior, top_rate, activity_shape = prior
     K = shape.shape[1]
     for shard in prange(len(shards) - 1):
         for row in range(shards[shard], shards[shard + 1]):
@@ -111,21 +117,16 @@ def digamma_and_log_gamma(x):
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def fold_in(
-    indptr,
-    indices,
-    counts,
-    item_factors,
-    item_total,
-    shape_prior,
-    top_rate,
-    activity_shape,
-    iterations,
-    tolerance,
-    shards,
-    means,
-):
-    """E theta of each history; the edges' phi is the block maximum at every step."""
+def fold_in(history, item_factors, item_total, prior, limits, shards, means):
+    """E theta of each history; the edges' phi is the block maximum at every step.
+
+    Args:
+        history: (indptr, indices, counts).
+        limits: updates of a user at most, and the tolerance at which they end.
+    """
+    indptr, indices, counts = history
+    shape_prior, top_rate, activity_shape = prior
+    iterations, tolerance = limits
     K = means.shape[1]
     for shard in prange(len(shards) - 1):
         t, sums = np.zeros(item_factors.shape[1], dtype=np.float32), np.zeros(item_factors.shape[1])

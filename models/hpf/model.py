@@ -36,8 +36,9 @@ from scipy.sparse import csr_matrix
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions
 from models.hpf import kernels
-from models.hpf.ascent import Ascent, Posterior, Prior, Side, edges, even_shards
+from models.hpf.ascent import SHARDS, Ascent, Posterior, Prior, Side, edges
 from models.numerics.products import dense_times
+from models.numerics.shards import even_runs
 from models.numerics.threads import kernel_threads
 from models.search_space import SearchSpace, Span
 
@@ -140,20 +141,17 @@ class HPF(Model):
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """E theta, float32 (users, K), by coordinate ascent on gamma and kappa with the items held fixed."""
-        settings, prior = self.settings, self.settings.user_prior
+        settings = self.settings
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
         history = edges(self._known(histories), settings.binarize_counts)
         with kernel_threads(self.threads):
             kernels.fold_in(
-                *history,
+                history,
                 self._items.factors,
                 self._items.total,
-                prior.shape,
-                prior.top_rate,
-                prior.activity_shape,
-                settings.fold_in_iterations,
-                settings.fold_in_tolerance,
-                even_shards(len(means)),
+                settings.user_prior.of_rows,
+                (settings.fold_in_iterations, settings.fold_in_tolerance),
+                even_runs(len(means), SHARDS),
                 means,
             )
         return means

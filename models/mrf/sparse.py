@@ -21,7 +21,7 @@ from models.fitting import Epoch, FitOptions
 from models.mrf.dense import MrfDenseSettings
 from models.mrf.sparse_blocks import estimates
 from models.mrf.sparse_pattern import Pattern, above, of_density
-from models.numerics.gram import columns, rescaling, row_arguments
+from models.numerics.gram import GramRows, columns, gram_rows, rescaling
 from models.numerics.products import sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
@@ -93,9 +93,9 @@ class MrfSparse(Model):
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)
         rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
-        arguments = row_arguments(interactions, moments.weights, rescaled.shift, rescaled.factor)
-        pattern = self._pattern(arguments)
-        values = estimates(arguments, pattern, self.settings.r, self.settings.l2, self.threads)
+        gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
+        pattern = self._pattern(gram)
+        values = estimates(gram, pattern, self.settings.r, self.settings.l2, self.threads)
         values *= np.repeat(rescaled.back, np.diff(pattern.indptr)) / rescaled.scale[pattern.indices]
         table = csc_matrix((values, pattern.indices, pattern.indptr), shape=(self.item_count,) * 2).tocsr()
         table.eliminate_zeros()
@@ -110,11 +110,11 @@ class MrfSparse(Model):
         """The weights B_ji of the items j of the history; `offset` is what they leave of the score."""
         return self.weights[history.indices][:, [item]].toarray()[:, 0]
 
-    def _pattern(self, arguments: tuple[np.ndarray, ...]) -> Pattern:
+    def _pattern(self, gram: GramRows) -> Pattern:
         most = self.settings.max_in_column
         if self.settings.density is not None:
-            return of_density(arguments, self.settings.density, most, self.threads)
-        return above(arguments, self.settings.threshold, most, self.threads)
+            return of_density(gram, self.settings.density, most, self.threads)
+        return above(gram, self.settings.threshold, most, self.threads)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.mrf.sparse_kernels import accumulate, choose_blocks, fill, solve
+from models.mrf.sparse_kernels import Blocks, Places, accumulate, choose_blocks, fill, solve
 from models.mrf.sparse_pattern import Pattern
+from models.numerics.gram import GramRows
 from models.numerics.products import read_only
 from models.numerics.threads import kernel_threads
 
@@ -41,13 +42,10 @@ def blocks(pattern: Pattern, r: float) -> tuple[np.ndarray, np.ndarray]:
     return leaders[:count][several], dependents[:count][several]
 
 
-def estimates(arguments: tuple[np.ndarray, ...], pattern: Pattern, r: float, l2: float, threads: int) -> np.ndarray:
+def estimates(gram: GramRows, pattern: Pattern, r: float, l2: float, threads: int) -> np.ndarray:
     """Step 3 and the averages: B on the rescaled columns, at the entries of the pattern.
 
     An entry that no block estimates is 0, as is the diagonal.
-
-    Args:
-        arguments: those of `gram.row_arguments`.
 
     Returns:
         float32, beside `pattern.indices`.
@@ -66,20 +64,19 @@ def estimates(arguments: tuple[np.ndarray, ...], pattern: Pattern, r: float, l2:
     room = np.empty(max((numbers[batch].sum() for batch in batches), default=0), dtype=np.float32)
     workers = max(1, threads)
     for batch in batches:
-        sizes, d = all_sizes[batch], dependents[batch]
-        first, offsets, column_offsets = (_starts(each) for each in (sizes, sizes * (sizes + 1) // 2, sizes * d))
-        triangles, columns = room[: offsets[-1]], room[offsets[-1] : offsets[-1] + column_offsets[-1]]
-        sound = np.empty(len(sizes), dtype=np.bool_)
-        listed, positions, *places = _places(pattern, leaders[batch], sizes)
+        block, places = _laid_out(pattern, leaders[batch], all_sizes[batch], dependents[batch])
+        middle = block.triangles[-1]
+        triangles, columns = room[:middle], room[middle : middle + block.columns[-1]]
+        sound = np.empty(len(block.sizes), dtype=np.bool_)
         with kernel_threads(threads):
-            fill(*arguments, *places, first, offsets, np.float32(l2), workers, triangles)
-            solve(first, sizes, d, offsets, positions, column_offsets, workers, triangles, columns, sound)
+            fill(gram, block, places, np.float32(l2), workers, triangles)
+            solve(block, workers, triangles, columns, sound)
             if not sound.all():
                 raise ValueError(
                     f"the covariances of the neighbours of item {leaders[batch][np.argmin(sound)]} "
                     "(column) are not positive definite in float32: raise l2"
                 )
-            accumulate(first, sizes, d, column_offsets, listed, columns, indptr, indices, workers, sums, counts)
+            accumulate(block, columns, indptr, indices, workers, sums, counts)
     return sums / np.maximum(counts, 1)
 
 
@@ -98,12 +95,12 @@ def _batches(numbers: np.ndarray) -> Iterator[slice]:
         start = stop
 
 
-def _places(pattern: Pattern, leaders: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Where each item stands in the blocks of a batch.
+def _laid_out(
+    pattern: Pattern, leaders: np.ndarray, sizes: np.ndarray, dependents: np.ndarray
+) -> tuple[Blocks, Places]:
+    """The blocks of a batch, and where each item stands in them.
 
-    Returns:
-        (listed, positions, order, place_indptr, places, members, block_of): the blocks' items by position, the
-        leader last and the largest covariances before it; the rest as the kernels `solve` and `fill` take them.
+    A block lists the items of its leader's column from the smallest covariance to the largest, the leader last.
     """
     items, starts = len(pattern.indptr) - 1, _starts(sizes)
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
@@ -114,9 +111,16 @@ def _places(pattern: Pattern, leaders: np.ndarray, sizes: np.ndarray) -> tuple[n
     by_item = csr_matrix((entries, ascending.indices, ascending.indptr), shape=shape).tocsc()
     degrees = np.diff(by_item.indptr)
     order = np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)]
-    return (
+    blocks = Blocks(
+        starts,
+        sizes,
+        dependents,
         read_only(listed, np.int32),
         read_only(ascending.data, np.int32),
+        _starts(sizes * (sizes + 1) // 2),
+        _starts(sizes * dependents),
+    )
+    return blocks, Places(
         read_only(order, np.int64),
         read_only(by_item.indptr, np.int64),
         read_only(by_item.data, np.int64),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit, prange
 
+from models.numerics.gram import GramRows
 from models.numerics.products import read_only
 from models.numerics.selection import largest
 from models.numerics.threads import kernel_threads
@@ -36,26 +37,26 @@ class Pattern:
     threshold: float
 
 
-def above(arguments: tuple[np.ndarray, ...], threshold: float, max_in_column: int, threads: int) -> Pattern:
+def above(gram: GramRows, threshold: float, max_in_column: int, threads: int) -> Pattern:
     """Entries of more than `threshold`, of each column the `max_in_column` largest, the diagonal among them."""
-    rows = np.arange(len(arguments[2]) - 1)
-    return _pattern(*_largest(arguments, rows, threshold, max_in_column, threads), threshold)
+    rows = np.arange(len(gram.factor))
+    return _pattern(*_largest(gram, rows, threshold, max_in_column, threads), threshold)
 
 
-def of_density(arguments: tuple[np.ndarray, ...], density: float, max_in_column: int, threads: int) -> Pattern:
+def of_density(gram: GramRows, density: float, max_in_column: int, threads: int) -> Pattern:
     """The pattern of the lowest threshold at which at most `density` of all entries are kept, diagonal included.
 
     A threshold is guessed from a sample of rows, some more entries than wanted are collected above it, and the
     exact one is found among those.
     """
-    items = len(arguments[2]) - 1
+    items = len(gram.factor)
     wanted = max(0, int(density * items * items) - items)
-    sample = np.argsort(-np.diff(arguments[2]), kind="stable")[:: max(1, items // SAMPLE)]
-    seen = _largest(arguments, sample, 0.0, max_in_column, threads)[2]
+    sample = np.argsort(-np.diff(gram.item_indptr), kind="stable")[:: max(1, items // SAMPLE)]
+    seen = _largest(gram, sample, 0.0, max_in_column, threads)[2]
     guessed = int(MARGIN * wanted * len(sample) / items) + 1
     while True:
         guess = float(np.partition(seen, -guessed)[-guessed]) if guessed < len(seen) else 0.0
-        counts, neighbours, values, diagonal = _largest(arguments, np.arange(items), guess, max_in_column, threads)
+        counts, neighbours, values, diagonal = _largest(gram, np.arange(items), guess, max_in_column, threads)
         if len(values) > wanted or guess == 0:
             break
         guessed *= 2
@@ -80,7 +81,7 @@ def _pattern(
 
 
 def _largest(
-    arguments: tuple[np.ndarray, ...], rows: np.ndarray, threshold: float, max_in_column: int, threads: int
+    gram: GramRows, rows: np.ndarray, threshold: float, max_in_column: int, threads: int
 ) -> tuple[np.ndarray, ...]:
     """Of each row, the neighbours above the threshold, at most `max_in_column` - 1, largest first.
 
@@ -88,7 +89,7 @@ def _largest(
         (counts, neighbours, values, diagonal): int64 (rows,); int32 and float32, the rows' one after the other,
         values in absolute value; float64 (rows,).
     """
-    items = len(arguments[2]) - 1
+    items = len(gram.factor)
     width = max(1, min(max_in_column, items) - 1)
     most = min(max_in_column, items) - 1
     counts, diagonal = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows))
@@ -100,7 +101,7 @@ def _largest(
         part = slice(start, min(start + chunk, len(rows)))
         with kernel_threads(threads):
             _collect(
-                *arguments,
+                gram,
                 read_only(rows[part], np.int64),
                 threshold,
                 most,
@@ -148,25 +149,9 @@ def _fill_strip(row, shift, factor, own_shift, own_factor, strip):
 
 
 @njit(parallel=True, cache=True)
-def _collect(
-    indptr,
-    indices,
-    item_indptr,
-    item_users,
-    item_entries,
-    weights,
-    shift,
-    factor,
-    rows,
-    threshold,
-    most,
-    workers,
-    counts,
-    found,
-    values,
-    diagonal,
-):
-    """The first eight are those of `gram.row_arguments`; `workers` deal themselves the rows in turn."""
+def _collect(gram, rows, threshold, most, workers, counts, found, values, diagonal):
+    """The neighbours of some rows of a `GramRows`; `workers` deal themselves the rows in turn."""
+    indptr, indices, item_indptr, item_users, _, weights, shift, factor = gram
     items = len(factor)
     for worker in prange(workers):
         row = np.zeros(items)

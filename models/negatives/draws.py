@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit, prange
 
 from models.numerics.random_numbers import bits, purpose, stream, uniform
+from models.numerics.selection import smallest_first
 
 ALIAS, KEYS = purpose("negatives: alias draws"), purpose("negatives: exponential keys")
 HEAVY = 6  # where rejection and keys cost about the same
@@ -155,63 +156,6 @@ def _by_keys(items, first, last, taken, mark, weights, keys, order, name):
         if taken[item] != mark and weights[item] > 0.0:
             keys[left], order[left] = -np.log(uniform(name, item)) / weights[item], item
             left += 1
-    _smallest_first(keys, order, left, last - first)
+    smallest_first(keys, order, left, last - first)
     for at in range(first, last):
         items[at] = order[at - first]
-
-
-@njit(cache=True)
-def _smallest_first(keys, order, count, wanted):
-    """Move the `wanted` smallest of keys[:count] to the front, `order` with them (Hoare's quickselect)."""
-    low, high = 0, count - 1
-    while low < high and wanted < count:
-        pivot = keys[(low + high) // 2]
-        left, right = low, high
-        while left <= right:
-            while keys[left] < pivot:
-                left += 1
-            while keys[right] > pivot:
-                right -= 1
-            if left <= right:
-                keys[left], keys[right] = keys[right], keys[left]
-                order[left], order[right] = order[right], order[left]
-                left += 1
-                right -= 1
-        if wanted - 1 <= right:
-            high = right
-        elif wanted - 1 >= left:
-            low = left
-        else:
-            return
-
-
-def transposed(starts: np.ndarray, items: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(starts, users) by item, users ascending, of a graph by user: a counting sort in eight shards."""
-    bounds = np.searchsorted(starts, np.linspace(0, starts[-1], 9)).astype(np.int64)
-    bounds[0], bounds[-1] = 0, len(starts) - 1
-    counts = _counts(starts, items, count, bounds)
-    turned = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
-    places = turned[:-1] + np.cumsum(counts, axis=0) - counts
-    return turned, _turned(starts, items, places, bounds)
-
-
-@njit(cache=True, parallel=True)
-def _counts(starts, items, count, bounds):
-    counts = np.zeros((len(bounds) - 1, count), dtype=np.int64)
-    for shard in prange(len(bounds) - 1):
-        own = counts[shard]
-        for at in range(starts[bounds[shard]], starts[bounds[shard + 1]]):
-            own[items[at]] += 1
-    return counts
-
-
-@njit(cache=True, parallel=True)
-def _turned(starts, items, places, bounds):
-    users = np.empty(starts[-1], dtype=np.int32)
-    for shard in prange(len(bounds) - 1):
-        next_place = places[shard]
-        for user in range(bounds[shard], bounds[shard + 1]):
-            for at in range(starts[user], starts[user + 1]):
-                users[next_place[items[at]]] = user
-                next_place[items[at]] += 1
-    return users

@@ -2,9 +2,9 @@
 Paquet and Koenigstein (2014)."""
 
 import numpy as np
-from numba import njit
 
 from models.negatives.draws import alias_table, draw_negatives, histogram, histogram_power
+from models.numerics.adjacency import grouped
 from models.numerics.shards import shards
 
 RATES = (1.0, 0.5)  # r of eq. 8, the two of the figure
@@ -12,21 +12,8 @@ RATES = (1.0, 0.5)  # r of eq. 8, the two of the figure
 
 def by_user(users: np.ndarray, items: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """(starts int64 (count + 1,), items int32 (edges,)) of edges in any order; a user's items in that order."""
-    starts = np.zeros(count + 1, dtype=np.int64)
-    return starts, _by_user(users, items, starts)
-
-
-@njit(cache=True)
-def _by_user(users, items, starts):
-    for user in users:
-        starts[user + 1] += 1
-    for user in range(len(starts) - 1):
-        starts[user + 1] += starts[user]
-    places, found = starts[:-1].copy(), np.empty(len(items), dtype=np.int32)
-    for edge in range(len(users)):
-        found[places[users[edge]]] = items[edge]
-        places[users[edge]] += 1
-    return found
+    starts, order = grouped(users, count)
+    return starts, items[order].astype(np.int32, copy=False)
 
 
 def sample(likes: tuple[np.ndarray, np.ndarray], items: int, r: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ from numba import njit
 from scipy.sparse import csr_matrix
 
 from models.negatives.draws import alias_table, draw_negatives, room
+from models.numerics.adjacency import adjacency
 from models.numerics.random_numbers import purpose, stream, uniform
 from models.numerics.shards import shards
 
@@ -70,7 +71,7 @@ class WithoutReplacement(NegativeLaw):
 
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
         """One of the negatives of a hidden graph, as likely as every other."""
-        likes = _pattern(train[users])
+        likes = adjacency(train[users])
         drawn = alias_table(self.histogram), shards(likes[0]), (seed, 0), users.astype(np.uint64)
         starts, items = draw_negatives(likes, self.histogram, *drawn)
         counts, found = np.diff(starts), np.full(len(users), -1, dtype=np.int32)
@@ -132,7 +133,7 @@ class AllZeros(NegativeLaw):
 
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
         """One of the items that the user does not like, each as likely."""
-        rows = _pattern(train[users])
+        rows = adjacency(train[users])
         return _zeros(*rows, train.shape[1], _uniforms(seed, users))
 
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -143,10 +144,6 @@ class AllZeros(NegativeLaw):
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
         """1 - p(like)."""
         return 1 - likes
-
-
-def _pattern(rows: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
-    return rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
 
 
 @njit(cache=True)

@@ -4,24 +4,21 @@ The logit a = u'v + b is taken as Gaussian with the first two moments that it ha
 `GaussianFactors`: `mean`, `precision`, `bias_mean`, `bias_precision`.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit, prange
 
 from models.numerics.gaussian_factors import GaussianFactors
 from models.numerics.products import dense_times
 
-NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
-NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+NODES, NODE_WEIGHTS = _NODES.astype(np.float32), (_WEIGHTS / _WEIGHTS.sum()).astype(np.float32)
 
 
 def like_logits(users: GaussianFactors, items: GaussianFactors) -> np.ndarray:
     """logit of the like probability, mu_a / sqrt(1 + pi sigma_a^2 / 8), float32 (users, items)."""
-    means, variances = logit_moments(users, items)
-    variances *= np.float32(np.pi / 8)
-    variances += 1
-    np.sqrt(variances, out=variances)
-    means /= variances
-    return means
+    return log_odds(*logit_moments(users, items))
 
 
 def like_of_rows(
@@ -53,17 +50,49 @@ def logit_moments(users: GaussianFactors, items: GaussianFactors) -> tuple[np.nd
     return means, variances
 
 
-def _like(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eq. 22 for the mean; the variance of sigma(a) by quadrature. Overwrites its arguments."""
-    like = 1 / (1 + np.exp(-means / np.sqrt(1 + np.float32(np.pi / 8) * variances)))
-    deviations = np.sqrt(variances, out=variances)
+def log_odds(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    """mu_a / sqrt(1 + pi sigma_a^2 / 8), whose sigmoid is about E sigma(a) for a Gaussian a (MacKay 1992)."""
+    scale = variances * np.float32(np.pi / 8)
+    scale += 1
+    np.sqrt(scale, out=scale)
+    return np.divide(means, scale, out=scale)
+
+
+def spread(
+    means: np.ndarray,
+    variances: np.ndarray,
+    like: np.ndarray,
+    sigmoid: Callable[[np.ndarray], np.ndarray],
+    weighted_square: Callable[[np.float32, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """The standard deviation of sigma(a), a ~ N(mean, variance), by Gauss-Hermite quadrature.
+
+    Args:
+        means, variances, like: float32, of one shape; `like` lies near E sigma(a).
+        sigmoid, weighted_square: sigma(x) and w x^2. They are the caller's, for their last bits depend on how they
+            are computed, and a model's published values were made with its own.
+
+    Returns:
+        float32, of the same shape.
+    """
+    deviations = np.sqrt(variances)
     first, second = np.zeros_like(means), np.zeros_like(means)
-    for node, weight in zip(NODES.astype(np.float32), NODE_WEIGHTS.astype(np.float32)):
-        value = 1 / (1 + np.exp(-(means + node * deviations)))
+    for node, weight in zip(NODES, NODE_WEIGHTS):
+        value = sigmoid(means + node * deviations)
         value -= like  # so that the difference of squares below keeps its digits where the posterior is sharp
         first += weight * value
-        second += weight * value * value
-    return like, np.sqrt(np.maximum(second - first * first, 0))
+        second += weighted_square(weight, value)
+    return np.sqrt(np.maximum(second - first * first, 0))
+
+
+def _like(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eq. 22 for the mean, and the standard deviation."""
+    like = _sigmoid(log_odds(means, variances))
+    return like, spread(means, variances, like, _sigmoid, lambda weight, value: weight * value * value)
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-logits))
 
 
 @njit(cache=True, parallel=True)

@@ -5,11 +5,13 @@ not depend on the number of threads and centring loses nothing to cancellation.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
+from models.numerics.degree_weights import degree_weights
 from models.numerics.products import read_only
 from models.numerics.threads import kernel_threads
 
@@ -34,11 +36,8 @@ class Columns:
 def columns(interactions: csr_matrix, user_weight_exponent: float) -> Columns:
     """Weights d_m^-exponent of the users, scaled to mean one, and the items' moments under them."""
     degrees = np.diff(interactions.indptr)
-    active = degrees > 0
-    users = int(np.count_nonzero(active))
-    weights = np.zeros(len(degrees))
-    weights[active] = degrees[active].astype(np.float64) ** -user_weight_exponent
-    weights *= users / weights.sum()
+    users = int(np.count_nonzero(degrees))
+    weights = degree_weights(degrees, user_weight_exponent)
     of_entries = np.repeat(weights, degrees)
     mean = np.bincount(interactions.indices, weights=of_entries, minlength=interactions.shape[1]) / users
     spread = users * mean * (1 - mean)
@@ -73,18 +72,32 @@ def rescaling(moments: Columns, alpha: float, centred: bool, popularity_discount
     return Rescaling(scale, shift, (varies if centred else moments.mean > 0) / scale, back)
 
 
-def row_arguments(
-    interactions: csr_matrix, weights: np.ndarray, shift: np.ndarray, factor: np.ndarray
-) -> tuple[np.ndarray, ...]:
-    """What a kernel needs to sum a row of the Gram matrix.
+class GramRows(NamedTuple):
+    """What a kernel needs to sum a row of the Gram matrix; all read-only.
 
-    Returns:
-        (indptr, indices): the users' items; (item_indptr, item_users, item_entries): the items' users and the
-        entries' places in `indices`; weights of the users; shift and factor of the items. All read-only.
+    Attributes:
+        indptr, indices: int64 and int32, the users' items.
+        item_indptr, item_users: int64 and int32, the items' users.
+        item_entries: int64, the places in `indices` of the items' entries.
+        weights: float64 (users,).
+        shift, factor: float64 (items,), as in `lower_gram`.
     """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    item_indptr: np.ndarray
+    item_users: np.ndarray
+    item_entries: np.ndarray
+    weights: np.ndarray
+    shift: np.ndarray
+    factor: np.ndarray
+
+
+def gram_rows(interactions: csr_matrix, weights: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> GramRows:
+    """The record of a matrix that is read as zeros and ones; arguments as in `lower_gram`."""
     entries = np.arange(interactions.nnz, dtype=np.int64)
     by_item = csr_matrix((entries, interactions.indices, interactions.indptr), shape=interactions.shape).tocsc()
-    return (
+    return GramRows(
         read_only(interactions.indptr, np.int64),
         read_only(interactions.indices, np.int32),
         read_only(by_item.indptr, np.int64),
@@ -110,17 +123,18 @@ def lower_gram(
     Returns:
         float32 (items, items), C order.
     """
-    arguments = row_arguments(interactions, weights, shift, factor)
-    heaviest_first = np.argsort(-np.diff(arguments[2]), kind="stable")
+    gram = gram_rows(interactions, weights, shift, factor)
+    heaviest_first = np.argsort(-np.diff(gram.item_indptr), kind="stable")
     out = np.zeros((interactions.shape[1],) * 2, dtype=np.float32)
     with kernel_threads(threads):
-        _fill(*arguments, read_only(heaviest_first, np.int64), max(1, threads), out)
+        _fill(gram, read_only(heaviest_first, np.int64), max(1, threads), out)
     return out
 
 
 @njit(parallel=True, cache=True)
-def _fill(indptr, indices, item_indptr, item_users, item_entries, weights, shift, factor, order, workers, out):
-    """`item_entries` are an item's places in `indices`; `workers` deal themselves the items of `order` in turn."""
+def _fill(gram, order, workers, out):
+    """The rows of a `GramRows`; `workers` deal themselves the items of `order` in turn."""
+    indptr, indices, item_indptr, item_users, item_entries, weights, shift, factor = gram
     for worker in prange(workers):
         row = np.zeros(len(order))
         for turn in range(worker, len(order), workers):

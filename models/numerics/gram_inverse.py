@@ -98,7 +98,7 @@ def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: in
     for start in range(0, len(out), BLOCK):
         block = slice(start, min(start + BLOCK, len(out)))
         with kernel_threads(threads):
-            below = values_times(of_items[start:], _transposed(values_times(of_items[block], over_users), threads))
+            below = values_times(of_items[start:], _columns_as_rows(values_times(of_items[block], over_users), threads))
 
         def fill(rows: slice, below: np.ndarray = below, target: np.ndarray = out[start:, block]) -> None:
             np.divide(below[rows], -l2, out=target[rows])
@@ -108,7 +108,8 @@ def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: in
     return out
 
 
-def _transposed(table: np.ndarray, threads: int) -> np.ndarray:
+def _columns_as_rows(table: np.ndarray, threads: int) -> np.ndarray:
+    """The transpose of a dense table, copied into C order."""
     out = np.empty(table.shape[::-1], dtype=table.dtype)
 
     def copy(rows: slice) -> None:

@@ -1,11 +1,16 @@
-"""The largest of an array, for kernels: numba's own partition takes seconds to compile, and is slower."""
+"""The largest and the smallest of an array, for kernels: numba's own partition and sort take seconds to compile,
+and are slower."""
 
+import numpy as np
 from numba import njit
 
 
 @njit(cache=True)
 def largest(values, rank):
-    """The value that `rank` - 1 others are not below, `rank` from 1; reorders `values` (Hoare's quickselect)."""
+    """The value of a rank, 1 for the largest; reorders `values` so that the first `rank` are the largest.
+
+    Hoare's quickselect.
+    """
     low, high, place = 0, len(values) - 1, rank - 1
     while low < high:
         pivot = values[(low + high) // 2]
@@ -26,3 +31,50 @@ def largest(values, rank):
         else:
             break
     return values[place]
+
+
+@njit(cache=True)
+def smallest(keys, count):
+    """Positions int64 (count,) of the `count` smallest keys, ascending; of equal keys the first."""
+    positions = np.empty(count, dtype=np.int64)
+    if count == 0:
+        return positions
+    bound = -largest(-keys, count)
+    equal = count  # keys that equal the bound and are still to be taken
+    for key in keys:
+        equal -= key < bound
+    at = 0
+    for position in range(len(keys)):
+        if keys[position] < bound or (keys[position] == bound and equal > 0):
+            equal -= keys[position] == bound
+            positions[at] = position
+            at += 1
+    return positions
+
+
+@njit(cache=True)
+def smallest_first(keys, order, count, wanted):
+    """Move the `wanted` smallest of keys[:count] to the front, and what stands beside them in `order`.
+
+    The same search as `largest`, which need not carry a second array along.
+    """
+    low, high = 0, count - 1
+    while low < high and wanted < count:
+        pivot = keys[(low + high) // 2]
+        left, right = low, high
+        while left <= right:
+            while keys[left] < pivot:
+                left += 1
+            while keys[right] > pivot:
+                right -= 1
+            if left <= right:
+                keys[left], keys[right] = keys[right], keys[left]
+                order[left], order[right] = order[right], order[left]
+                left += 1
+                right -= 1
+        if wanted - 1 <= right:
+            high = right
+        elif wanted - 1 >= left:
+            low = left
+        else:
+            return

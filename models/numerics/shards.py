@@ -1,12 +1,34 @@
-"""Rows cut into runs of about equal load, so that a fixed order of sums serves any number of threads."""
+"""Rows cut into runs of about equal load, so that a fixed order of sums serves any number of threads.
+
+A row's load is its entries, and what the row itself costs beside them. Bounds depend on the rows alone.
+"""
 
 import numpy as np
 
 
+def runs(starts: np.ndarray, count: int, row_cost: int = 0, *, whole: bool = False) -> np.ndarray:
+    """Cut rows into `count` runs; where there are few rows, some runs are empty.
+
+    Args:
+        starts: int64 (rows + 1,), where the entries of each row begin.
+        row_cost: what a row costs beside its entries, in entries.
+        whole: cut at whole numbers of entries, shares rounded down, as the steps of `models.bpr` are dealt.
+
+    Returns:
+        Bounds int64 (count + 1,), from 0 to the number of rows.
+    """
+    load = starts + np.arange(len(starts)) * row_cost
+    shares = load[-1] * np.arange(count + 1) // count if whole else np.linspace(0, load[-1], count + 1)
+    bounds = np.searchsorted(load, shares)
+    bounds[0], bounds[-1] = 0, len(load) - 1
+    return bounds
+
+
 def shards(starts: np.ndarray, count: int = 64) -> np.ndarray:
-    """Bounds int64 (shards + 1,) of at most `count` runs of rows with about as many entries each."""
-    rows = len(starts) - 1
-    load = starts + np.arange(rows + 1) * 8  # a vertex costs something without edges too
-    bounds = np.searchsorted(load, np.linspace(0, load[-1], count + 1))
-    bounds[0], bounds[-1] = 0, rows
-    return np.unique(bounds)
+    """Bounds int64 (shards + 1,) of at most `count` runs, none of them empty; a row costs eight entries."""
+    return np.unique(runs(starts, count, 8))
+
+
+def even_runs(rows: int, count: int) -> np.ndarray:
+    """Bounds int64 (count + 1,) of `count` runs of about as many rows each."""
+    return np.linspace(0, rows, count + 1).astype(np.int64)

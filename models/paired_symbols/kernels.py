@@ -18,12 +18,6 @@ WORK = 60  # a vertex's own cost (its linear system), in edges
 OPTIONS = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
 
 
-def shard_bounds(indptr: np.ndarray) -> np.ndarray:
-    """int64 (SHARDS + 1,): ranges of vertices with about equal work; a vertex costs as much as WORK edges."""
-    work = indptr + WORK * np.arange(len(indptr), dtype=np.int64)
-    return np.searchsorted(work, work[-1] * np.linspace(0, 1, SHARDS + 1)).astype(np.int64)
-
-
 @njit(**OPTIONS)
 def decay(x):
     """exp(-x) in float32 for 0 <= x <= 80, free of calls, so that loops over it become vector code."""
@@ -220,7 +214,7 @@ def update_rows(
     Each vertex is updated up to `passes` times, until no mean moves by more than `tolerance`.
 
     Args:
-        bounds: int64 (SHARDS + 1,), from `shard_bounds`.
+        bounds: int64 (SHARDS + 1,), runs of vertices of about equal load.
         indptr, indices, counts: int64, int32, float32: the edges of each vertex and their c_ij.
         pseudo: float64, D' s_i of each vertex.
         curvature_star: lambda(xi*).

@@ -27,6 +27,7 @@ from scipy.special import expit
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions, Start
 from models.negatives.laws import CensoredPairs
+from models.negatives.like_probability import log_odds, spread
 from models.numerics.products import dense_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
@@ -36,7 +37,6 @@ from models.search_space import SearchSpace, Span
 START = purpose("paired_symbols start")
 START_SCALE, START_VARIANCE = 0.1, 0.1
 FOLD_PASSES, FOLD_TOLERANCE = 100, 1e-4
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
 
 class PairedSymbolsSettings(ModelSettings):
@@ -126,13 +126,8 @@ class PairedSymbols(Model):
             mean, variance = self._pair_moments(rows, np.asarray(items))
         else:
             mean, variance = self._moments(rows, slice(None) if items is None else items)
-        like, spread = expit(_log_odds(mean, variance)), np.sqrt(variance)
-        first, second = np.zeros_like(mean), np.zeros_like(mean)
-        for node, weight in zip(NODES, WEIGHTS / WEIGHTS.sum()):
-            value = expit(mean + np.float32(node) * spread) - like  # small, so its square keeps digits
-            first += np.float32(weight) * value
-            second += np.float32(weight) * value**2
-        return like, np.sqrt(np.maximum(second - first**2, 0))
+        like = expit(log_odds(mean, variance))
+        return like, spread(mean, variance, like, expit, lambda weight, value: weight * value**2)
 
     def negative_law(self) -> CensoredPairs:
         """The D' = r D censored pairs of section 2."""
@@ -187,11 +182,11 @@ class PairedSymbols(Model):
         return posterior.bound(sums)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        log_odds = _log_odds(*self._moments(self._user_rows(histories, users), slice(None)))
+        found = log_odds(*self._moments(self._user_rows(histories, users), slice(None)))
         if score == "popularity_x_odds":
             weight = self.settings.popularity_weight
-            return log_odds + (weight * np.log(self.item_popularity)).astype(np.float32)
-        like = expit(log_odds)
+            return found + (weight * np.log(self.item_popularity)).astype(np.float32)
+        like = expit(found)
         return like if score == "like" else like * self.item_popularity.astype(np.float32)
 
     def _moments(self, rows: np.ndarray, items: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
@@ -244,8 +239,3 @@ class PairedSymbols(Model):
             "item_popularity": self.item_popularity,
             "xi_star": self.xi_star,
         }
-
-
-def _log_odds(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """x = mean / sqrt(1 + pi variance / 8); sigma(x) is about E sigma(a) for a Gaussian a (MacKay 1992)."""
-    return mean / np.sqrt(1 + np.float32(np.pi / 8) * variance)

@@ -5,6 +5,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
 
 from models.numerics.products import read_only
+from models.numerics.shards import runs
 from models.paired_symbols import kernels
 from models.paired_symbols.vectors import padded
 
@@ -50,7 +51,7 @@ class Side:
         self.indptr = read_only(graph.indptr, np.int64)
         self.indices = read_only(graph.indices, np.int32)
         self.counts = read_only(graph.data, np.float32)
-        self.bounds = kernels.shard_bounds(self.indptr)
+        self.bounds = runs(self.indptr, kernels.SHARDS, kernels.WORK)
         self.degrees = np.diff(np.concatenate([[0.0], np.cumsum(self.counts, dtype=np.float64)])[self.indptr])
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
 

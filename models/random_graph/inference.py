@@ -3,16 +3,15 @@ one block of the posterior after another is moved towards what that graph asks f
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
-from models.negatives.draws import alias_table, draw_negatives, transposed
+from models.negatives.draws import alias_table, draw_negatives
+from models.numerics.adjacency import Adjacency, transposed
 from models.numerics.shards import shards
 from models.random_graph.kernels import edge_bound, update_biases, update_factors
 from models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, USER_BIAS, USER_FACTORS, Precisions, Vertices
-
-Adjacency = tuple[np.ndarray, np.ndarray]  # (starts int64, neighbours int32)
 
 
 @dataclass(frozen=True)
@@ -29,19 +28,22 @@ class GraphSampler:
     """q(H): the observed graph, and random negatives beside it.
 
     Args:
-        likes, likes_by_item: the observed graph.
+        likes: the observed graph, by user.
         weights: float64 (items,), the histogram pi, positive wherever an item has an edge.
         seed: of every draw.
         units: uint64 (users,), the name of each user's stream of random numbers.
     """
 
-    def __init__(
-        self, likes: Adjacency, likes_by_item: Adjacency, weights: np.ndarray, seed: int, units: np.ndarray
-    ) -> None:
-        self.likes, self.likes_by_item, self.weights = likes, likes_by_item, weights
+    def __init__(self, likes: Adjacency, weights: np.ndarray, seed: int, units: np.ndarray) -> None:
+        self.likes, self.weights = likes, weights
         self.seed, self.units = seed, units
         self.bounds = shards(likes[0])
         self._alias = alias_table(weights)
+
+    @cached_property
+    def likes_by_item(self) -> Adjacency:
+        """The observed graph from the side of the items, for those who draw whole graphs."""
+        return transposed(*self.likes, len(self.weights))
 
     def negatives(self, iteration: int) -> Adjacency:
         """The negatives of one iteration, by user."""
@@ -53,11 +55,6 @@ class GraphSampler:
         negatives = self.negatives(iteration)
         turned = transposed(*negatives, len(self.weights))
         return HiddenGraph(self.likes, negatives, self.likes_by_item, turned)
-
-
-def adjacency(matrix: csr_matrix) -> Adjacency:
-    """The pattern of a CSR matrix as the kernels take it."""
-    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
 
 
 def step_sizes(iterations: int, t_epsilon: int) -> Iterator[float]:

@@ -17,12 +17,13 @@ from scipy.sparse import csr_matrix
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions, Start
 from models.negatives.balanced_histogram import balanced
-from models.negatives.draws import histogram, histogram_power, transposed
+from models.negatives.draws import histogram, histogram_power
 from models.negatives.laws import WithoutReplacement
 from models.negatives.like_probability import like_logits, like_of_pairs, like_of_rows
+from models.numerics.adjacency import adjacency, transposed
 from models.numerics.random_numbers import GOLDEN, mix, purpose
 from models.numerics.threads import kernel_threads
-from models.random_graph.inference import GraphSampler, Posterior, adjacency, step_sizes, update_side
+from models.random_graph.inference import GraphSampler, Posterior, step_sizes, update_side
 from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
 from models.search_space import Choice, SearchSpace, Span
 
@@ -136,7 +137,7 @@ class RandomGraph(Model):
         users = Vertices.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
         with kernel_threads(self.threads):
             likes = adjacency(histories)
-            sampler = GraphSampler(likes, likes, self.weights, self.seed, _names(*likes))
+            sampler = GraphSampler(likes, self.weights, self.seed, _names(*likes))
             table = self.posterior.items.table()
             precisions = taus.mean(USER_FACTORS), taus.mean(USER_BIAS)
             for t in range(1, settings.fold_in_iterations + 1):
@@ -197,11 +198,10 @@ class RandomGraph(Model):
         self.gamma = power if self.settings.gamma is None else self.settings.gamma
         self.weights = self.histogram = histogram(self.item_degrees, self.gamma)
         likes = adjacency(interactions)
-        by_item = transposed(*likes, interactions.shape[1])
         if self.settings.balance_popular:
-            self.weights = balanced(likes, by_item, self.histogram)
+            self.weights = balanced(likes, transposed(*likes, interactions.shape[1]), self.histogram)
         units = np.arange(interactions.shape[0], dtype=np.uint64)
-        return GraphSampler(likes, by_item, self.weights, self.seed, units)
+        return GraphSampler(likes, self.weights, self.seed, units)
 
     def _beginning(self, shape: tuple[int, int], start: Start | None) -> Posterior:
         """Small random means, or the earlier fit's posterior, its precisions included."""

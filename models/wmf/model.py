@@ -25,6 +25,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions
+from models.numerics.degree_weights import degree_weights_or_ones
 from models.numerics.lanes import padded
 from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
@@ -94,7 +95,7 @@ class Wmf(Model):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, loss, solver = self.settings, self._loss(), self._solver()
-        weights = _weights(np.diff(interactions.indptr), chosen.user_weight_exponent)
+        weights = degree_weights_or_ones(np.diff(interactions.indptr), chosen.user_weight_exponent)
         users, items = Side(interactions, loss, weights, None), Side(interactions.T.tocsr(), loss, None, weights)
         factors = chosen.factors
         of_users = users.start(factors, chosen.initial_scale, self.seed, "wmf users")
@@ -137,12 +138,3 @@ class Wmf(Model):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"user_factors": self.user_factors, "item_factors": self.item_factors}
-
-
-def _weights(degrees: np.ndarray, exponent: float) -> np.ndarray:
-    """degree^-exponent, float64, scaled to mean one over users with an edge; ones for the others."""
-    weights = np.ones(len(degrees))
-    active = degrees > 0
-    weights[active] = degrees[active].astype(np.float64) ** -exponent
-    weights[active] /= weights[active].mean()
-    return weights

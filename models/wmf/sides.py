@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 from models.numerics.lanes import padded, zeros
 from models.numerics.products import read_only
 from models.numerics.random_numbers import normals, purpose
+from models.numerics.shards import runs
 from models.wmf.kernels import PARTS, conjugate_gradient, gram_parts, solve_blocks
 
 RUNS = 64  # runs of rows that threads take up
@@ -128,10 +129,7 @@ class Side:
 
     def _runs(self, width: int) -> np.ndarray:
         """Bounds int64 of RUNS runs of rows of about equal cost; a row costs about as much as width / 2 edges."""
-        cost = self.graph[0] + np.arange(len(self.graph[0])) * (width // 2)
-        bounds = np.searchsorted(cost, np.linspace(0, cost[-1], RUNS + 1))
-        bounds[0], bounds[-1] = 0, len(cost) - 1
-        return bounds.astype(np.int64)
+        return runs(self.graph[0], RUNS, width // 2)
 
 
 def empty_table(count: int, factors: int) -> np.ndarray:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from models.numerics.shards import runs
+
 LINES_PER_FILE, MOST_FILES = 25_000_000, 4
 BLOCK = 1 << 20
 
@@ -39,12 +41,12 @@ def write_log(folder: Path, starts: np.ndarray, users: np.ndarray, rated: Rated)
         The names of the files.
     """
     files = min(MOST_FILES, -(-len(users) // LINES_PER_FILE))
-    shares = np.searchsorted(starts, np.linspace(0, len(users), files + 1))
+    shares = runs(starts, files)
     names = [f"combined_data_{number}.txt" for number in range(1, files + 1)]
     for name, low, high in zip(names, shares[:-1], shares[1:], strict=True):
         with open(folder / name, "wb") as file:
-            runs = blocks(starts, int(low), int(high))
-            file.writelines(_lines(starts, users, rated, first, end) for first, end in runs)
+            parts = blocks(starts, int(low), int(high))
+            file.writelines(_lines(starts, users, rated, first, end) for first, end in parts)
     return names
 
 

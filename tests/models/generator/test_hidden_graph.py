@@ -8,7 +8,7 @@ import pytest
 from models.degrees.laws import power_law, with_mean
 from models.generator import hidden_graph, pairing
 from models.generator.hidden_graph import NoSuchGraph, draw_degrees, draw_graph, graphical
-from models.generator.pairing import transposed
+from models.numerics.adjacency import transposed
 
 
 def laws(users, items, edges, exponents=(0.5, 0.77)):

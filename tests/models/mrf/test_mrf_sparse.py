@@ -12,7 +12,7 @@ from models.mrf import sparse_blocks, sparse_pattern
 from models.mrf.dense import MrfDense, MrfDenseSettings
 from models.mrf.sparse import MrfSparse, MrfSparseSettings
 from models.mrf.sparse_pattern import of_density
-from models.numerics.gram import columns, rescaling, row_arguments
+from models.numerics.gram import columns, gram_rows, rescaling
 from tests.conftest import REAL_LOGS
 
 ML_100K = REAL_LOGS / "ml-100k" / "u.data"
@@ -157,7 +157,7 @@ def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long
     np.fill_diagonal(target, -1)
     moments = columns(long_tailed, 0.0)
     rescaled = rescaling(moments, 0.75, True)
-    pattern = of_density(row_arguments(long_tailed, moments.weights, rescaled.shift, rescaled.factor), density, cap, 2)
+    pattern = of_density(gram_rows(long_tailed, moments.weights, rescaled.shift, rescaled.factor), density, cap, 2)
     kept = np.sort(target, axis=0)[::-1][: cap - 1]
     kept = np.sort(kept[kept >= 0])[::-1]
     room = max(0, int(density * target.size) - len(target))

@@ -13,9 +13,9 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from models.negatives.draws import alias_table, draw_negatives
+from models.numerics.adjacency import adjacency
 from models.numerics.shards import shards
 from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
-from models.random_graph.inference import adjacency
 from models.random_graph.model import RandomGraph, RandomGraphSettings
 from tasks.demo.story import DemoSettings, tell
 

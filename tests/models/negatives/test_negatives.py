@@ -7,10 +7,10 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from models.negatives.balanced_histogram import balanced, capped, expected_negatives
-from models.negatives.draws import alias_table, draw_negatives, histogram, histogram_power, room, transposed
+from models.negatives.draws import alias_table, draw_negatives, histogram, histogram_power, room
+from models.numerics.adjacency import adjacency, transposed
 from models.numerics.shards import shards
 from models.numerics.threads import kernel_threads
-from models.random_graph.inference import adjacency
 
 ONLY_REJECTION, ONLY_KEYS = 0, 10**6
 
@@ -109,14 +109,6 @@ def test_alias_table_gives_back_its_weights(weights):
     share = limits.astype(float) / 2**32
     given = share + np.bincount(aliases, 1 - share, minlength=len(weights))
     assert given / len(weights) == pytest.approx(weights / weights.sum(), abs=1e-8)
-
-
-def test_transposed_agrees_with_scipy():
-    matrix = random_likes()
-    starts, users = transposed(*adjacency(matrix), 40)
-    by_item = csr_matrix(matrix.T)
-    by_item.sort_indices()
-    assert (starts == by_item.indptr).all() and (users == by_item.indices).all()
 
 
 def test_balancing_gives_popular_items_their_share_of_negatives():

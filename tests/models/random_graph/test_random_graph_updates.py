@@ -11,7 +11,8 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.special import gammaln, psi
 
-from models.random_graph.inference import HiddenGraph, Posterior, adjacency
+from models.numerics.adjacency import adjacency
+from models.random_graph.inference import HiddenGraph, Posterior
 from models.random_graph.posterior import Precisions, Vertices
 
 

@@ -1,0 +1,71 @@
+"""The edges of a bipartite graph as kernels take them: where each vertex's neighbours begin, and the neighbours."""
+
+import numpy as np
+from numba import njit, prange
+from scipy.sparse import csr_matrix
+
+from models.numerics.shards import runs
+
+Adjacency = tuple[np.ndarray, np.ndarray]  # (starts int64 (vertices + 1,), neighbours int32 (edges,))
+
+PARTS = 8  # runs of vertices that are turned side by side, with one count for every vertex of the other side each
+
+
+def adjacency(matrix: csr_matrix) -> Adjacency:
+    """The pattern of a CSR matrix, copied."""
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+
+
+def transposed(starts: np.ndarray, neighbours: np.ndarray, count: int) -> Adjacency:
+    """The same edges from the side of the neighbours, of which there are `count`.
+
+    A counting sort: each list comes out ascending, whatever the order inside the lists given.
+    """
+    bounds = runs(starts, PARTS)
+    counts = _counts(starts, neighbours, count, bounds)
+    turned = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
+    places = turned[:-1] + np.cumsum(counts, axis=0) - counts
+    return turned, _turned(starts, neighbours, places, bounds)
+
+
+@njit(cache=True, nogil=True)
+def grouped(vertices, count):
+    """(starts int64 (count + 1,), order int32): the entries of every vertex, in the order that they came in.
+
+    Args:
+        vertices: (entries,), the vertex of each entry.
+        count: vertices.
+    """
+    starts = np.zeros(count + 2, dtype=np.int64)
+    for vertex in vertices:
+        starts[vertex + 2] += 1
+    for vertex in range(count):
+        starts[vertex + 2] += starts[vertex + 1]
+    order = np.empty(len(vertices), dtype=np.int32)
+    for entry in range(len(vertices)):
+        vertex = vertices[entry]
+        order[starts[vertex + 1]] = entry
+        starts[vertex + 1] += 1
+    return starts[:-1], order
+
+
+@njit(cache=True, parallel=True)
+def _counts(starts, neighbours, count, bounds):
+    counts = np.zeros((len(bounds) - 1, count), dtype=np.int64)
+    for part in prange(len(bounds) - 1):
+        own = counts[part]
+        for at in range(starts[bounds[part]], starts[bounds[part + 1]]):
+            own[neighbours[at]] += 1
+    return counts
+
+
+@njit(cache=True, parallel=True)
+def _turned(starts, neighbours, places, bounds):
+    vertices = np.empty(starts[-1], dtype=np.int32)
+    for part in prange(len(bounds) - 1):
+        next_place = places[part]
+        for vertex in range(bounds[part], bounds[part + 1]):
+            for at in range(starts[vertex], starts[vertex + 1]):
+                vertices[next_place[neighbours[at]]] = vertex
+                next_place[neighbours[at]] += 1
+    return vertices

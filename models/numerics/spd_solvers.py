@@ -1,0 +1,133 @@
+"""Small systems with a symmetric positive definite matrix, one to a thread, inside kernels.
+
+The bits of fits depend on the order of the operations, so each form stays as it is:
+`solve` takes float64 rows of a few tens of numbers, one system after another; `factorize` and
+`last_columns_of_inverse` take float32 matrices of up to a thousand rows, of which several right sides are wanted.
+The inverse of a large matrix is in `models.numerics.spd_inverse`.
+"""
+
+import numpy as np
+from numba import njit
+
+ORDERED = {"contract"}
+REORDERED = {"contract", "reassoc"}  # sums in lanes; NaN is still NaN
+
+
+@njit(cache=True, nogil=True)
+def solve(P, h):
+    """Overwrite h with P^-1 h: float64 (n,) and (n, n or more), by Cholesky, row by row.
+
+    Only the lower triangle of P is read; it is overwritten by the factor.
+    """
+    for row in range(len(h)):
+        for column in range(row):
+            total = P[row, column]
+            for k in range(column):
+                total -= P[row, k] * P[column, k]
+            P[row, column] = total / P[column, column]
+            P[row, row] -= P[row, column] * P[row, column]
+        P[row, row] = np.sqrt(P[row, row])
+        for k in range(row):
+            h[row] -= P[row, k] * h[k]
+        h[row] /= P[row, row]
+    for row in range(len(h) - 1, -1, -1):
+        for k in range(row + 1, len(h)):
+            h[row] -= P[k, row] * h[k]
+        h[row] /= P[row, row]
+
+
+@njit(cache=True, fastmath=ORDERED)
+def factorize(a):
+    """A = U'U, float32 (n, n), in place; only the upper triangle is read and written.
+
+    Four rows at a time, each minus all rows above it. Returns whether A is positive definite; where it is not, the
+    factor is of no use.
+    """
+    n = len(a)
+    for k in range(0, n, 4):
+        rows = min(4, n - k)
+        for above in range(0, k, 4):
+            if rows == 4:
+                _subtract_four(a, above, k)
+            else:
+                for m in range(above, above + 4):
+                    for row in range(k, n):
+                        for column in range(row, n):
+                            a[row, column] -= a[m, row] * a[m, column]
+        for row in range(k, k + rows):
+            for m in range(k, row):
+                share = a[m, row]
+                for column in range(row, n):
+                    a[row, column] -= share * a[m, column]
+            if not a[row, row] > 0:
+                return False
+            scale = np.float32(1) / np.sqrt(a[row, row])
+            for column in range(row, n):
+                a[row, column] *= scale
+    return True
+
+
+@njit(cache=True, fastmath=ORDERED)
+def _subtract_four(a, m, k):
+    """Rows k .. k+3 of A, from column k on, minus what rows m .. m+3 of U give."""
+    p, q, r, s = a[m, k:], a[m + 1, k:], a[m + 2, k:], a[m + 3, k:]
+    w, x, y, z = a[k, k:], a[k + 1, k:], a[k + 2, k:], a[k + 3, k:]
+    p0, p1, p2, p3 = p[0], p[1], p[2], p[3]
+    q0, q1, q2, q3 = q[0], q[1], q[2], q[3]
+    r0, r1, r2, r3 = r[0], r[1], r[2], r[3]
+    s0, s1, s2, s3 = s[0], s[1], s[2], s[3]
+    for c in range(len(p)):
+        pc, qc, rc, sc = p[c], q[c], r[c], s[c]
+        w[c] = (((w[c] - p0 * pc) - q0 * qc) - r0 * rc) - s0 * sc
+        x[c] = (((x[c] - p1 * pc) - q1 * qc) - r1 * rc) - s1 * sc
+        y[c] = (((y[c] - p2 * pc) - q2 * qc) - r2 * rc) - s2 * sc
+        z[c] = (((z[c] - p3 * pc) - q3 * qc) - r3 * rc) - s3 * sc
+
+
+@njit(cache=True)
+def last_columns_of_inverse(u, inverse):
+    """The last d columns of (U'U)^-1, one a row of `inverse` (d, n): U'Y = E forward, U X = Y backward."""
+    d, n = inverse.shape
+    start = n - d
+    inverse[:] = 0
+    for c in range(d):
+        y = inverse[c]
+        y[start + c] = 1
+        for k in range(start + c, n):
+            y[k] /= u[k, k]
+            value = y[k]
+            for column in range(k + 1, n):
+                y[column] -= value * u[k, column]
+    for k in range(n - 1, -1, -1):
+        tail = u[k, k + 1 :]
+        scale = np.float32(1) / u[k, k]
+        fours = d - d % 4
+        for c in range(0, fours, 4):
+            _four_dots(tail, inverse, c, k, scale)
+        for c in range(fours, d):
+            inverse[c, k] = (inverse[c, k] - _dot(tail, inverse[c, k + 1 :])) * scale
+
+
+@njit(cache=True, fastmath=REORDERED)
+def _dot(one, other):
+    total = np.float32(0)
+    for at in range(len(one)):
+        total += one[at] * other[at]
+    return total
+
+
+@njit(cache=True, fastmath=REORDERED)
+def _four_dots(tail, inverse, c, k, scale):
+    """Element k of four columns of the inverse, from those behind it."""
+    w, x, y, z = inverse[c, k + 1 :], inverse[c + 1, k + 1 :], inverse[c + 2, k + 1 :], inverse[c + 3, k + 1 :]
+    a, b, e, f = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+    for at in range(len(tail)):
+        t = tail[at]
+        a += t * w[at]
+        b += t * x[at]
+        e += t * y[at]
+        f += t * z[at]
+    inverse[c, k] = (inverse[c, k] - a) * scale
+    inverse[c + 1, k] = (inverse[c + 1, k] - b) * scale
+    inverse[c + 2, k] = (inverse[c + 2, k] - e) * scale
+    inverse[c + 3, k] = (inverse[c + 3, k] - f) * scale

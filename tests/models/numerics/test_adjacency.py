@@ -1,0 +1,57 @@
+"""Edges turned round and grouped, against SciPy and against lists."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from models.numerics.adjacency import adjacency, grouped, transposed
+from models.numerics.threads import kernel_threads
+
+
+def random_graph(users, items, density, seed=0):
+    rng = np.random.default_rng(seed)
+    return csr_matrix(rng.random((users, items)) < rng.uniform(0, 2 * density, users)[:, None])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("users, items", [(200, 40), (3, 50), (40, 1)])
+def test_transposed_agrees_with_scipy(users, items, threads):
+    matrix = random_graph(users, items, 0.2)
+    starts, indices = adjacency(matrix)
+    assert starts.dtype == np.int64 and indices.dtype == np.int32
+    with kernel_threads(threads):
+        by_item = transposed(starts, indices, items)
+    expected = csr_matrix(matrix.T)
+    expected.sort_indices()
+    np.testing.assert_array_equal(by_item[0], expected.indptr)
+    np.testing.assert_array_equal(by_item[1], expected.indices)
+    assert by_item[0].dtype == np.int64 and by_item[1].dtype == np.int32
+
+
+def test_lists_come_out_ascending_whatever_their_order_and_turning_twice_sorts_them():
+    rng = np.random.default_rng(1)
+    lists = [rng.permutation(30)[:length] for length in rng.integers(0, 30, 100)]
+    starts = np.concatenate([[0], np.cumsum([len(own) for own in lists])])
+    neighbours = np.concatenate(lists).astype(np.int32)
+    once = transposed(starts, neighbours, 30)
+    for item in range(30):
+        holders = [user for user, own in enumerate(lists) if item in own]
+        assert once[1][once[0][item] : once[0][item + 1]].tolist() == holders
+    twice = transposed(*once, 100)
+    np.testing.assert_array_equal(twice[0], starts)
+    np.testing.assert_array_equal(twice[1], np.concatenate([np.sort(own) for own in lists]))
+
+
+def test_a_graph_without_edges_has_empty_lists():
+    starts, neighbours = transposed(np.zeros(5, dtype=np.int64), np.empty(0, dtype=np.int32), 3)
+    assert starts.tolist() == [0, 0, 0, 0] and len(neighbours) == 0
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_grouped_is_a_stable_sort(dtype):
+    vertices = np.random.default_rng(2).integers(0, 20, 500).astype(dtype)
+    vertices = vertices[vertices != 7]  # a vertex without entries
+    starts, order = grouped(vertices, 22)
+    np.testing.assert_array_equal(order, np.argsort(vertices, kind="stable"))
+    np.testing.assert_array_equal(np.diff(starts), np.bincount(vertices, minlength=22))
+    assert starts.dtype == np.int64 and order.dtype == np.int32
