@@ -29,6 +29,7 @@ import sql
 from models.degrees.fits import REPLICATES, fit
 from models.degrees.laws import FAMILIES
 from models.negatives import hidden_graph_ratios
+from models.numerics.adjacency import from_edges
 from models.numerics.threads import kernel_threads
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import warehouse
@@ -111,7 +112,7 @@ def sample_hidden_graphs(connection: duckdb.DuckDBPyConnection, shape: tuple[int
     if not min(shape):
         return
     edges = connection.execute("select user_index, item_index from curated.interactions").fetchnumpy()
-    likes = hidden_graph_ratios.by_user(*(np.ma.getdata(column) for column in edges.values()), shape[0])
+    likes = from_edges(*(np.ma.getdata(column) for column in edges.values()), shape[0])
     del edges
     for r in hidden_graph_ratios.RATES:
         positives, negatives = hidden_graph_ratios.sample(likes, shape[1], r, seed)

@@ -1,6 +1,7 @@
 """Stochastic inference for binary matrices, every zero an observation.
 
-`model` has the bound; `sampling` draws the entries, `minibatch` groups them, `inference` takes the steps, `kernels` the loops.
+`model` has the bound; `sampling` draws the entries, `minibatch` groups them, `inference` takes the steps, and
+`kernels` has the loops.
 """
 
 from models.binary_matrix.model import BinaryMatrix

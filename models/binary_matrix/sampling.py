@@ -151,8 +151,10 @@ def _is_one(indices, start, end, column):
 @njit(cache=True, parallel=True, nogil=True)
 def _draw(sampler, seed, batch, rows, columns, ones, weights):
     """Fill in the entries of a batch that the `EntrySampler` draws."""
-    strategy, indptr, indices, edge_rows, zeros_before, ones_scale, share_of_ones, scales, *margins = sampler
-    row_ones, column_ones, row_p, column_p = margins
+    strategy, share_of_ones, scales = sampler.strategy, sampler.share_of_ones, sampler.scales
+    indptr, indices, edge_rows = sampler.indptr, sampler.indices, sampler.rows
+    zeros_before, ones_scale = sampler.zeros_before, sampler.ones_scale
+    row_ones, column_ones, row_p, column_p = sampler.row_ones, sampler.column_ones, sampler.row_p, sampler.column_p
     L, M, edges = len(row_ones), len(column_ones), len(indices)
     for s in prange(len(rows)):
         key = stream(seed, PURPOSE, batch, s)

@@ -4,16 +4,9 @@ Paquet and Koenigstein (2014)."""
 import numpy as np
 
 from models.negatives.draws import alias_table, draw_negatives, histogram, histogram_power
-from models.numerics.adjacency import grouped
 from models.numerics.shards import shards
 
 RATES = (1.0, 0.5)  # r of eq. 8, the two of the figure
-
-
-def by_user(users: np.ndarray, items: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(starts int64 (count + 1,), items int32 (edges,)) of edges in any order; a user's items in that order."""
-    starts, order = grouped(users, count)
-    return starts, items[order].astype(np.int32, copy=False)
 
 
 def sample(likes: tuple[np.ndarray, np.ndarray], items: int, r: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,15 @@ def adjacency(matrix: csr_matrix) -> Adjacency:
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
 
 
+def from_edges(vertices: np.ndarray, neighbours: np.ndarray, count: int) -> Adjacency:
+    """Edges in any order by their vertex, of which there are `count`; a vertex's neighbours stay in that order.
+
+    Neighbours go to their places at once: to take them in the order that `grouped` gives is 1.7 times as slow.
+    """
+    starts = np.zeros(count + 1, dtype=np.int64)
+    return starts, _from_edges(vertices, neighbours, starts)
+
+
 def transposed(starts: np.ndarray, neighbours: np.ndarray, count: int) -> Adjacency:
     """The same edges from the side of the neighbours, of which there are `count`.
 
@@ -47,6 +56,19 @@ def grouped(vertices, count):
         order[starts[vertex + 1]] = entry
         starts[vertex + 1] += 1
     return starts[:-1], order
+
+
+@njit(cache=True)
+def _from_edges(vertices, neighbours, starts):
+    for vertex in vertices:
+        starts[vertex + 1] += 1
+    for vertex in range(len(starts) - 1):
+        starts[vertex + 1] += starts[vertex]
+    places, found = starts[:-1].copy(), np.empty(len(neighbours), dtype=np.int32)
+    for edge in range(len(vertices)):
+        found[places[vertices[edge]]] = neighbours[edge]
+        places[vertices[edge]] += 1
+    return found
 
 
 @njit(cache=True, parallel=True)

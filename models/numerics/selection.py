@@ -56,7 +56,7 @@ def smallest(keys, count):
 def smallest_first(keys, order, count, wanted):
     """Move the `wanted` smallest of keys[:count] to the front, and what stands beside them in `order`.
 
-    The same search as `largest`, which need not carry a second array along.
+    The same search as `largest`, for which a second array to carry along would cost a fifth to a quarter more.
     """
     low, high = 0, count - 1
     while low < high and wanted < count:

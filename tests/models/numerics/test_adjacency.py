@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.numerics.adjacency import adjacency, grouped, transposed
+from models.numerics.adjacency import adjacency, from_edges, grouped, transposed
 from models.numerics.threads import kernel_threads
 
 
@@ -45,6 +45,16 @@ def test_lists_come_out_ascending_whatever_their_order_and_turning_twice_sorts_t
 def test_a_graph_without_edges_has_empty_lists():
     starts, neighbours = transposed(np.zeros(5, dtype=np.int64), np.empty(0, dtype=np.int32), 3)
     assert starts.tolist() == [0, 0, 0, 0] and len(neighbours) == 0
+
+
+def test_edges_in_any_order_keep_it_within_a_vertex():
+    rng = np.random.default_rng(3)
+    vertices, neighbours = rng.integers(0, 20, (2, 500)).astype(np.int32)
+    starts, found = from_edges(vertices, neighbours, 21)
+    assert starts[-2] == starts[-1] == 500
+    for vertex in range(20):
+        own = [neighbour for at, neighbour in zip(vertices, neighbours, strict=True) if at == vertex]
+        assert found[starts[vertex] : starts[vertex + 1]].tolist() == own
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
