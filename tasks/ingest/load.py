@@ -18,6 +18,7 @@ from tasks.errors import OneclassError
 from tasks.ingest import archives
 from tasks.ingest.layouts import Layout
 from tasks.ingest.sources import LogFile
+from tasks.ingest.stamps import changed
 from tasks.ingest.survey import rewrite
 from tasks.orchestration import progress
 
@@ -44,7 +45,7 @@ def load(connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFi
         scratch: an empty folder for copies; each is removed once it has been read.
 
     Raises:
-        OneclassError: DuckDB finds another number of lines in a log than its bytes have.
+        OneclassError: a log changed since it was looked through.
     """
     what = f"reading {len(files):,} logs, {sum(log.size for _, log in files) / 1e6:,.0f} MB"
     for batch in progress.over(_batches(files), what, lambda batch: sum(log.size for _, log in batch)):
@@ -58,6 +59,13 @@ def load(connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFi
         for file in ready:
             if file.path != file.log.location:
                 file.path.unlink()
+        _require_unchanged(batch)
+
+
+def _require_unchanged(batch: Sequence[tuple[int, LogFile]]) -> None:
+    for location, stamp in {log.location: log.stamp for _, log in batch}.items():
+        if not stamp.holds(location):
+            raise OneclassError(changed(location))
 
 
 def _batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tuple[int, LogFile]]]:

@@ -58,9 +58,9 @@ def ingest(
     """
     present = _known(home)
     paths = _sources(home, dataset, sources, may_be_none=bool(present) and not replace)
-    logs = inspect(dataset, paths, known=() if replace else present)
+    logs = inspect(dataset, paths, known={} if replace else {digest: size for digest, (_, size) in present.items()})
     replace = replace and {log.sha256 for log in logs} != set(present)
-    ids = {} if replace else dict(present)
+    ids = {} if replace else {digest: file_id for digest, (file_id, _) in present.items()}
     new: dict[str, LogFile] = {}
     first = max(ids.values(), default=0) + 1
     for log in logs:
@@ -122,12 +122,13 @@ def _write(home: Home, dataset: Dataset, files: Sequence[tuple[int, LogFile]], r
         )
 
 
-def _known(home: Home) -> dict[str, int]:
-    """Digest -> file_id of every log in the warehouse."""
+def _known(home: Home) -> dict[str, tuple[int, int]]:
+    """Digest -> (file_id, bytes) of every log in the warehouse."""
     if not home.warehouse.exists():
         return {}
     with warehouse.connect(home, read_only=True) as connection:
-        return dict(connection.execute("select sha256, file_id from operations.log_files").fetchall())
+        logs = connection.execute("select sha256, file_id, bytes from operations.log_files").fetchall()
+    return {digest: (file_id, size) for digest, file_id, size in logs}
 
 
 def _told(
