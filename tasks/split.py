@@ -1,9 +1,9 @@
 """Split: which edges train, which are known of a held-out user, and which have to be found."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import duckdb
 import numpy as np
@@ -23,6 +23,7 @@ from tasks.stores.warehouse import select
 logger = logging.getLogger(__name__)
 
 LIANG2018_SEED = 98765
+SCHEME_OF = {"held_out_share": "hashed", "held_out_users": "liang2018"}  # the scheme that reads a setting
 
 
 class SplitSettings(BaseModel):
@@ -41,6 +42,19 @@ class SplitSettings(BaseModel):
     held_out_users: int | None = Field(None, ge=1, description="liang2018: users in each of validation and test.")
     min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")
+
+    def require_used(self, given: Mapping[str, Any]) -> None:
+        """Refuse what a person set and the scheme would not read; a data set's file may hold it for the other scheme.
+
+        Raises:
+            InputError: naming the setting and both schemes.
+        """
+        for name, scheme in SCHEME_OF.items():
+            if given.get(name) is not None and self.scheme != scheme:
+                raise InputError(
+                    f"setting split.{name} = {given[name]}: is read by split.scheme = {scheme} alone, and this run has "
+                    f"split.scheme = {self.scheme}. Set split.scheme = {scheme}, or leave split.{name} out."
+                )
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,7 @@ from models.mrf.dense import MrfDense, MrfDenseSettings
 from models.mrf.sparse import MrfSparse, MrfSparseSettings
 from models.mrf.sparse_pattern import of_density
 from models.numerics.gram import columns, rescaling, row_arguments
-from tests.conftest import REAL_LOGS
-
-ML_100K = REAL_LOGS / "ml-100k" / "u.data"
+from tests.conftest import real_log
 
 VARIANTS = {
     "one regression an item": {"r": 0.0},
@@ -169,9 +167,8 @@ def test_any_small_matrix_agrees_with_section_3(seed, r, share, cap):
     np.testing.assert_allclose(table(model), naive(target, scale, threshold, r, max_in_column=cap), atol=1e-5)
 
 
-@pytest.mark.skipif(not ML_100K.exists(), reason="the log is not here")
 def test_agrees_with_section_3_on_ml_100k():
-    users, items, stars = np.loadtxt(ML_100K, usecols=(0, 1, 2), dtype=np.int64).T
+    users, items, stars = np.loadtxt(real_log("ml-100k/u.data"), usecols=(0, 1, 2), dtype=np.int64).T
     liked = stars >= 4
     rows, ids = (np.unique(each[liked], return_inverse=True)[1] for each in (users, items))
     likes = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, ids)))
