@@ -27,7 +27,7 @@ SCHEME_OF = {"held_out_share": "hashed", "held_out_users": "liang2018"}  # the s
 
 
 class SplitSettings(BaseModel):
-    """How users and edges are held out. The last two are a filter of strong_generalization's own."""
+    """How users and edges are held out. The last two settings filter users and items for strong_generalization alone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -59,7 +59,7 @@ class SplitSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Splits:
-    """Digests in the matrix store by protocol, `all_edges` among them; none where there is nothing to train on."""
+    """Digests in the matrix store by protocol, `all_edges` among them; no entry for a protocol without training edges."""
 
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -102,7 +102,7 @@ def split(
 
 
 class _Store:
-    """The matrix store, and the digests of what it was given."""
+    """Puts matrices into the store and keeps their digests by protocol."""
 
     def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection) -> None:
         self.digests: dict[str, str] = {}
@@ -114,8 +114,8 @@ class _Store:
         """Store matrices, unless there is nothing to train on: a small log may lack a training user by chance."""
         if made.train.nnz == 0:
             logger.warning(
-                "%s: no edge is left to train on, so this protocol is left out; the log is too small for "
-                "it, or its filter too strict",
+                "%s: left out, because no edge is left to train on; the log is too small for this protocol, or the "
+                "filters split.min_user_edges and split.min_item_edges are too strict",
                 made.protocol,
             )
         else:

@@ -24,7 +24,7 @@ from tasks.orchestration import progress
 
 BATCH_BYTES = 1 << 30
 LINE_BYTES, BUFFER_BYTES = 2_000_000, 32_000_000
-"""DuckDB's own longest line, and what it reads at a time; more is asked for where a log has longer lines."""
+"""DuckDB's defaults for the longest line and for its buffer, in bytes; both are raised for a log with longer lines."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,8 @@ def _read_lines(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready]) -
     ).fetchone()
     if not sum(lines) == rows == last - first + 1:
         raise OneclassError(
-            f"{ready[0].log.path} and {len(ready) - 1} more: DuckDB reads {rows} lines where there are "
-            f"{sum(lines)}. Were they written to meanwhile? Run again when they are complete."
+            f"{ready[0].log.path} and {len(ready) - 1} more: DuckDB read {rows} lines, but the files hold "
+            f"{sum(lines)}. They may have been written to while they were read: run again when they are complete."
         )
     connection.execute(sql.statement("ingest/files"), {"file_ids": [file.file_id for file in ready], "lines": lines})
     connection.execute(sql.statement("ingest/lines", first_row=str(first)))

@@ -66,7 +66,7 @@ def inspect(dataset: Dataset, paths: Iterable[str | Path], known: Mapping[str, i
     and the file has kept its inode, size and times since.
 
     Args:
-        known: digest -> bytes of logs that need no further look, because they are in the warehouse.
+        known: digest -> bytes of the logs in the warehouse; their layouts are not looked for again.
 
     Raises:
         InputError: a path holds no log, or a log cannot be read, or one changed meanwhile.
@@ -93,7 +93,7 @@ def inspect(dataset: Dataset, paths: Iterable[str | Path], known: Mapping[str, i
 
 
 def expected_sources(home: Home, dataset: Dataset) -> str:
-    """What to tell a person who has not yet brought the raw files of a data set."""
+    """Which raw files a data set wants, where they come from and where to put them, for a person who has none yet."""
     lines = [
         f"{home.landing}: holds no raw files of {dataset.name} ({dataset.title}).",
         f"They are called {', '.join(dataset.files)}.",
@@ -113,7 +113,7 @@ def _expand(path: Path, dataset: Dataset) -> Sequence[Path]:
                 f"{path}: holds no file called {' or '.join(dataset.files)}. Name the log files themselves."
             )
         if left_out := [p.name for p in inside if p not in set(taken)]:
-            logger.info("%s: left out %s, which no pattern of %s names", path, ", ".join(left_out), dataset.name)
+            logger.info("%s: left out %s, whose names match no pattern of %s", path, ", ".join(left_out), dataset.name)
         return taken
     if path.is_file():
         return [path]
@@ -135,7 +135,7 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: its gzip is cut short or damaged ({error}). Fetch it again.") from error
+        raise InputError(f"{path}: the gzip file is cut short or damaged ({error}). Fetch it again.") from error
     except tarfile.TarError as error:
         raise InputError(f"{path}: the tar archive is cut short or damaged ({error}). Fetch it again.") from error
     except OSError as error:
@@ -200,7 +200,9 @@ def _layout(path: str, text: Survey, dataset: Dataset) -> Layout:
     if text.size == 0:
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
     if text.nul_at is not None:
-        raise InputError(f"{path}: is a binary file (byte {text.nul_at} is NUL), no log. Name a text or Parquet file.")
+        raise InputError(
+            f"{path}: is a binary file, not a log: byte {text.nul_at} is NUL. Name a text or Parquet file."
+        )
     lines = LINE_END.split(text.head.decode("utf-8-sig", errors="replace"))
     whole = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
     return recognise(path, whole[:1000], dataset)

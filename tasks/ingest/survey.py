@@ -25,7 +25,7 @@ class Survey:
         longest: no line has more bytes.
         nul_at: where its first NUL byte is, if there is one: text has none.
         utf8: every byte of it is UTF-8.
-        even_ends: its lines end all in LF or all in CRLF, as DuckDB asks.
+        even_ends: all its lines end in LF, or all in CRLF, as DuckDB requires.
     """
 
     sha256: str

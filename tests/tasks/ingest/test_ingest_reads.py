@@ -128,6 +128,13 @@ def test_a_log_that_changes_between_check_and_stage_is_read_as_it_is(change, tmp
     assert rows(run.home, told) == [("b", 1, hashlib.sha256(path.read_bytes()).hexdigest())]
 
 
+def test_a_log_named_twice_is_read_in_once_and_skipped_once(home, tmp_path):
+    path = settled(csv(tmp_path / "ratings.csv", "a,x,5"))
+    result = ingest(home, datasets.load("ml-1m", tmp_path), [path, path], "run")
+    assert (result.new, result.skipped, result.file_ids) == ((str(path),), (str(path),), (1, 1))
+    assert result.total_events == 1
+
+
 def test_another_data_set_finds_its_own_layout(tmp_path):
     path = settled(csv(tmp_path / "ratings.csv", "a,x,5"))
     (tmp_path / "datasets").mkdir()
