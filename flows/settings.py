@@ -106,7 +106,8 @@ def resolve(
     root = Path(home or os.environ.get("ONECLASS_HOME") or "var")
     declared = datasets.load(dataset, root)
     own = {"binarize": declared.binarize, "split": declared.split, **declared.models}
-    sections = functools.reduce(_merged, [own, *map(_read_config, config), _nested(settings or {})])
+    given = functools.reduce(_merged, [{}, *map(_read_config, config), _nested(settings or {})])
+    sections = _merged(own, given)
     unknown = [name for name in sections if name not in STAGES and name not in MODELS]
     if unknown:
         raise InputError(_unknown("setting", unknown[0], [*STAGES, *MODELS]))
@@ -117,6 +118,7 @@ def resolve(
         _installed(name)
     for name, section in sections.items():
         _validated(name, section)  # also those of models that this run leaves out: a misspelling is told
+    _validated("split", sections.get("split", {})).require_used(given.get("split", {}))
     published = sections.get("publish", {}).get("model")
     if published is not None and published not in chosen:
         raise InputError(f"setting publish.model = {published}: is not among this run's models, {', '.join(chosen)}.")

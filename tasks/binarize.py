@@ -26,7 +26,9 @@ class BinarizeSettings(BaseModel):
     )
     min_user_edges: int = Field(0, ge=0, description="Drop users with fewer edges, in one pass, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Drop items with fewer edges, in one pass.")
-    k_core: int = Field(0, ge=0, description="Drop users and items until every one of both has this many edges.")
+    k_core: int = Field(
+        0, ge=0, description="Drop users and items until every user and item that is left has this many edges."
+    )
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def binarize(
         until: take events up to the end of this day.
 
     Raises:
-        InputError: no edge is left, or `since`/`until` are asked of a log without times.
+        InputError: no edge is left, or `since` or `until` is given and the logs have no times.
     """
     with warehouse.stage(home, run_id, "binarize") as connection:
         if since or until:
@@ -75,7 +77,7 @@ def _require_times(connection: duckdb.DuckDBPyConnection) -> None:
     if events and without == events:
         raise InputError("--since and --until need the times of events, and these logs have none; leave them out.")
     if without:
-        logger.warning("%s events have no time and are outside --since and --until", f"{without:,}")
+        logger.warning("%s events have no time, so --since and --until leave them out", f"{without:,}")
 
 
 def _drop_inactive(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> None:
@@ -101,9 +103,9 @@ def _nothing_left(
     likes = connection.execute("select count(*) from liked_events").fetchone()[0]
     if likes:
         return (
-            f"binarize: none of {likes:,} likes is left by the activity filters (min_item_edges "
-            f"{settings.min_item_edges}, min_user_edges {settings.min_user_edges}, k_core {settings.k_core}). "
-            "Lower them."
+            f"binarize: the activity filters leave none of {likes:,} likes (binarize.min_item_edges = "
+            f"{settings.min_item_edges}, binarize.min_user_edges = {settings.min_user_edges}, binarize.k_core = "
+            f"{settings.k_core}). Lower them."
         )
     window = f" between {since or 'the beginning'} and {until or 'the end'}" if since or until else ""
     return (

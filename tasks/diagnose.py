@@ -10,8 +10,8 @@ unless a filter raised it, to the size of the other side. In `diagnostics.power_
     log_normal        mu of log d       sigma of log d; both NULL in the limit sigma to infinity, a power law
     exponential       NULL              the mean-like scale 1 / rate; NULL where infinite, and the law is flat
 
-A p-value says how often degrees drawn from the fitted law, and fitted anew, lie at least as far from their
-fit (KS distance) as the real ones: small where the law is wrong. Its resolution is 1 / 100. Where all degrees
+A p-value is the share of samples, drawn from the fitted law and each fitted anew, that lie at least as far from their
+fit (KS distance) as the real degrees do: small where the law is wrong. Its resolution is 1 / 100. Where all degrees
 of a side are equal, every law fits perfectly in a limit: exponent, cutoff and p_value are NULL.
 
 `diagnostics.hidden_graph_ratios` has one sample of q(H) for each rate r of eq. 8, as in Figure 3 of Paquet and
@@ -65,7 +65,7 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
     """Rewrite the tables of `diagnostics` from `curated.interactions`.
 
     Args:
-        seed: of the bootstrap behind the p-values, and of the hidden graphs.
+        seed: for the bootstrap behind the p-values, and for the hidden graphs.
 
     Raises:
         ContractBroken: the tables broke their contract; the earlier ones stay.
@@ -85,7 +85,7 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
 
 
 def rewrite(connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = REPLICATES) -> Diagnosed:
-    """Degrees and laws, on an open connection; see `diagnose`."""
+    """Rewrite the degrees and the fitted laws, on an open connection; see `diagnose`."""
     connection.execute("delete from diagnostics.degrees")
     connection.execute("delete from diagnostics.power_law_fits")
     connection.execute(sql.statement("diagnose/degrees"))

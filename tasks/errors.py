@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend, told apart by the exit status that they end a command with."""
+"""Errors that the user can act on; each kind has the exit status that the command ends with."""
 
 
 class OneclassError(Exception):

@@ -1,9 +1,9 @@
 """Split: which edges train, which are known of a held-out user, and which have to be found."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import duckdb
 import numpy as np
@@ -23,10 +23,11 @@ from tasks.stores.warehouse import select
 logger = logging.getLogger(__name__)
 
 LIANG2018_SEED = 98765
+SCHEME_OF = {"held_out_share": "hashed", "held_out_users": "liang2018"}  # the scheme that reads a setting
 
 
 class SplitSettings(BaseModel):
-    """How users and edges are held out. The last two are a filter of strong_generalization's own."""
+    """How users and edges are held out. The last two settings filter users and items for strong_generalization alone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,10 +43,23 @@ class SplitSettings(BaseModel):
     min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")
 
+    def require_used(self, given: Mapping[str, Any]) -> None:
+        """Refuse what a person set and the scheme would not read; a data set's file may hold it for the other scheme.
+
+        Raises:
+            InputError: naming the setting and both schemes.
+        """
+        for name, scheme in SCHEME_OF.items():
+            if given.get(name) is not None and self.scheme != scheme:
+                raise InputError(
+                    f"setting split.{name} = {given[name]}: is read by split.scheme = {scheme} alone, and this run has "
+                    f"split.scheme = {self.scheme}. Set split.scheme = {scheme}, or leave split.{name} out."
+                )
+
 
 @dataclass(frozen=True)
 class Splits:
-    """Digests in the matrix store by protocol, `all_edges` among them; none where there is nothing to train on."""
+    """Digests in the matrix store by protocol, `all_edges` among them; no entry for a protocol without training edges."""
 
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -88,7 +102,7 @@ def split(
 
 
 class _Store:
-    """The matrix store, and the digests of what it was given."""
+    """Puts matrices into the store and keeps their digests by protocol."""
 
     def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection) -> None:
         self.digests: dict[str, str] = {}
@@ -100,8 +114,8 @@ class _Store:
         """Store matrices, unless there is nothing to train on: a small log may lack a training user by chance."""
         if made.train.nnz == 0:
             logger.warning(
-                "%s: no edge is left to train on, so this protocol is left out; the log is too small for "
-                "it, or its filter too strict",
+                "%s: left out, because no edge is left to train on; the log is too small for this protocol, or the "
+                "filters split.min_user_edges and split.min_item_edges are too strict",
                 made.protocol,
             )
         else:

@@ -145,7 +145,11 @@ class Side:
 
 
 def start(prior: Prior, rows: int, seed: int, side: str) -> Posterior:
-    """A first posterior: the prior, each of its numbers raised by a draw from Uniform(0, 1) (section 4.1)."""
+    """A first posterior, every number raised by a draw of its own from Uniform(0, 1), after section 4.1.
+
+    Shapes begin at the prior's, rates of the rows and of their activity both at the activity's prior rate, a'/b'
+    (c'/d'). For the rows' rates the section has a/b' (c/d'), the same where a = a' (c = c').
+    """
     shape, rate = (np.empty((rows, prior.factors), dtype=np.float32) for _ in range(2))
     activity_rate = np.empty(rows)
     purpose = random_numbers.purpose(f"hpf {side}")

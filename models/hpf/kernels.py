@@ -18,7 +18,7 @@ FAST = {"reassoc", "contract", "arcp", "afn", "nsz"}  # NaN stays NaN
 
 @njit(cache=True)
 def start(seed, purpose, shape_prior, rate_prior, shape, rate, activity_rate):
-    """The prior with an offset from Uniform(0, 1) in every place."""
+    """`shape_prior` or `rate_prior` and a draw from Uniform(0, 1) in every place; see `models.hpf.ascent.start`."""
     K = shape.shape[1]
     for row in range(len(shape)):
         key = random_numbers.stream(seed, purpose, 0, row)

@@ -17,6 +17,18 @@ Ruggieri's text slips in four places; here
   - the fit stops on the relative change of the bound below (the appendix's log-likelihood drops the power of
     the counts and takes only the diagonal of exp(-theta' beta), and its absolute change decides).
 
+The start is that of Ruggieri's section 4.1 and of the code in his appendix but for the rates of gamma and lambda. Each
+draw is a Uniform(0, 1) of its own, where the algorithm box speaks of a small random offset:
+
+    gamma_shp, lambda_shp    a + draw, c + draw                as in the notes
+    kappa_rte, tau_rte       a'/b' + draw, c'/d' + draw        as in the notes
+    gamma_rte, lambda_rte    a'/b' + draw, c'/d' + draw        the notes have a/b' + draw, c/d' + draw, which makes
+                                                               E theta = b' without the draw; here it is a b'/a'
+    kappa_shp, tau_shp       K a + a', K c + c'                as in the notes; no update changes them
+
+At the defaults a = a' and c = c', and the two are one. The ascent then begins with phi, which the start decides; gamma
+and lambda are overwritten by their first updates.
+
 The bound, with phi at its maximum:
 
     L = sum_edges {y log s - log y!} - sum_k (sum_u E theta_uk) (sum_i E beta_ik) + sum_u R_u + sum_i R_i

@@ -1,20 +1,28 @@
 """The sparse Gaussian Markov random field: regression weights between neighbours alone, by many small inverses.
 
 Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3. The pattern of neighbours is where the
-covariance of the rescaled columns is large in absolute value, before l2 is added; `mrf_sparse_pattern` finds it,
-`mrf_sparse_blocks` solves for the weights. At r = 0 every column is the ridge regression of its item on its
-neighbours, and as the threshold falls the weights become those of `mrf_dense`.
+covariance of the rescaled columns is large in absolute value, before l2 is added; `models.mrf.sparse_pattern` finds
+it (section 3.1), `models.mrf.sparse_blocks` solves for the weights (section 3.2). At r = 0 every column is the ridge
+regression of its item on its neighbours, and as the threshold falls the weights become those of `mrf_dense`.
 
-Where paper and the author's notebook differ, it is the notebook's: D holds ceil(r size) items of a block, the item
-that leads it counted, and weights outside the pattern are dropped. The leader is always in D, as in the paper.
+A block is an item i that leads it and its neighbours N. The columns of i and of the neighbours with the largest
+covariances, together the set D, are estimated from it. The paper and its author's notebook differ in two places, and
+the setting `variant` chooses:
+
+    variant     items in D                                             weights outside the pattern
+    notebook    ceil(r (1 + |N|)), at least i itself                   dropped
+    paper       1 + round(r |N|), halves to the even number (step 2)   kept (step 3: edges that are assumed present)
+
+In both, an entry that several blocks estimate is the average of their estimates (end of section 3.2). At r = 0 the two
+are the same. The paper's weights are fuller than the pattern, up to the sum over blocks of |D| (1 + |N|) entries.
 """
 
 from time import perf_counter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.sparse import csc_matrix, csr_matrix
+from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
@@ -62,6 +70,11 @@ class MrfSparseSettings(MrfDenseSettings):
         description="Share of a block whose columns are estimated at once: 0 solves one block for "
         "every item, larger values fewer blocks, less exactly.",
     )
+    variant: Literal["notebook", "paper"] = Field(
+        "notebook",
+        description="Whose section 3.2: `notebook` estimates ceil(r size) columns of a block and drops weights outside "
+        "the pattern; `paper` estimates 1 + round(r (size - 1)) and keeps them.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -95,9 +108,10 @@ class MrfSparse(Model):
         rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
         gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
         pattern = self._pattern(gram)
-        values = estimates(gram, pattern, self.settings.r, self.settings.l2, self.threads)
-        values *= np.repeat(rescaled.back, np.diff(pattern.indptr)) / rescaled.scale[pattern.indices]
-        table = csc_matrix((values, pattern.indices, pattern.indptr), shape=(self.item_count,) * 2).tocsr()
+        in_paper = self.settings.variant == "paper"
+        table = estimates(gram, pattern, self.settings.r, self.settings.l2, self.threads, in_paper)
+        table.data *= np.repeat(rescaled.back, np.diff(table.indptr)) / rescaled.scale[table.indices]
+        table = table.tocsr()
         table.eliminate_zeros()
         self.weights = table
         self.offset = np.zeros(self.item_count, dtype=np.float32)

@@ -7,7 +7,7 @@ are summed for a batch of blocks at a time, so that what is held at once has a f
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix
 
 from models.mrf.sparse_kernels import Blocks, Places, accumulate, choose_blocks, fill, solve
 from models.mrf.sparse_pattern import Pattern
@@ -18,11 +18,14 @@ from models.numerics.threads import kernel_threads
 ROOM = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB
 
 
-def blocks(pattern: Pattern, r: float) -> tuple[np.ndarray, np.ndarray]:
+def blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, np.ndarray]:
     """Steps 1, 2 and 4: the items that lead a block and the size of each block's D, in the order of the list.
 
     The list begins with the items of most neighbours, ties by the diagonal, then by id. D is the leader and the
-    items of its largest covariances, ceil(r size) in all.
+    items of its largest covariances.
+
+    Args:
+        as_in_paper: D holds 1 + round(r (size - 1)) items of a block, else ceil(r size).
 
     Returns:
         int32 and int64 (blocks,); items without a neighbour lead none.
@@ -35,6 +38,7 @@ def blocks(pattern: Pattern, r: float) -> tuple[np.ndarray, np.ndarray]:
         read_only(pattern.indptr, np.int64),
         read_only(pattern.indices, np.int32),
         float(r),
+        as_in_paper,
         leaders,
         dependents,
     )
@@ -42,21 +46,25 @@ def blocks(pattern: Pattern, r: float) -> tuple[np.ndarray, np.ndarray]:
     return leaders[:count][several], dependents[:count][several]
 
 
-def estimates(gram: GramRows, pattern: Pattern, r: float, l2: float, threads: int) -> np.ndarray:
-    """Step 3 and the averages: B on the rescaled columns, at the entries of the pattern.
+def estimates(
+    gram: GramRows, pattern: Pattern, r: float, l2: float, threads: int, as_in_paper: bool = False
+) -> csc_matrix:
+    """Step 3 and the averages: B on the rescaled columns.
 
-    An entry that no block estimates is 0, as is the diagonal.
+    Args:
+        as_in_paper: as in `blocks`; and every estimate is kept, else those at the entries of the pattern.
 
     Returns:
-        float32, beside `pattern.indices`.
+        float32 (items, items); 0 where no block estimates a kept entry, and on the diagonal.
 
     Raises:
         ValueError: a block's matrix is not positive definite in float32.
     """
-    sums = np.zeros(len(pattern.indices), dtype=np.float32)
+    leaders, dependents = blocks(pattern, r, as_in_paper)
+    kept = _estimated(pattern, leaders, dependents) if as_in_paper else (pattern.indptr, pattern.indices)
+    indptr, indices = read_only(kept[0], np.int64), read_only(kept[1], np.int32)
+    sums = np.zeros(len(indices), dtype=np.float32)
     counts = np.zeros(len(sums), dtype=np.int32)
-    indptr, indices = read_only(pattern.indptr, np.int64), read_only(pattern.indices, np.int32)
-    leaders, dependents = blocks(pattern, r)
     all_sizes = np.diff(pattern.indptr)[leaders]
     numbers = all_sizes * (all_sizes + 1) // 2 + all_sizes * dependents
     batches = list(_batches(numbers))
@@ -77,7 +85,22 @@ def estimates(gram: GramRows, pattern: Pattern, r: float, l2: float, threads: in
                     "(column) are not positive definite in float32: raise l2"
                 )
             accumulate(block, columns, indptr, indices, workers, sums, counts)
-    return sums / np.maximum(counts, 1)
+    items = len(pattern.indptr) - 1
+    return csc_matrix((sums / np.maximum(counts, 1), indices, indptr), shape=(items, items))
+
+
+def _estimated(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(indptr, indices), by columns, of every entry that some block estimates: rows of its items, columns of its D."""
+    sizes = np.diff(pattern.indptr)[leaders]
+    starts = _starts(sizes)
+    ranks = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+    listed = pattern.indices[np.repeat(pattern.indptr[leaders], sizes) + ranks]
+    in_d = listed[ranks < np.repeat(dependents, sizes)]
+    shape = len(leaders), len(pattern.indptr) - 1
+    members = csr_matrix((np.ones(len(listed), dtype=np.bool_), listed, starts), shape=shape)
+    estimated = csr_matrix((np.ones(len(in_d), dtype=np.bool_), in_d, _starts(dependents)), shape=shape)
+    by_column = (estimated.T @ members).tocsr()
+    return by_column.indptr, by_column.indices
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

@@ -51,11 +51,11 @@ class Places(NamedTuple):
 
 
 @njit(cache=True)
-def choose_blocks(order, indptr, indices, r, leaders, dependents):
+def choose_blocks(order, indptr, indices, r, as_in_paper, leaders, dependents):
     """Steps 1, 2 and 4 of section 3.2: the items that lead a block, and the size of each D. Returns how many.
 
     `order` is the list L; `indices` of a column begin with its item, the largest covariances next. D is the
-    first ceil(r size) of them, at least the item itself.
+    first 1 + round(r (size - 1)) of them as in the paper, else ceil(r size), at least the item itself.
     """
     done = np.zeros(len(order), dtype=np.bool_)
     count = 0
@@ -63,7 +63,7 @@ def choose_blocks(order, indptr, indices, r, leaders, dependents):
         if done[item]:
             continue
         size = indptr[item + 1] - indptr[item]
-        taken = max(1, int(np.ceil(r * size)))
+        taken = 1 + int(np.rint(r * (size - 1))) if as_in_paper else max(1, int(np.ceil(r * size)))
         for at in range(indptr[item], indptr[item] + taken):
             done[indices[at]] = True
         leaders[count], dependents[count] = item, taken
@@ -159,7 +159,8 @@ def solve(blocks, workers, triangles, columns, sound):
 def accumulate(blocks, columns, indptr, indices, workers, sums, counts):
     """Add the estimates -C_ji / C_ii of `Blocks` to the pattern's entries, block after block in every column.
 
-    Column i belongs to the worker i modulo their number. Estimates outside the pattern are left out.
+    Column i belongs to the worker i modulo their number. `indptr` and `indices` are the entries to keep, by
+    columns; other estimates are left out.
     """
     first, sizes, dependents, listed, _, _, column_offsets = blocks
     for worker in prange(workers):

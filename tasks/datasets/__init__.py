@@ -46,12 +46,12 @@ class Dataset(BaseModel):
     """`adjacency`: lines `user item ...`; `counted_adjacency`: lines `count item ...`, line n is user n."""
     columns: Columns = Columns()
     delimiter: str | None = Field(None, min_length=1)
-    """What separates fields; where it is not given, it is found in the header."""
+    """What separates fields; found in the header where it is not given."""
     fields: tuple[Role, ...] = ()
-    """For a log without header: what each field of a line is; `-` is passed over."""
+    """For a log without a header: the role of each field of a line; `-` is a field to ignore."""
     value_min: float | None = None
     value_max: float | None = None
-    """Bounds that the contract of `raw.events` holds values to."""
+    """Values outside these bounds break the contract of `raw.events`."""
     max_reject_share: float = Field(0.01, ge=0, le=1)
     """More rejects than this share of the lines of a run's new files break the contract of `raw.rejects`."""
     id_order: Literal["number", "text"] = "text"
@@ -93,10 +93,10 @@ def names(root: Path) -> list[str]:
 
 
 def load(name: str, root: Path) -> Dataset:
-    """The data set `name`; a person's own file goes before a built-in one of the same name.
+    """The data set `name`; a person's own file takes the place of a built-in one of the same name.
 
     Raises:
-        InputError: no data set has that name, or its file is not as it must be.
+        InputError: no data set has that name, or its file is malformed.
     """
     known = names(root)
     if name not in known:
@@ -104,7 +104,7 @@ def load(name: str, root: Path) -> Dataset:
         hint = f" Did you mean {close[0]}?" if close else ""
         raise InputError(
             f"data set {name}: unknown.{hint} Known: {', '.join(known)}. "
-            f"Your own belongs into {root / 'datasets' / f'{name}.toml'}."
+            f"Your own belongs in {root / 'datasets' / f'{name}.toml'}."
         )
     own = root / "datasets" / f"{name}.toml"
     path = own if own.is_file() else Path(str(files(__name__).joinpath(f"{name}.toml")))
@@ -123,7 +123,7 @@ def _read(path: Path, name: str) -> Dataset:
     except ValidationError as error:
         raise InputError(f"{path}: {_first(error)}") from error
     if dataset.name != name:
-        raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or mend the name.")
+        raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or correct `name`.")
     return dataset
 
 

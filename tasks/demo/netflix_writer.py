@@ -35,7 +35,7 @@ def write_log(folder: Path, starts: np.ndarray, users: np.ndarray, rated: Rated)
 
     Args:
         starts, users: CSR by item, int64 (N + 1,) and int32 (edges,).
-        rated: users, items and positions of some edges to their stars (1 to 5) and dates (datetime64[D]).
+        rated: takes users, items and positions of some edges; returns their stars (1 to 5) and dates (datetime64[D]).
 
     Returns:
         The names of the files.

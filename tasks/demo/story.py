@@ -89,8 +89,8 @@ class Story:
 def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
     """Write the log to `home.landing` and the truth to `home.truth`, unless they are there already.
 
-    Nothing is seen half-written: files are completed in a folder of their own and then moved; those of an
-    earlier demo go only then. The same settings and seed give the same bytes.
+    No file is ever seen half-written: all are completed in a folder of their own and then moved, and only then are
+    those of an earlier demo removed. The same settings and seed give the same bytes.
 
     Returns:
         The log files, in order.
@@ -159,7 +159,7 @@ def tell(settings: DemoSettings, seed: int) -> Story:
     laws, starts, users = _considered(settings, seed)
     if settings.likes >= len(users):
         raise InputError(
-            f"demo.likes = {settings.likes:,}: only {len(users):,} edges came up to be considered. "
+            f"demo.likes = {settings.likes:,}: the graph that was drawn has only {len(users):,} considered edges. "
             "Lower demo.like_share, or take another --seed."
         )
     traits = draw_traits(counts, settings.traits, settings.logit_sd, settings.bias_sd, seed)
@@ -181,8 +181,8 @@ def _considered(settings: DemoSettings, seed: int) -> tuple[tuple[Law, Law], np.
         except NoSuchGraph:
             continue
     raise InputError(
-        f"demo.likes = {settings.likes:,}: no graph of demo.users = {settings.users:,} and demo.items = "
-        f"{settings.items:,} was found that is as dense. Lower demo.likes."
+        f"demo.likes = {settings.likes:,}: no graph as dense as this was found for demo.users = {settings.users:,} and "
+        f"demo.items = {settings.items:,}. Lower demo.likes."
     )
 
 
@@ -205,7 +205,7 @@ def _made(home: Home) -> dict[str, Any]:
 
 
 def _move(home: Home, making: Path, made: dict[str, Any]) -> list[Path]:
-    """Put complete files in place. The settings file goes first and comes last: without it nothing counts."""
+    """Put complete files in place. The settings file is removed first and written last: only with it do they count."""
     earlier = set(_made(home).get("logs", ()))
     for folder in (home.landing, home.truth):
         folder.mkdir(parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def _move(home: Home, making: Path, made: dict[str, Any]) -> list[Path]:
 
 
 def _write(folder: Path, story: Story, asked: dict[str, Any]) -> dict[str, Any]:
-    """Write the log and the truth; what `settings.json` will say."""
+    """Write the log and the truth; returns what `settings.json` will say."""
     for name, values in (("users", story.traits.users), ("items", story.traits.items)):
         np.save(folder / f"{name}.npy", values)
     np.save(folder / "item_bias.npy", story.traits.item_bias)

@@ -30,7 +30,7 @@ def logs(stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 class _Ended:
-    """A stream that knows whether it ended as a tar must: tarfile takes one cut off in a header for whole."""
+    """A stream that knows whether it ended as an archive must; tarfile does not notice one cut off inside a header."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._tail = stream, b""

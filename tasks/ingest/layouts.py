@@ -18,7 +18,7 @@ HEADERLESS = (
     ("\t", ("user", "item", "value"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER}\s*")),  # taste profile triplets
 )
 ENOUGH = 0.5
-"""A layout is recognised when so large a share of the first lines is laid out in it: a few may be damaged."""
+"""A layout is recognised when at least this share of the first lines fits it; the others may be damaged."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def recognise(path: str, lines: Sequence[str], dataset: Dataset) -> Layout:
     """The layout of a text log from its first lines.
 
     Raises:
-        InputError: it is none that can be read, or its header lacks columns.
+        InputError: the format is unknown, or the header lacks columns.
     """
     filled = [line for line in lines if line.strip()]
     if not filled:
@@ -66,7 +66,7 @@ def recognise(path: str, lines: Sequence[str], dataset: Dataset) -> Layout:
 
 
 def name_columns(found: Sequence[str], columns: Columns) -> tuple[dict[str, int], list[str]]:
-    """Role -> place, from 1, of its first accepted name in `found`; and the needed roles that have none."""
+    """The place, from 1, of each role's first accepted name in `found`; and the required roles that have none."""
     lowered = [name.strip().lower() for name in found]
     places = {}
     for role in ("user", "item", "value", "time"):
@@ -108,15 +108,15 @@ def _share(lines: Sequence[str], *patterns: re.Pattern[str]) -> float:
 
 def _unrecognised(path: str, line: str, dataset: Dataset) -> str:
     if "\ufffd" in line:
-        return f"{path}, line 1: is no text in UTF-8, and no Parquet: a binary file? Name a log."
+        return f"{path}, line 1: is neither UTF-8 text nor Parquet. Name a log file."
     delimiter = max(DELIMITERS, key=line.count)
     if (delimiter in line and line.isprintable()) or "\t" in line:
         found = ", ".join(name.strip() for name in line.split(delimiter))[:200]
         return (
             f"{path}, line 1: has the columns {found}; a log of {dataset.name} needs "
-            f"{wanted(dataset.columns)}. Name the columns in a data set's file of your own, under [columns]."
+            f"{wanted(dataset.columns)}. Name them under [columns] in a data set file of your own."
         )
     return (
-        f"{path}, line 1: is no log in a known format: {line[:80]!r}. Known are Netflix Prize, MovieLens, "
-        "taste profile triplets, CSV, TSV and Parquet; adjacency lists are declared in the data set's file."
+        f"{path}, line 1: is not in a known format: {line[:80]!r}. Known formats are Netflix Prize, MovieLens, "
+        "taste profile triplets, CSV, TSV and Parquet; an adjacency list needs `layout` in the data set's file."
     )

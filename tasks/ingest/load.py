@@ -18,12 +18,13 @@ from tasks.errors import OneclassError
 from tasks.ingest import archives
 from tasks.ingest.layouts import Layout
 from tasks.ingest.sources import LogFile
+from tasks.ingest.stamps import changed
 from tasks.ingest.survey import rewrite
 from tasks.orchestration import progress
 
 BATCH_BYTES = 1 << 30
 LINE_BYTES, BUFFER_BYTES = 2_000_000, 32_000_000
-"""DuckDB's own longest line, and what it reads at a time; more is asked for where a log has longer lines."""
+"""DuckDB's defaults for the longest line and for its buffer, in bytes; both are raised for a log with longer lines."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def load(connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFi
         scratch: an empty folder for copies; each is removed once it has been read.
 
     Raises:
-        OneclassError: DuckDB finds another number of lines in a log than its bytes have.
+        OneclassError: a log changed since it was looked through.
     """
     what = f"reading {len(files):,} logs, {sum(log.size for _, log in files) / 1e6:,.0f} MB"
     for batch in progress.over(_batches(files), what, lambda batch: sum(log.size for _, log in batch)):
@@ -58,6 +59,13 @@ def load(connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFi
         for file in ready:
             if file.path != file.log.location:
                 file.path.unlink()
+        _require_unchanged(batch)
+
+
+def _require_unchanged(batch: Sequence[tuple[int, LogFile]]) -> None:
+    for location, stamp in {log.location: log.stamp for _, log in batch}.items():
+        if not stamp.holds(location):
+            raise OneclassError(changed(location))
 
 
 def _batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tuple[int, LogFile]]]:
@@ -156,8 +164,8 @@ def _read_lines(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready]) -
     ).fetchone()
     if not sum(lines) == rows == last - first + 1:
         raise OneclassError(
-            f"{ready[0].log.path} and {len(ready) - 1} more: DuckDB reads {rows} lines where there are "
-            f"{sum(lines)}. Were they written to meanwhile? Run again when they are complete."
+            f"{ready[0].log.path} and {len(ready) - 1} more: DuckDB read {rows} lines, but the files hold "
+            f"{sum(lines)}. They may have been written to while they were read: run again when they are complete."
         )
     connection.execute(sql.statement("ingest/files"), {"file_ids": [file.file_id for file in ready], "lines": lines})
     connection.execute(sql.statement("ingest/lines", first_row=str(first)))

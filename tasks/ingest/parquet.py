@@ -21,7 +21,7 @@ def layout(path: Path, dataset: Dataset) -> Layout:
             found, empty = scan.columns, not scan.limit(1).fetchall()
     except duckdb.Error as error:
         why = str(error).splitlines()[0]
-        raise InputError(f"{path}: is no whole Parquet file ({why}). Fetch it again.") from error
+        raise InputError(f"{path}: is not a complete Parquet file ({why}). Fetch it again.") from error
     if empty:
         raise InputError(f"{path}: is empty. Give a log with at least one row, or leave it out.")
     places, lacking = name_columns(found, dataset.columns)

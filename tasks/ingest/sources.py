@@ -7,9 +7,9 @@ import logging
 import re
 import tarfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -17,7 +17,8 @@ from tasks.datasets import Dataset
 from tasks.errors import InputError
 from tasks.ingest import archives, parquet
 from tasks.ingest.layouts import Layout, recognise
-from tasks.ingest.survey import Survey, sha256, survey
+from tasks.ingest.stamps import Stamp, changed
+from tasks.ingest.survey import Hashed, Survey, sha256, survey
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,9 @@ class LogFile:
         member: its name inside the archive; empty for a file of its own.
         sha256: of the file's bytes as they are on disk, or of the member's.
         size: those bytes.
+        stamp: of `location`, as it was when its bytes were read.
         layout: None where the digest is known already, so that the rest was not looked at.
+        text: what its bytes are, without the head; None for Parquet.
     """
 
     path: str
@@ -44,35 +47,53 @@ class LogFile:
     member: str
     sha256: str
     size: int
+    stamp: Stamp
     gzipped: bool = False
     layout: Layout | None = None
     text: Survey | None = None
 
 
-def inspect(dataset: Dataset, paths: Iterable[str | Path], known: Collection[str] = ()) -> list[LogFile]:
+_last_look: dict[Path, tuple[Dataset, list[LogFile]]] = {}
+"""What the last `inspect` of this process found in each file. A flow looks through its logs before anything is
+written, and the stage needs the same digests: it takes them from here, for files whose stamp is the same."""
+
+
+def inspect(dataset: Dataset, paths: Iterable[str | Path], known: Mapping[str, int] | None = None) -> list[LogFile]:
     """Every log behind `paths`: files, folders, glob patterns and tar archives, in the order given.
 
-    Folders and patterns are taken in the order of their names. Each log is read to its end, once, so that a
-    cut-off gzip or a stray binary file is found here.
+    Folders and patterns are taken in the order of their names. Each log is read to its end, so that a cut-off gzip or
+    a stray binary file is found here; but not again where the last look in this process was for the same data set
+    and the file has kept its inode, size and times since.
 
     Args:
-        known: digests of logs that need no further look, because they are in the warehouse.
+        known: digest -> bytes of the logs in the warehouse; their layouts are not looked for again.
 
     Raises:
-        InputError: a path holds no log, or a log cannot be read.
+        InputError: a path holds no log, or a log cannot be read, or one changed meanwhile.
     """
     found: list[LogFile] = []
+    looked: dict[Path, tuple[Dataset, list[LogFile]]] = {}
     for path in paths:
         with _readable(Path(path)):
             locations = _expand(Path(path), dataset)
         for location in locations:
             with _readable(location):
-                found += _look(location, dataset, known)
+                stamp = Stamp.of(location)
+                of, logs = looked.get(location) or _last_look.get(location) or (None, [])
+                if of != dataset or logs[0].stamp != stamp:
+                    logs = _look(location, stamp, dataset, known or {})
+                if not stamp.holds(location):
+                    raise InputError(changed(location))
+            if stamp.settled and all(log.layout for log in logs):
+                looked[location] = dataset, logs
+            found += logs
+    _last_look.clear()
+    _last_look.update(looked)
     return found
 
 
 def expected_sources(home: Home, dataset: Dataset) -> str:
-    """What to tell a person who has not yet brought the raw files of a data set."""
+    """Which raw files a data set wants, where they come from and where to put them, for a person who has none yet."""
     lines = [
         f"{home.landing}: holds no raw files of {dataset.name} ({dataset.title}).",
         f"They are called {', '.join(dataset.files)}.",
@@ -92,7 +113,7 @@ def _expand(path: Path, dataset: Dataset) -> Sequence[Path]:
                 f"{path}: holds no file called {' or '.join(dataset.files)}. Name the log files themselves."
             )
         if left_out := [p.name for p in inside if p not in set(taken)]:
-            logger.info("%s: left out %s, which no pattern of %s names", path, ", ".join(left_out), dataset.name)
+            logger.info("%s: left out %s, whose names match no pattern of %s", path, ", ".join(left_out), dataset.name)
         return taken
     if path.is_file():
         return [path]
@@ -114,14 +135,15 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: its gzip is cut short or damaged ({error}). Fetch it again.") from error
+        raise InputError(f"{path}: the gzip file is cut short or damaged ({error}). Fetch it again.") from error
     except tarfile.TarError as error:
         raise InputError(f"{path}: the tar archive is cut short or damaged ({error}). Fetch it again.") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}). Check its permissions.") from error
 
 
-def _look(path: Path, dataset: Dataset, known: Collection[str]) -> list[LogFile]:
+def _look(path: Path, stamp: Stamp, dataset: Dataset, known: Mapping[str, int]) -> list[LogFile]:
+    """Read a file to its end, once: its bytes are hashed and its text is surveyed in the same pass."""
     with open(path, "rb") as raw:
         magic = raw.read(4)
     if not magic:
@@ -132,40 +154,55 @@ def _look(path: Path, dataset: Dataset, known: Collection[str]) -> list[LogFile]
     with _opened(path, gzipped) as stream:
         is_tar = archives.is_tar(stream.read(archives.HEADER))
     if is_tar:
-        return _members(path, gzipped, dataset, known)
-    size = path.stat().st_size
-    if magic == PARQUET or gzipped:
-        digest = sha256(str(path))
-        if digest in known:
-            return [LogFile(str(path), path, "", digest, size)]
-        if magic == PARQUET:
-            return [LogFile(str(path), path, "", digest, size, layout=parquet.layout(path, dataset))]
-    with _opened(path, gzipped) as stream:
-        text = survey(stream)
-    if not gzipped:
-        digest = text.sha256
-    layout = None if digest in known else _layout(str(path), text, dataset)
-    return [LogFile(str(path), path, "", digest, size, gzipped, layout, text)]
+        return _members(path, stamp, gzipped, dataset, known)
+    log = LogFile(str(path), path, "", "", stamp.size, stamp, gzipped)
+    if magic == PARQUET:
+        log = replace(log, sha256=sha256(str(path)))
+        return [log if log.sha256 in known else replace(log, layout=parquet.layout(path, dataset))]
+    if gzipped and stamp.size in known.values() and (digest := sha256(str(path))) in known:
+        return [replace(log, sha256=digest)]  # unpacking a known log would cost far more than hashing it
+    digest, text = _one_pass(path, gzipped)
+    return [_surveyed(replace(log, sha256=digest), text, dataset, known)]
 
 
-def _members(path: Path, gzipped: bool, dataset: Dataset, known: Collection[str]) -> list[LogFile]:
+def _one_pass(path: Path, gzipped: bool) -> tuple[str, Survey]:
+    """The digest of a file's bytes, and the survey of the text that is in them."""
+    with open(path, "rb") as raw:
+        if not gzipped:
+            text = survey(raw)
+            return text.sha256, text
+        hashed = Hashed(raw)
+        with gzip.GzipFile(fileobj=hashed) as unpacked:
+            text = survey(unpacked)
+        return hashed.hexdigest(), text
+
+
+def _members(path: Path, stamp: Stamp, gzipped: bool, dataset: Dataset, known: Mapping[str, int]) -> list[LogFile]:
     """Logs inside a tar archive, each by its own digest: those that came unpacked before are skipped."""
     found: list[LogFile] = []
     with _opened(path, gzipped) as stream:
         for name, member in archives.logs(stream):
-            shown, text = f"{path}/{name}", survey(member)
-            layout = None if text.sha256 in known else _layout(shown, text, dataset)
-            found.append(LogFile(shown, path, name, text.sha256, text.size, gzipped, layout, text))
+            text = survey(member)
+            log = LogFile(f"{path}/{name}", path, name, text.sha256, text.size, stamp, gzipped)
+            found.append(_surveyed(log, text, dataset, known))
     if not found:
         raise InputError(f"{path}: the archive holds no {' or '.join(archives.LOGS)}. Unpack it and name the logs.")
     return found
+
+
+def _surveyed(log: LogFile, text: Survey, dataset: Dataset, known: Mapping[str, int]) -> LogFile:
+    """The log with its layout; the head of its text has served and is let go, for there may be thousands of logs."""
+    layout = None if log.sha256 in known else _layout(log.path, text, dataset)
+    return replace(log, layout=layout, text=replace(text, head=b""))
 
 
 def _layout(path: str, text: Survey, dataset: Dataset) -> Layout:
     if text.size == 0:
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
     if text.nul_at is not None:
-        raise InputError(f"{path}: is a binary file (byte {text.nul_at} is NUL), no log. Name a text or Parquet file.")
+        raise InputError(
+            f"{path}: is a binary file, not a log: byte {text.nul_at} is NUL. Name a text or Parquet file."
+        )
     lines = LINE_END.split(text.head.decode("utf-8-sig", errors="replace"))
     whole = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
     return recognise(path, whole[:1000], dataset)

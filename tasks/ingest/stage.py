@@ -25,7 +25,7 @@ class Ingested:
     """What a run of the stage did, and what the warehouse holds after it.
 
     Attributes:
-        file_ids: of every source, in the order given, read in now or before.
+        file_ids: the id of every source, in the order given, whether it was read now or in an earlier run.
         new: paths of the logs that were read in.
         skipped: paths of the logs whose bytes were in the warehouse already.
         events: events of the new logs.
@@ -46,35 +46,37 @@ class Ingested:
 def ingest(
     home: Home, dataset: Dataset, sources: Iterable[str | Path], run_id: str, *, replace: bool = False
 ) -> Ingested:
-    """Read the new ones among the sources into `raw.events` and `raw.rejects`, all of them or none.
+    """Read the sources that are new into `raw.events` and `raw.rejects`, all of them or none.
 
     Args:
         sources: files, folders, patterns or archives; the files in `home.landing` where there are none.
-        replace: the sources are to be all that the warehouse holds: take away first what other logs left.
+        replace: make the sources all that the warehouse holds; what other logs left is deleted first.
 
     Raises:
         InputError: a source cannot be read; nothing was written.
-        ContractBroken: the logs hold more rejects, or values of another range, than the data set allows.
+        ContractBroken: the logs hold more rejects than the data set allows, or values outside its bounds.
     """
     present = _known(home)
     paths = _sources(home, dataset, sources, may_be_none=bool(present) and not replace)
-    logs = inspect(dataset, paths, known=() if replace else present)
+    logs = inspect(dataset, paths, known={} if replace else {digest: size for digest, (_, size) in present.items()})
     replace = replace and {log.sha256 for log in logs} != set(present)
-    ids = {} if replace else dict(present)
+    ids = {} if replace else {digest: file_id for digest, (file_id, _) in present.items()}
     new: dict[str, LogFile] = {}
+    skipped: list[str] = []
     first = max(ids.values(), default=0) + 1
     for log in logs:
-        if log.sha256 not in ids:
+        if log.sha256 in ids:
+            skipped.append(log.path)
+        else:
             new[log.sha256] = log
             ids[log.sha256] = first + len(new) - 1
-    skipped = tuple(log.path for log in logs if new.get(log.sha256) is not log)
     if skipped:
         more = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
-        logger.info("%s%s: skipped, their bytes are in the warehouse already", skipped[0], more)
+        logger.info("%s%s: skipped, because the warehouse holds the same bytes already", skipped[0], more)
     if new or replace:
         _write(home, dataset, [(ids[log.sha256], log) for log in new.values()], run_id, replace)
     file_ids = tuple(ids[log.sha256] for log in logs)
-    return _told(home, file_ids, first, tuple(log.path for log in new.values()), skipped)
+    return _told(home, file_ids, first, tuple(log.path for log in new.values()), tuple(skipped))
 
 
 def _sources(home: Home, dataset: Dataset, sources: Iterable[str | Path], may_be_none: bool) -> Sequence[str | Path]:
@@ -108,7 +110,7 @@ def _write(home: Home, dataset: Dataset, files: Sequence[tuple[int, LogFile]], r
                 load(connection, files, Path(scratch))
         except OSError as error:
             raise OneclassError(
-                f"{spill}: no log can be unpacked here ({error.strerror}). Free some space or choose "
+                f"{spill}: logs cannot be unpacked here ({error.strerror}). Free some space or choose "
                 "another --home, then run again."
             ) from error
         connection.execute(
@@ -122,12 +124,13 @@ def _write(home: Home, dataset: Dataset, files: Sequence[tuple[int, LogFile]], r
         )
 
 
-def _known(home: Home) -> dict[str, int]:
-    """Digest -> file_id of every log in the warehouse."""
+def _known(home: Home) -> dict[str, tuple[int, int]]:
+    """Digest -> (file_id, bytes) of every log in the warehouse."""
     if not home.warehouse.exists():
         return {}
     with warehouse.connect(home, read_only=True) as connection:
-        return dict(connection.execute("select sha256, file_id from operations.log_files").fetchall())
+        logs = connection.execute("select sha256, file_id, bytes from operations.log_files").fetchall()
+    return {digest: (file_id, size) for digest, file_id, size in logs}
 
 
 def _told(

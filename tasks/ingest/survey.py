@@ -25,7 +25,7 @@ class Survey:
         longest: no line has more bytes.
         nul_at: where its first NUL byte is, if there is one: text has none.
         utf8: every byte of it is UTF-8.
-        even_ends: its lines end all in LF or all in CRLF, as DuckDB asks.
+        even_ends: all its lines end in LF, or all in CRLF, as DuckDB requires.
     """
 
     sha256: str
@@ -38,10 +38,28 @@ class Survey:
     even_ends: bool
 
 
+class Hashed:
+    """A stream whose bytes are digested as they are read, so that a gzip is unpacked and hashed in one pass."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._digest = stream, hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._stream.read(size)
+        self._digest.update(piece)
+        return piece
+
+    def hexdigest(self) -> str:
+        """The sha256 of all bytes; reads those that nobody has asked for."""
+        while self.read(CHUNK):
+            pass
+        return self._digest.hexdigest()
+
+
 def sha256(path: str) -> str:
     """Digest of a file's bytes."""
     with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return Hashed(stream).hexdigest()
 
 
 def survey(stream: IO[bytes]) -> Survey:

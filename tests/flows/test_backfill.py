@@ -12,7 +12,7 @@ import pytest
 from prefect.client.orchestration import get_client
 
 from flows import backfill, nightly_retrain
-from tests.conftest import REAL_LOGS
+from tests.conftest import real_log
 
 SHORT = ["bpr_uniform.epochs=2", "bpr_uniform.factors=10"]
 FAST = ["--models", "popularity,mrf_dense,bpr_uniform", "--set", *SHORT, "--threads", "2"]
@@ -226,12 +226,6 @@ def test_the_ui_has_something_to_show(first):
     ],
 )
 def test_real_logs_run_through(tmp_path, dataset, log, edges):
-    if not (REAL_LOGS / log).exists():
-        pytest.skip("the real logs are not here")
-    assert (
-        backfill.main(
-            ["--dataset", dataset, "--source", str(REAL_LOGS / log), "--home", str(tmp_path), "--models", "popularity"]
-        )
-        == 0
-    )
+    arguments = ["--source", str(real_log(log)), "--home", str(tmp_path), "--models", "popularity"]
+    assert backfill.main(["--dataset", dataset, *arguments]) == 0
     assert query(tmp_path, "select count(*) from curated.interactions", dataset) == [(edges,)]

@@ -65,6 +65,12 @@ def test_a_broken_assignment_is_told(text):
         ),
         ({"settings": {"binarize.threshold": "high"}}, "setting binarize.threshold = 'high'"),
         ({"settings": {"split.held_out_share": 0.7}}, "setting split.held_out_share = 0.7"),
+        (
+            {"settings": {"split.held_out_users": 50}},
+            "split.held_out_users = 50: is read by split.scheme = liang2018 alone, and .* split.scheme = hashed. Set",
+        ),
+        ({"settings": {"split.scheme": "liang2018", "split.held_out_share": 0.2}}, "split.held_out_share = 0.2: is"),
+        ({"dataset": "netflix", "settings": {"split.held_out_share": 0.2}}, "has split.scheme = liang2018"),
         ({"settings": {"bpr_uniform.epoch": 3}}, "setting bpr_uniform.epoch: unknown"),
         ({"settings": {"publish.model": "slimm"}}, "setting publish.model = slimm"),
         ({"config": ["absent.toml"]}, "--config absent.toml: cannot be read"),
@@ -77,6 +83,15 @@ def test_a_broken_assignment_is_told(text):
 def test_a_wrong_setting_is_named(tmp_path, wrong, message):
     with pytest.raises(InputError, match=message):
         resolve(**{"dataset": "ml-1m", "home": tmp_path, **wrong})
+
+
+def test_a_data_sets_own_count_waits_for_its_scheme(tmp_path):
+    assert resolve("ml-1m", home=tmp_path).split.scheme == "hashed"
+    chosen = resolve("ml-1m", home=tmp_path, settings={"split.scheme": "liang2018"}).split
+    assert (chosen.scheme, chosen.held_out_users) == ("liang2018", 500)
+    assert resolve("netflix", home=tmp_path).split.scheme == "liang2018"
+    smaller = {"split.scheme": "hashed", "split.held_out_share": 0.2}
+    assert resolve("netflix", home=tmp_path, settings=smaller).split.held_out_share == 0.2
 
 
 def test_settings_of_models_left_out_are_still_checked(tmp_path):

@@ -36,12 +36,12 @@ def test_stars_are_binarized_at_four_and_everything_else_at_one(tmp_path):
 def test_the_published_protocols_counts_and_filters(tmp_path):
     def split(name: str) -> tuple:
         settings = datasets.load(name, tmp_path).split
-        return tuple(settings.get(key) for key in ("min_user_edges", "min_item_edges", "held_out_users"))
+        return tuple(settings.get(key) for key in ("scheme", "min_user_edges", "min_item_edges", "held_out_users"))
 
-    assert split("ml-20m") == (5, 0, 10_000)
-    assert split("netflix") == (5, 0, 40_000)
-    assert split("msd") == (20, 200, 50_000)
-    assert split("ml-1m") == (5, 0, 500)
+    assert split("ml-20m") == ("liang2018", 5, 0, 10_000)
+    assert split("netflix") == ("liang2018", 5, 0, 40_000)
+    assert split("msd") == ("liang2018", 20, 200, 50_000)
+    assert split("ml-1m") == (None, 5, 0, 500)
     assert datasets.load("msd", tmp_path).id_order == "text"
     assert datasets.load("netflix", tmp_path).id_order == "number"
 

@@ -214,7 +214,7 @@ def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, l
         home, SplitSettings(min_user_edges=5), "run", protocols=["strong_generalization", "leave_one_out"], seed=1
     )
     assert set(made.digests) == {"leave_one_out", ALL_EDGES}
-    assert "strong_generalization: no edge is left to train on" in caplog.text
+    assert "strong_generalization: left out, because no edge is left to train on" in caplog.text
 
 
 def test_a_protocol_that_is_not_asked_for_leaves_no_stale_rows(home, log):

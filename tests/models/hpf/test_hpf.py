@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix, random_array
 from scipy.special import digamma, gammaln
 
 from models.fitting import FitOptions, Start
-from models.hpf.ascent import Ascent
+from models.hpf.ascent import Ascent, start
 from models.hpf.kernels import digamma_and_log_gamma
 from models.hpf.model import HPF, HPFSettings
 
@@ -233,6 +233,16 @@ def test_saved_and_loaded_it_scores_the_same(tmp_path):
     loaded = HPF.load(tmp_path)
     np.testing.assert_array_equal(loaded.scores(matrix), model.scores(matrix))
     np.testing.assert_array_equal(loaded.scores(matrix, users=np.arange(30)), model.scores(matrix, users=np.arange(30)))
+
+
+def test_the_start_is_the_prior_and_a_uniform_draw_a_number():
+    settings = HPFSettings(factors=7, a=0.4, a_prime=2.0, b_prime=5.0)
+    shape, rate, activity_rate = start(settings.user_prior, 500, seed=1, side="users")
+    for numbers, prior in ((shape, 0.4), (rate, 2.0 / 5.0), (activity_rate, 2.0 / 5.0)):
+        draws = (numbers - prior).ravel()
+        assert stats.kstest(draws, "uniform").pvalue > 0.01
+        assert len(np.unique(draws)) > 0.99 * draws.size
+    assert abs(np.corrcoef(shape.ravel(), rate.ravel())[0, 1]) < 0.06
 
 
 def test_started_from_an_earlier_fit_it_goes_on_from_there(tmp_path):

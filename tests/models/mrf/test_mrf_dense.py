@@ -7,9 +7,7 @@ from scipy.sparse import csr_matrix
 from models.mrf.dense import MrfDense, MrfDenseSettings
 from models.numerics import gram_inverse
 from models.numerics.gram import columns, lower_gram
-from tests.conftest import REAL_LOGS
-
-ML_100K = REAL_LOGS / "ml-100k" / "u.data"
+from tests.conftest import real_log
 
 VARIANTS = {
     "the paper's": {},
@@ -49,9 +47,8 @@ def test_weights_and_scores_agree_with_eq_4(settings, long_tailed):
     assert (model.weights.diagonal() == 0).all() and (model.weights < 0).any()
 
 
-@pytest.mark.skipif(not ML_100K.exists(), reason="the log is not here")
 def test_agrees_with_eq_4_on_ml_100k():
-    users, items, stars = np.loadtxt(ML_100K, usecols=(0, 1, 2), dtype=np.int64).T
+    users, items, stars = np.loadtxt(real_log("ml-100k/u.data"), usecols=(0, 1, 2), dtype=np.int64).T
     liked = stars >= 4
     rows, columns_ = (np.unique(ids[liked], return_inverse=True)[1] for ids in (users, items))
     likes = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, columns_)))

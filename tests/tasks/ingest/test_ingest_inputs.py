@@ -30,7 +30,7 @@ UNREADABLE = {
     "blank": (b"\n \n", "nothing but blank lines"),
     "empty gzip": (gzip.compress(b""), "is empty"),
     "binary": (CSV + b"\0", f"byte {len(CSV)} is NUL"),
-    "no text": (bytes(range(128, 256)), "no text in UTF-8"),
+    "no text": (bytes(range(128, 256)), "is neither UTF-8 text nor Parquet"),
     "gzip cut short": (gzip.compress(CSV)[:-9], "cut short or damaged"),
     "gzip with a flipped byte": (
         gzip.compress(CSV)[:-6] + b"\1" + gzip.compress(CSV)[-5:],
@@ -41,10 +41,10 @@ UNREADABLE = {
     "tar.gz cut short": (gzip.compress(_tar())[:-9], "cut short or damaged"),
     "tar without logs": (_tar().replace(b"mv_", b"xx_").replace(b"\x00ustar", b"\x00ustar"), "damaged"),
     "zip": (b"PK\x03\x04rest", "Unpack it"),
-    "cut Parquet": (b"PAR1 and no more", "no whole Parquet"),
+    "cut Parquet": (b"PAR1 and no more", "is not a complete Parquet file"),
     "other columns": (b"a,b,c\n1,2,3\n", "line 1: has the columns a, b, c"),
     "no header": (b"1,2,3\n1,2,3\n", "needs user: user_id or"),
-    "prose": (b"hello world\n", "no log in a known format"),
+    "prose": (b"hello world\n", "is not in a known format"),
 }
 
 

@@ -1,0 +1,171 @@
+"""How often a log's bytes are read, and what happens when they change between the check and the stage."""
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows.sequence import check
+from flows.settings import resolve
+from tasks import datasets
+from tasks.errors import OneclassError
+from tasks.ingest import ingest, inspect, load
+from tests.tasks.ingest.test_ingest_stage import csv, rows
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts bytes in /proc/self/io: Linux only")
+
+
+def bytes_read(work: Callable[[], object]) -> int:
+    """Bytes that this process reads during the work, by the kernel's own count."""
+
+    def count() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    before = count()
+    work()
+    return count() - before
+
+
+def settled(path: Path) -> Path:
+    """Date a file back, as one is that was written some time before the run."""
+    past = time.time() - 60
+    os.utime(path, (past, past))
+    return path
+
+
+def content(lines: int) -> list[str]:
+    return [f"{n * 48271 % 999_983},{n * n % 9973},{n % 5 + 1}" for n in range(lines)]
+
+
+def checked_and_ingested(root: Path, path: Path) -> int:
+    """The events of a whole ingest as a flow has it: the check before the run, then the stage."""
+    run = resolve("ml-1m", home=root, source=[path])
+    check(run)
+    return ingest(run.home, run.dataset, list(run.sources), "run").events
+
+
+@needs_proc
+def test_a_plain_log_is_read_once_by_the_survey_and_once_by_duckdb(tmp_path):
+    checked_and_ingested(tmp_path / "first", csv(tmp_path / "small.csv", "a,x,5"))  # imports what is imported late
+    path = settled(csv(tmp_path / "ratings.csv", *content(600_000)))
+    read = bytes_read(lambda: checked_and_ingested(tmp_path / "home", path))
+    assert 1.9 < read / path.stat().st_size < 2.4
+
+
+def write_plain(folder: Path, text: bytes) -> Path:
+    (path := folder / "ratings.csv").write_bytes(text)
+    return path
+
+
+def write_gzip(folder: Path, text: bytes) -> Path:
+    (path := folder / "ratings.csv.gz").write_bytes(gzip.compress(text))
+    return path
+
+
+def write_latin1(folder: Path, text: bytes) -> Path:
+    return write_plain(folder, text.replace(b"9", b"\xe9"))
+
+
+def write_uneven(folder: Path, text: bytes) -> Path:
+    return write_plain(folder, text + b"1,2,3\r\n")
+
+
+def write_archive(folder: Path, text: bytes) -> Path:
+    film = b"1:\n" + b"".join(b"%d,4,2004-01-01\n" % user for user in range(300_000))
+    with tarfile.open(path := folder / "training_set.tar.gz", "w:gz") as tar:
+        (member := tarfile.TarInfo("training_set/mv_0000001.txt")).size = len(film)
+        tar.addfile(member, io.BytesIO(film))
+    return path
+
+
+@needs_proc
+@pytest.mark.parametrize("write", [write_plain, write_gzip, write_latin1, write_uneven, write_archive])
+def test_looking_twice_reads_once(write, tmp_path):
+    text = "\n".join(["user_id,item_id,rating", *content(200_000), ""]).encode()
+    path = settled(write(tmp_path, text))
+    dataset = datasets.load("netflix" if "tar" in path.name else "ml-1m", tmp_path)
+    looks = []
+    read = bytes_read(lambda: looks.extend(inspect(dataset, [path]) for _ in range(2)))
+    assert looks[0] == looks[1]
+    assert 1 <= read / path.stat().st_size < 1.4
+
+
+@needs_proc
+def test_a_log_written_a_moment_ago_is_looked_at_again(tmp_path):
+    path, dataset = csv(tmp_path / "ratings.csv", *content(100_000)), datasets.load("ml-1m", tmp_path)
+    read = bytes_read(lambda: [inspect(dataset, [path]) for _ in range(2)])
+    assert read / path.stat().st_size >= 2
+
+
+def rewritten(path: Path, before: os.stat_result) -> None:
+    csv(path, "b,x,1")
+
+
+def rewritten_and_dated_back(path: Path, before: os.stat_result) -> None:
+    csv(path, "b,x,1")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def replaced(path: Path, before: os.stat_result) -> None:
+    rewritten_and_dated_back(other := csv(path.with_suffix(".new"), "b,x,1"), before)
+    os.replace(other, path)
+
+
+@pytest.mark.parametrize("change", [rewritten, rewritten_and_dated_back, replaced])
+def test_a_log_that_changes_between_check_and_stage_is_read_as_it_is(change, tmp_path):
+    path = settled(csv(tmp_path / "ratings.csv", "a,x,5"))
+    run = resolve("ml-1m", home=tmp_path, source=[path])
+    check(run)
+    change(path, path.stat())
+    ingest(run.home, run.dataset, list(run.sources), "run")
+    told = "select user_id, value, sha256 from raw.events join operations.log_files using (file_id)"
+    assert rows(run.home, told) == [("b", 1, hashlib.sha256(path.read_bytes()).hexdigest())]
+
+
+def test_a_log_named_twice_is_read_in_once_and_skipped_once(home, tmp_path):
+    path = settled(csv(tmp_path / "ratings.csv", "a,x,5"))
+    result = ingest(home, datasets.load("ml-1m", tmp_path), [path, path], "run")
+    assert (result.new, result.skipped, result.file_ids) == ((str(path),), (str(path),), (1, 1))
+    assert result.total_events == 1
+
+
+def test_another_data_set_finds_its_own_layout(tmp_path):
+    path = settled(csv(tmp_path / "ratings.csv", "a,x,5"))
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "swapped.toml").write_text(
+        'title = "Items as users"\ncolumns = { user = ["item_id"], item = ["user_id"] }\n'
+    )
+    (one,) = inspect(datasets.load("ml-1m", tmp_path), [path])
+    (other,) = inspect(datasets.load("swapped", tmp_path), [path])
+    assert dict(one.layout.places)["user"] == dict(other.layout.places)["item"] == 1
+
+
+@pytest.mark.parametrize("change", ["written to", "taken away"])
+def test_a_log_that_changes_while_duckdb_reads_is_refused(change, home, tmp_path, monkeypatch):
+    path = settled(csv(tmp_path / "ratings.csv", "a,x,5"))
+    dataset, load_text = datasets.load("ml-1m", tmp_path), load._load_text
+
+    def meanwhile(connection, layout, ready):
+        load_text(connection, layout, ready)
+        csv(path, "a,x,4") if change == "written to" else path.unlink()
+
+    monkeypatch.setattr(load, "_load_text", meanwhile)
+    with pytest.raises(OneclassError, match="ratings.csv: was changed or taken away while it was read. Run again"):
+        ingest(home, dataset, [path], "run")
+    assert rows(home, "select * from raw.events") == []
+
+
+def test_a_known_gzip_is_hashed_and_not_unpacked(tmp_path):
+    path = settled(write_gzip(tmp_path, b"user_id,item_id,rating\na,x,5\n"))
+    dataset = datasets.load("ml-1m", tmp_path)
+    (log,) = inspect(dataset, [path])
+    inspect(dataset, [csv(tmp_path / "other.csv", "b,x,1")])  # so that this is the last look
+    (known,) = inspect(dataset, [path], known={log.sha256: log.size})
+    assert (known.sha256, known.text, known.layout) == (log.sha256, None, None)
+    assert inspect(dataset, [path])[0] == log  # and is looked at as a whole where it is not known
