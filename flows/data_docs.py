@@ -6,13 +6,20 @@ The pages load styles and scripts from public hosts; the report needs none, and 
 """
 
 import argparse
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from data_contracts import docs
+from data_contracts.contracts import STAGES
 from flows import command_line
 from tasks import datasets
+from tasks.binarize import BinarizeSettings
+from tasks.datasets import Dataset
 from tasks.errors import InputError
+from tasks.publish import PublishSettings
+from tasks.split import PROTOCOLS, SplitSettings
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 
@@ -42,16 +49,25 @@ def build(root: Path, dataset: str) -> Path:
     if not home.warehouse.exists():
         raise InputError(f"{home.warehouse}: no such warehouse. Run the backfill of {dataset} first.")
     with warehouse.connect(home, read_only=True) as connection:
-        latest = connection.execute("select run_id from operations.runs order by started_at desc limit 1").fetchone()
-        parameters = {
-            "run_id": latest[0] if latest else "",
-            "value_min": declared.value_min,
-            "value_max": declared.value_max,
-            "max_reject_share": declared.max_reject_share,
-            "first_file_id": 0,
-            "strong_generalization_filtered": True,
-        }
-        return docs.build(connection, parameters, home.folder / "data_docs")
+        latest = connection.execute(
+            "select run_id, settings from operations.runs order by started_at desc limit 1"
+        ).fetchone()
+        run_id, settings = latest or ("", "{}")
+        return docs.build(connection, _given(declared, json.loads(settings), run_id), home.folder / "data_docs")
+
+
+def _given(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str, dict[str, Any]]:
+    """What the stages of a run gave to their contracts, by stage, from the settings that it was recorded with."""
+    binarize = BinarizeSettings(**settings.get("binarize", {}))
+    split = SplitSettings(**settings.get("split", {}))
+    asked = settings.get("protocols", [])
+    values = {
+        "ingest": {name: getattr(dataset, name) for name in ("value_min", "value_max", "max_reject_share")},
+        "binarize": {**binarize.model_dump(), "since": settings.get("since"), "until": settings.get("until")},
+        "split": {**split.model_dump(), "seed": settings.get("seed", 0), **{one: one in asked for one in PROTOCOLS}},
+        "publish": {"top_n": PublishSettings(**settings.get("publish", {})).top_n},
+    }
+    return {stage: {"run_id": run_id, **values.get(stage, {})} for stage in STAGES}
 
 
 if __name__ == "__main__":
