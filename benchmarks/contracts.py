@@ -60,7 +60,9 @@ def main() -> None:
     checked = sum(clock.seconds.values())
     everything = checked + clock.loading
     print(f"{'all':10} {sum(clock.rules.values()):6} {checked:8.2f} {checked / total:11.2%}")
-    print(f"loading Great Expectations once: {clock.loading:.2f} s; with it {everything:.2f} s, {everything / total:.2%}")
+    print(
+        f"loading Great Expectations once: {clock.loading:.2f} s; with it {everything:.2f} s, {everything / total:.2%}"
+    )
     print(f"the run: {total:.2f} s of processor time")
 
 

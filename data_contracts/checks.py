@@ -6,11 +6,9 @@ from typing import Any
 
 import duckdb
 
-from data_contracts.contracts import UNEXPECTED_ROWS, Contract, Rule, for_stage
+from data_contracts.contracts import COLUMNS, UNEXPECTED_ROWS, Contract, Rule, for_stage
 from data_contracts.results import RuleResult
 from data_contracts.suites import batch_definition, columns_rule, session, suite
-
-ABORTED = "Current transaction is aborted"
 
 
 def check(
@@ -45,33 +43,52 @@ def check_contracts(
     with session(connection) as (_, datasource):
         for contract, given in zip(contracts, values, strict=True):
             batch = batch_definition(datasource, contract, given).get_batch()
-            for rules in ([columns_rule(contract)], contract.rules):
-                found = _validated(batch, contract, rules, given)
-                if failed := _failed_query(contract, rules, found):
-                    return [*results, failed]
-                results += [_result(contract, rule, found[rule.name]) for rule in rules]
-                if rules is not contract.rules and not results[-1].success:
-                    break
+            queries = [columns_rule(contract), *(rule for rule in contract.rules if rule.type == UNEXPECTED_ROWS)]
+            found = _validated(batch, contract, queries, given)[COLUMNS].result["details"]
+            of_table = {
+                rule.name: _of_query(contract, rule, found[rule.name]) for rule in queries if rule.name in found
+            }
+            if failed := [rule.name for rule in queries if rule.name in found and found[rule.name]["count"] is None]:
+                return [*results, of_table[failed[0]]]
+            others = [rule for rule in contract.rules if rule.type != UNEXPECTED_ROWS]
+            if of_table[COLUMNS].success and others:
+                answers = _validated(batch, contract, others, given)
+                if failure := _failure(contract, others, answers):
+                    return [*results, failure]
+                of_table |= {rule.name: _of_expectation(contract, rule, answers[rule.name]) for rule in others}
+            results += [of_table[name] for name in [COLUMNS, *(r.name for r in contract.rules)] if name in of_table]
     return results
 
 
 def _validated(batch: Any, contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Great Expectations' result of every rule, by the rule's name; its order is not ours."""
-    if not rules:
-        return {}
     made = suite(contract, rules, parameters)
     answer = batch.validate(made, result_format="SUMMARY", expectation_parameters=dict(parameters))
-    return {one.expectation_config.meta["rule"]: one for one in answer.results}
+    return {rule: one for one in answer.results for rule in one.expectation_config.meta["rules"]}
 
 
-def _failed_query(contract: Contract, rules: Sequence[Rule], found: Mapping[str, Any]) -> RuleResult | None:
-    """The rule whose query could not be run, not one of those that the aborted transaction took with it."""
-    failures = [(rule, message) for rule in rules if (message := _exception_of(found[rule.name]))]
-    if not failures:
-        return None
-    rule, message = next((one for one in failures if ABORTED not in one[1]), failures[0])
+def _failure(contract: Contract, rules: Sequence[Rule], found: Mapping[str, Any]) -> RuleResult | None:
+    """The first rule that could not be checked."""
+    for rule in rules:
+        if message := _exception_of(found[rule.name]):
+            return _not_checked(contract, rule, message)
+    return None
+
+
+def _not_checked(contract: Contract, rule: Rule, message: str) -> RuleResult:
     observed = f"could not be checked: {message.split('[SQL:')[0].strip()}"
     return RuleResult(contract.table, rule.name, "error", False, observed, [], rule.description)
+
+
+def _of_query(contract: Contract, rule: Rule, found: Mapping[str, Any]) -> RuleResult:
+    """What a rule's query found."""
+    if found["count"] is None:
+        return _not_checked(contract, rule, found["failure"])
+    observed = f"{found['count']:,} " + ("row" if found["count"] == 1 else "rows")
+    samples = _plain(found["rows"])
+    return RuleResult(
+        contract.table, rule.name, rule.severity, found["count"] == 0, observed, samples, rule.description
+    )
 
 
 def _exception_of(found: Any) -> str | None:
@@ -83,24 +100,16 @@ def _exception_of(found: Any) -> str | None:
     return None
 
 
-def _result(contract: Contract, rule: Rule, found: Any) -> RuleResult:
+def _of_expectation(contract: Contract, rule: Rule, found: Any) -> RuleResult:
+    """What an expectation of Great Expectations' own found."""
     observed, samples = None, []
-    if rule.type == UNEXPECTED_ROWS:
-        observed = f"{found.result['observed_value']:,} " + ("row" if found.result["observed_value"] == 1 else "rows")
-        samples = found.result["details"]["unexpected_rows"]
-    elif "unexpected_count" in found.result:
+    if "unexpected_count" in found.result:
         observed = f"{found.result['unexpected_count'] or 0:,} of {found.result['element_count']:,} rows"
         samples = [{rule.kwargs["column"]: value} for value in found.result.get("partial_unexpected_list", [])]
     elif "observed_value" in found.result:
         observed = str(found.result["observed_value"])
     return RuleResult(
-        contract.table,
-        rule.name,
-        rule.severity,
-        bool(found.success),
-        observed,
-        _plain(samples),
-        rule.description,
+        contract.table, rule.name, rule.severity, bool(found.success), observed, _plain(samples), rule.description
     )
 
 

@@ -59,7 +59,9 @@ def state(connection) -> list:
     ]
 
 
-def made_by_stages(folder, kept: BinarizeSettings, parts: SplitSettings, since=None, until=None, *, whole=False) -> Made:
+def made_by_stages(
+    folder, kept: BinarizeSettings, parts: SplitSettings, since=None, until=None, *, whole=False
+) -> Made:
     """The log, its edges and its splits; with `whole` also everything that follows from them."""
     home = Home(folder, "demo", Limits(threads=1, memory=1 << 30))
     dataset = datasets.load("demo", folder)
@@ -232,7 +234,9 @@ FILTERED_MUTATIONS = {
 @pytest.mark.parametrize("made", ["whole", "filtered"])
 def test_what_the_stages_make_keeps_every_contract(made, request):
     made = request.getfixturevalue(made)
-    stages = {"ingest", "binarize", "split"} | ({"diagnose", "evaluate", "publish"} if "whole" in str(made.home) else set())
+    stages = {"ingest", "binarize", "split"} | (
+        {"diagnose", "evaluate", "publish"} if "whole" in str(made.home) else set()
+    )
     for contract in load():
         if contract.stage in stages:
             assert made.broken(contract.table) == {}, contract.table
