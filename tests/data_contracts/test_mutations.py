@@ -114,15 +114,11 @@ def filtered(tmp_path_factory):
     return made_by_stages(tmp_path_factory.mktemp("filtered"), likes, parts, **years)
 
 
-# A user with many edges, and what becomes of it; an edge of an item that others like too.
+# The user with most edges, the held-out user with most, and an edge of the first.
 BUSY = "(select user_id from curated.interactions group by user_id order by count(*) desc, user_id limit 1)"
 HELD_OUT = """(
     select user_id from splits.strong_generalization where part <> 'train'
     group by user_id order by count(*) desc, user_id limit 1)"""
-EDGE = """(user_id, item_id) = (
-    select (user_id, item_id) from curated.interactions where user_id = {0}
-    order by (select count(*) from curated.interactions as others where others.item_id = interactions.item_id) desc, all
-    limit 1)"""
 EDGE = f"""(user_id, item_id) = (
     select (user_id, first(item_id order by item_id)) from curated.interactions where user_id = {BUSY} group by user_id)"""
 INVENTED = """
