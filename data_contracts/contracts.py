@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 STAGES = ("ingest", "binarize", "split", "diagnose", "train", "evaluate", "publish")
 UNEXPECTED_ROWS = "unexpected_rows"
-COLUMNS = "columns"  # the rule that every contract has: its columns are as declared
 
 Severity = Literal["error", "warning"]
 
@@ -66,7 +65,7 @@ class Contract(_Declared):
     @model_validator(mode="after")
     def _names_differ(self) -> "Contract":
         names = [rule.name for rule in self.rules]
-        if twice := {name for name in names if names.count(name) > 1} | ({COLUMNS} & set(names)):
+        if twice := {name for name in names if names.count(name) > 1} | ({"columns"} & set(names)):
             raise ValueError(f"names of rules that are taken: {sorted(twice)}")
         return self
 

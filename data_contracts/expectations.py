@@ -1,6 +1,6 @@
-"""What Great Expectations has to be taught: DuckDB as a data source, and the type `unexpected_rows`.
+"""What Great Expectations has to be taught: DuckDB as a data source, and the type `unexpected_rows` of its pages.
 
-Imported only when a check runs, as Great Expectations takes seconds to load.
+Imported only when it is needed, as Great Expectations takes seconds to load.
 """
 
 from collections.abc import Iterator
@@ -11,11 +11,9 @@ import sqlalchemy
 from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.datasource.fluent import SQLDatasource
 from great_expectations.execution_engine import SqlAlchemyExecutionEngine
-from great_expectations.expectations.expectation import BatchExpectation
+from great_expectations.expectations.core import UnexpectedRowsExpectation
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.query_metric_provider import QueryMetricProvider
-
-from data_contracts.contracts import COLUMNS
 
 SAMPLES_KEPT = 20
 
@@ -43,14 +41,11 @@ class DuckDBDatasource(SQLDatasource):
 
 
 class Breaches(QueryMetricProvider):
-    """Count and first rows of each query of a table, by the rule's name, in their order.
-
-    It ends after the rule `columns` where that is broken, as the others would ask for columns that there are not,
-    and with the first query that fails, as DuckDB then gives the transaction up.
-    """
+    """Count and first rows of a query, in one pass; Great Expectations' own metrics run the query twice."""
 
     metric_name = "unexpected_rows.breaches"
-    value_keys = ("queries",)
+    value_keys = ("unexpected_rows_query",)
+    query_param_name = "unexpected_rows_query"
 
     @metric_value(engine=SqlAlchemyExecutionEngine)
     def _sqlalchemy(
@@ -65,44 +60,29 @@ class Breaches(QueryMetricProvider):
             metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE
         )
         batch = selectable.compile(dialect=execution_engine.engine.dialect, compile_kwargs={"literal_binds": True})
-        found: dict[str, Any] = {}
+        query = cls._get_query_from_metric_value_kwargs(metric_value_kwargs).format(batch=f"({batch})")
         with execution_engine.get_connection() as connection:
-            for rule, query in metric_value_kwargs["queries"].items():
-                try:
-                    found[rule] = _breaches(connection, query.format(batch=f"({batch})"))
-                except sqlalchemy.exc.DBAPIError as error:
-                    found[rule] = {"count": None, "rows": [], "failure": str(error.orig)}
-                if found[rule]["count"] is None or (rule == COLUMNS and found[rule]["count"]):
-                    break
-        return found
+            rows = connection.exec_driver_sql(
+                f"with breaches as materialized ({query}\n) "
+                f"select (select count(*) from breaches) as breaches_found, * "
+                f"from breaches order by all limit {SAMPLES_KEPT}"
+            ).mappings()
+            samples = [dict(row) for row in rows]
+        count = samples[0]["breaches_found"] if samples else 0
+        return {
+            "count": count,
+            "rows": [{k: v for k, v in row.items() if k != "breaches_found"} for row in samples],
+        }
 
 
-def _breaches(connection: sqlalchemy.Connection, query: str) -> dict[str, Any]:
-    """Sorting rows takes longer than counting none, so that rows are only asked for where there are some."""
-    count = connection.exec_driver_sql(f"select count(*) from ({query}\n)").scalar()
-    rows: list[dict[str, Any]] = []
-    if count:
-        found = connection.exec_driver_sql(f"select * from ({query}\n) order by all limit {SAMPLES_KEPT}")
-        rows = [dict(row) for row in found.mappings()]
-    return {"count": count, "rows": rows}
-
-
-class UnexpectedRows(BatchExpectation):
-    """The expectation type `unexpected_rows`: none of the queries, by the rules' names, finds a row.
-
-    One expectation asks all queries of a table: Great Expectations' own work on an expectation takes longer than
-    DuckDB's on most queries.
-    """
-
-    queries: dict[str, str]
+class UnexpectedRows(UnexpectedRowsExpectation):
+    """The expectation type `unexpected_rows`: a query finds no row."""
 
     metric_dependencies = ("unexpected_rows.breaches",)
-    success_keys = ("queries",)
 
     def _validate(
         self, metrics: dict, runtime_configuration: dict | None = None, execution_engine: Any = None
     ) -> dict[str, Any]:
         found = metrics["unexpected_rows.breaches"]
-        held = len(found) == len(self.queries) and not any(one["count"] for one in found.values())
-        result = {"observed_value": sum(one["count"] or 0 for one in found.values()), "details": found}
-        return {"success": held, "result": result}
+        result = {"observed_value": found["count"], "details": {"unexpected_rows": found["rows"]}}
+        return {"success": found["count"] == 0, "result": result}

@@ -1,4 +1,4 @@
-"""Contracts as Great Expectations' own suites and batches, for the check and for its Data Docs alike."""
+"""Contracts as queries, and as Great Expectations' own suites and batches."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from data_contracts.contracts import COLUMNS, UNEXPECTED_ROWS, Contract, Rule, placeholders
+from data_contracts.contracts import UNEXPECTED_ROWS, Contract, Rule, placeholders
 from data_contracts.lent_connection import URL, LentConnection, engine_options
 
 if TYPE_CHECKING:
@@ -78,19 +78,18 @@ def _silenced(logger: logging.Logger) -> Iterator[None]:
 
 def batch_definition(datasource: Any, contract: Contract, parameters: Mapping[str, Any]) -> Any:
     """The rows of the table that the contract speaks of."""
-    query = f"select * from {contract.table}"
-    if contract.only:
-        query += f" where {_filled(contract.only, parameters)}"
+    query = table_query(contract, parameters)
     return datasource.add_query_asset(name=contract.table, query=query).add_batch_definition("rows")
 
 
-def suite(
-    contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any], *, apart: bool = False
-) -> "gx.ExpectationSuite":
-    """The rules as expectations, each with the names of its rules in its `meta`.
+def table_query(contract: Contract, parameters: Mapping[str, Any]) -> str:
+    """The query of the rows that the contract speaks of."""
+    only = f" where {filled(contract.only, parameters)}" if contract.only else ""
+    return f"select * from {contract.table}{only}"
 
-    Args:
-        apart: an expectation for each rule; else one asks all queries, which is many times faster.
+
+def suite(contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]) -> "gx.ExpectationSuite":
+    """The rules as expectations, each with the rule's name in its `meta`.
 
     Raises:
         ValueError: a rule names no expectation type, or arguments that its type does not take.
@@ -98,27 +97,24 @@ def suite(
     import great_expectations as gx
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-    queries = [rule for rule in rules if rule.type == UNEXPECTED_ROWS]
-    groups = [[rule] for rule in rules if apart or rule.type != UNEXPECTED_ROWS]
     made = gx.ExpectationSuite(name=contract.table)
-    for group in groups if apart or not queries else [queries, *groups]:
-        kwargs = dict(group[0].kwargs)
-        if group[0].type == UNEXPECTED_ROWS:
-            kwargs["queries"] = {rule.name: _filled(contract.query_of(rule), parameters) for rule in group}
+    for rule in rules:
+        kwargs = dict(rule.kwargs)
+        if rule.type == UNEXPECTED_ROWS:
+            kwargs["unexpected_rows_query"] = filled(contract.query_of(rule), parameters)
         configuration = ExpectationConfiguration(
-            type=group[0].type,
+            type=rule.type,
             kwargs=kwargs,
-            meta={"rules": [rule.name for rule in group]},
-            description="; ".join(rule.description for rule in group),
-            severity="critical" if any(rule.severity == "error" for rule in group) else "warning",
+            meta={"rule": rule.name},
+            description=rule.description,
+            severity="critical" if rule.severity == "error" else "warning",
         )
         try:
             # Expectation by expectation: the suite's constructor drops a type that it does not know, and its
             # add_expectation_configuration keeps one expectation of a type and column, the last.
             made.add_expectation(configuration.to_domain_obj())
         except Exception as error:
-            names = ", ".join(rule.name for rule in group)
-            raise ValueError(f"data_contracts/{contract.table}.yaml: rule {names}: {error}") from error
+            raise ValueError(f"data_contracts/{contract.table}.yaml: rule {rule.name}: {error}") from error
     return made
 
 
@@ -130,14 +126,14 @@ def columns_rule(contract: Contract) -> Rule:
         for name, column in contract.columns.items()
     )
     return Rule(
-        name=COLUMNS,
+        name="columns",
         type=UNEXPECTED_ROWS,
         query=COLUMNS_QUERY.format(declared=declared, schema=_literal(schema or "main"), table=_literal(table)),
         description="the table has the declared columns and no others, types and NOT NULL included",
     )
 
 
-def _filled(text: str, parameters: Mapping[str, Any]) -> str:
+def filled(text: str, parameters: Mapping[str, Any]) -> str:
     """`text` with every `{name}` but `{batch}` replaced by the SQL literal of its value."""
     for name in placeholders(text):
         text = text.replace("{" + name + "}", _literal(parameters[name]))
