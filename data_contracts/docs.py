@@ -16,13 +16,13 @@ from data_contracts.suites import batch_definition, columns_rule, session, suite
 SITE = "contracts"
 
 
-def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Any], folder: Path) -> Path:
+def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Mapping[str, Any]], folder: Path) -> Path:
     """Check every contract on the warehouse as it stands and write Data Docs into `folder`.
 
     Contracts of temporary tables are left out. Nothing raises where a rule is broken; the pages show it.
 
     Args:
-        parameters: the values that the stages would give, `run_id` among them.
+        parameters: the values that each stage would give, `run_id` among them, by stage.
 
     Returns:
         The page to open.
@@ -31,7 +31,7 @@ def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Any], 
         ValueError: a contract asks for a value that is not in `parameters`.
     """
     contracts = [contract for contract in load() if "." in contract.table]
-    values = [contract.values(parameters) for contract in contracts]
+    values = [contract.values(parameters[contract.stage]) for contract in contracts]
     with session(connection) as (context, datasource):
         import great_expectations as gx
 

@@ -1,6 +1,6 @@
-"""What Great Expectations has to be taught: DuckDB as a data source, and the type `unexpected_rows`.
+"""What Great Expectations has to be taught: DuckDB as a data source, and the type `unexpected_rows` of its pages.
 
-Imported only when a check runs, as Great Expectations takes seconds to load.
+Imported only when it is needed, as Great Expectations takes seconds to load.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Contracts as Great Expectations' own suites and batches, for the check and for its Data Docs alike."""
+"""Contracts as queries, and as Great Expectations' own suites and batches."""
 
 import logging
 import os
@@ -62,10 +62,14 @@ def _silenced(logger: logging.Logger) -> Iterator[None]:
 
 def batch_definition(datasource: Any, contract: Contract, parameters: Mapping[str, Any]) -> Any:
     """The rows of the table that the contract speaks of."""
-    query = f"select * from {contract.table}"
-    if contract.only:
-        query += f" where {_filled(contract.only, parameters)}"
+    query = table_query(contract, parameters)
     return datasource.add_query_asset(name=contract.table, query=query).add_batch_definition("rows")
+
+
+def table_query(contract: Contract, parameters: Mapping[str, Any]) -> str:
+    """The query of the rows that the contract speaks of."""
+    only = f" where {filled(contract.only, parameters)}" if contract.only else ""
+    return f"select * from {contract.table}{only}"
 
 
 def suite(contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]) -> "gx.ExpectationSuite":
@@ -81,7 +85,7 @@ def suite(contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, An
     for rule in rules:
         kwargs = dict(rule.kwargs)
         if rule.type == UNEXPECTED_ROWS:
-            kwargs["unexpected_rows_query"] = _filled(contract.query_of(rule), parameters)
+            kwargs["unexpected_rows_query"] = filled(contract.query_of(rule), parameters)
         configuration = ExpectationConfiguration(
             type=rule.type,
             kwargs=kwargs,
@@ -114,7 +118,7 @@ def columns_rule(contract: Contract) -> Rule:
     )
 
 
-def _filled(text: str, parameters: Mapping[str, Any]) -> str:
+def filled(text: str, parameters: Mapping[str, Any]) -> str:
     """`text` with every `{name}` but `{batch}` replaced by the SQL literal of its value."""
     for name in placeholders(text):
         text = text.replace("{" + name + "}", _literal(parameters[name]))

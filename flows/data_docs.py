@@ -6,13 +6,21 @@ The pages load styles and scripts from public hosts; the report needs none, and 
 """
 
 import argparse
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from data_contracts import docs
+from data_contracts.contracts import STAGES
 from flows import command_line
 from tasks import datasets
+from tasks.binarize import BinarizeSettings
+from tasks.datasets import Dataset
 from tasks.errors import InputError
+from tasks.protocols import PROTOCOLS
+from tasks.publish import PublishSettings
+from tasks.split import SplitSettings
 from tasks.stores import runs, warehouse
 from tasks.stores.home import Home
 
@@ -42,15 +50,24 @@ def build(root: Path, dataset: str) -> Path:
     if not home.warehouse.exists():
         raise InputError(f"{home.warehouse}: no such warehouse. Run the backfill of {dataset} first.")
     with warehouse.connect(home, read_only=True) as connection:
-        parameters = {
-            "run_id": runs.latest_evaluated(connection) or "",
-            "value_min": declared.value_min,
-            "value_max": declared.value_max,
-            "max_reject_share": declared.max_reject_share,
-            "first_file_id": 0,
-            "strong_generalization_filtered": True,
-        }
-        return docs.build(connection, parameters, home.folder / "data_docs")
+        run_id = runs.latest_evaluated(connection)
+        chosen = "select settings from operations.runs where run_id = ?"
+        (settings,) = connection.execute(chosen, [run_id]).fetchone() if run_id else ("{}",)
+        return docs.build(connection, _given(declared, json.loads(settings), run_id or ""), home.folder / "data_docs")
+
+
+def _given(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str, dict[str, Any]]:
+    """What the stages of a run gave to their contracts, by stage, from the settings that it was recorded with."""
+    binarize = BinarizeSettings(**settings.get("binarize", {}))
+    split = SplitSettings(**settings.get("split", {}))
+    asked = settings.get("protocols", [])
+    values = {
+        "ingest": {name: getattr(dataset, name) for name in ("value_min", "value_max", "max_reject_share")},
+        "binarize": {**binarize.model_dump(), "since": settings.get("since"), "until": settings.get("until")},
+        "split": {**split.model_dump(), "seed": settings.get("seed", 0), **{one: one in asked for one in PROTOCOLS}},
+        "publish": {"top_n": PublishSettings(**settings.get("publish", {})).top_n},
+    }
+    return {stage: {"run_id": run_id, **values.get(stage, {})} for stage in STAGES}
 
 
 if __name__ == "__main__":

@@ -52,7 +52,8 @@ def binarize(
     Raises:
         InputError: no edge is left, or `since` or `until` is given and the logs have no times.
     """
-    with warehouse.stage(home, run_id, "binarize") as connection:
+    parameters = {**settings.model_dump(), "since": since, "until": until}
+    with warehouse.stage(home, run_id, "binarize", parameters) as connection:
         if since or until:
             _require_times(connection)
         values = {"threshold": settings.threshold, "since": since, "until": until}

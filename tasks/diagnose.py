@@ -1,4 +1,4 @@
-"""The degrees of the observed graph: their distributions, the check of eq. 1, the laws that they follow, and the
+"""The degrees of the observed graph: their distributions and means, the laws that they follow, and the
 hidden graphs that would be sampled around it.
 
 Laws are fitted on the bounded support that degrees really have: from the smallest degree seen, which is 1
@@ -45,8 +45,8 @@ class Diagnosed:
     Attributes:
         users, items, edges: M, N and the number of edges.
         mean_user_degree, mean_item_degree: mu and nu; zero for a graph without edges.
-        user_density, item_density: mu / N and nu / M.
-        means_agree: whether eq. 1 of Paquet and Koenigstein (2014), mu / N = nu / M, holds.
+        user_density, item_density: mu / N and nu / M, equal by eq. 1 of Paquet and Koenigstein (2014); the
+            contract of diagnostics.degrees holds them to it.
         fits: rows written to `diagnostics.power_law_fits`.
     """
 
@@ -57,7 +57,6 @@ class Diagnosed:
     mean_item_degree: float
     user_density: float
     item_density: float
-    means_agree: bool
     fits: int
 
 
@@ -98,8 +97,7 @@ def rewrite(connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = 
             fits.append({"side": side, **vars(fit(family, degrees, vertices, d_max, seed, replicates))})
     warehouse.insert(connection, "diagnostics.power_law_fits", pl.DataFrame(fits, infer_schema_length=None))
     user_density, item_density = mean["user"] / max(1, items), mean["item"] / max(1, users)
-    agree = bool(np.isclose(user_density, item_density, rtol=1e-9, atol=0.0))
-    return Diagnosed(users, items, edges, mean["user"], mean["item"], user_density, item_density, agree, len(fits))
+    return Diagnosed(users, items, edges, mean["user"], mean["item"], user_density, item_density, len(fits))
 
 
 def sample_hidden_graphs(connection: duckdb.DuckDBPyConnection, shape: tuple[int, int], seed: int) -> None:

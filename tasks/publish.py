@@ -93,7 +93,8 @@ def publish(
     fresh = home.folder / "publications" / run_id
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    with warehouse.stage(home, run_id, "publish", {"recommendations_made": choice is not None}) as connection:
+    parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n}
+    with warehouse.stage(home, run_id, "publish", parameters) as connection:
         if choice is not None:
             model = fits.load(home, choice.model, model_digest)
             split = matrices.read(home, matrices_digest)

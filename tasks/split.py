@@ -85,8 +85,8 @@ def split(
     Raises:
         InputError: liang2018 with too few users for `split.held_out_users`.
     """
-    filtered = max(settings.min_user_edges, settings.min_item_edges) > 1
-    with warehouse.stage(home, run_id, "split", {"strong_generalization_filtered": filtered}) as connection:
+    parameters = {**settings.model_dump(), "seed": seed, **{one: one in protocols for one in PROTOCOLS}}
+    with warehouse.stage(home, run_id, "split", parameters) as connection:
         for protocol in PROTOCOLS:
             connection.execute(f"delete from splits.{protocol}")
         store = _Store(home, connection)

@@ -73,8 +73,7 @@ def ingest(
     if skipped:
         more = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
         logger.info("%s%s: skipped, because the warehouse holds the same bytes already", skipped[0], more)
-    if new or replace:
-        _write(home, dataset, [(ids[log.sha256], log) for log in new.values()], run_id, replace)
+    _write(home, dataset, [(ids[log.sha256], log) for log in new.values()], run_id, replace)
     file_ids = tuple(ids[log.sha256] for log in logs)
     return _told(home, file_ids, first, tuple(log.path for log in new.values()), tuple(skipped))
 
@@ -91,11 +90,11 @@ def _sources(home: Home, dataset: Dataset, sources: Iterable[str | Path], may_be
 
 
 def _write(home: Home, dataset: Dataset, files: Sequence[tuple[int, LogFile]], run_id: str, replace: bool) -> None:
+    """Read the files in; where there are none, only check what the warehouse holds."""
     parameters: dict[str, Any] = {
         "value_min": dataset.value_min,
         "value_max": dataset.value_max,
         "max_reject_share": dataset.max_reject_share,
-        "first_file_id": files[0][0] if files else 0,
     }
     with warehouse.stage(home, run_id, "ingest", parameters) as connection:
         spill = home.folder / "spill"
@@ -104,6 +103,8 @@ def _write(home: Home, dataset: Dataset, files: Sequence[tuple[int, LogFile]], r
         if replace:
             for table in ("raw.events", "raw.rejects", "operations.log_files"):
                 connection.execute(f"delete from {table}")
+        if not files:
+            return
         try:
             spill.mkdir(exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="ingest-", dir=spill) as scratch:

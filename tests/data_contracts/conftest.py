@@ -7,30 +7,40 @@ import sql
 
 GOOD_ROWS = """
 insert into operations.log_files values
-    (1, 'a.csv', 'd1', 10, 6, 1, timestamp '2026-01-02'),
+    (1, 'a.csv', 'd1', 10, 15, 1, timestamp '2026-01-02'),
     (2, 'b.csv', 'd2', 10, 2, 0, timestamp '2026-01-02');
 insert into raw.events values
     ('u1', 'i1', 5, null, 1, 1), ('u1', 'i2', 5, null, 1, 2), ('u1', 'i3', 1, null, 1, 4),
     ('u2', 'i1', 4, null, 1, 5), ('u2', 'i2', 4, null, 1, 6), ('u3', 'i1', 5, null, 1, 7),
     ('u3', 'i3', 5, null, 2, 1), ('u3', 'i2', 5, null, 2, 2);
+insert into raw.events
+    select 'u' || u, 'i' || i, 5, null, 1, 10 * u + i from range(1, 4) as users(u), range(4, 7) as items(i);
 insert into raw.rejects values (1, 3, 'u1,i9', 'too few columns');
 insert into curated.interactions values
     ('u1', 'i1', 0, 0, 1, null, null, 1, 1), ('u1', 'i2', 0, 1, 1, null, null, 1, 2),
     ('u2', 'i1', 1, 0, 1, null, null, 1, 5), ('u2', 'i2', 1, 1, 1, null, null, 1, 6),
     ('u3', 'i1', 2, 0, 1, null, null, 1, 7), ('u3', 'i3', 2, 2, 1, null, null, 2, 1),
     ('u3', 'i2', 2, 1, 1, null, null, 2, 2);
+insert into curated.interactions
+    select 'u' || u, 'i' || i, u - 1, i - 1, 1, null, null, 1, 10 * u + i
+    from range(1, 4) as users(u), range(4, 7) as items(i);
 insert into splits.strong_generalization values
     ('u1', 'i1', 'train', 'fit'), ('u1', 'i2', 'train', 'fit'),
     ('u2', 'i1', 'validation', 'fold_in'), ('u2', 'i2', 'validation', 'target'),
     ('u3', 'i1', 'test', 'fold_in'), ('u3', 'i2', 'test', 'target'), ('u3', 'i3', 'test', 'dropped');
+insert into splits.strong_generalization
+    select 'u' || u, 'i' || i, ['train', 'validation', 'test'][u], ['fit', 'fold_in', 'fold_in'][u]
+    from range(1, 4) as users(u), range(4, 7) as items(i);
 insert into splits.leave_one_out
     select user_id, item_id, if(item_id = 'i1', 'held_out', 'train') from curated.interactions;
 insert into splits.given
     select user_id, item_id, if(user_id = 'u1', 'test', 'train') from curated.interactions;
-insert into diagnostics.degrees values ('user', 2, 2), ('user', 3, 1), ('item', 3, 2), ('item', 1, 1);
-insert into diagnostics.power_law_fits values
-    ('user', 'power_law', 1.4, null, 1, 3, -5, 12, 0.2, 0.5),
-    ('item', 'power_law', 0.77, null, 1, 3, -5, 12, 0.2, null);
+insert into diagnostics.degrees values ('user', 5, 2), ('user', 6, 1), ('item', 3, 5), ('item', 1, 1);
+insert into diagnostics.power_law_fits
+    select side, family, 1.4, null, d_min, d_max, -5, 10 + 2 * parameters, 0.2, p_value
+    from (values ('user', 5, 6, 0.5), ('item', 1, 3, null)) as sides (side, d_min, d_max, p_value)
+    cross join (values ('power_law', 1), ('power_law_cutoff', 2), ('log_normal', 2), ('exponential', 1))
+        as families (family, parameters);
 insert into operations.model_fits values
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'abc', 0.1, 100, 100),
     ('another', 'leave_one_out', 'popularity', 'abc', -1, 100, 0);
@@ -39,25 +49,33 @@ create temp table fitted_arrays
 insert into fitted_arrays values ('leave_one_out', 'popularity', 'counts', 3, 0);
 insert into evaluation.metrics values
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'mean_rank', 0.8, 0.01, 3),
-    ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'mean_rank', 0.7, 0.01, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'mean_rank', 0.6, 0.01, 3),
     ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'popularity_x_like', 'mean_rank', 0.9, null, 3),
     ('another', 'leave_one_out', 'popularity', 'score', 'mean_rank', 8, 0.01, 3);
 insert into evaluation.comparisons values
     ('ml-1m 10:02:03', 'leave_one_out', 'mean_rank', 'popularity', 'score', 'random_graph',
-     'like', 0.1, 0.01, 0.2, 3);
+     'like', 0.2, 0.01, 0.2, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'mean_rank', 'popularity', 'score', 'random_graph',
+     'popularity_x_like', -0.1, 0.01, 0.2, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'mean_rank', 'random_graph', 'like', 'random_graph',
+     'popularity_x_like', -0.3, null, null, 3);
 insert into evaluation.ranks_by_degree values
-    ('ml-1m 10:02:03', 'popularity', 'score', 'user', 1, 1, 2, 0.5, 0.1, 0.2, 0.5, 0.6, 1),
-    ('ml-1m 10:02:03', 'popularity', 'score', 'user', 2, 3, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5);
+    ('ml-1m 10:02:03', 'popularity', 'score', 'user', 1, 1, 2, 0.8, 0.1, 0.2, 0.5, 0.6, 1),
+    ('ml-1m 10:02:03', 'popularity', 'score', 'user', 2, 3, 1, 0.8, 0.5, 0.5, 0.5, 0.5, 0.5);
 insert into evaluation.ranks_by_degree values
     ('ml-1m 10:02:03', 'random_graph', 'like', 'user', 1, 1, 2, 0.5, 0.1, 0.2, 0.5, 0.6, 1),
     ('ml-1m 10:02:03', 'random_graph', 'like', 'user', 2, 3, 1, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8),
     ('ml-1m 10:02:03', 'random_graph', 'like', 'item', 2, 3, 3, 0.6, 0.1, 0.2, 0.5, 0.6, 1),
-    ('ml-1m 10:02:03', 'popularity', 'score', 'item', 2, 3, 3, 0.5, 0.1, 0.2, 0.5, 0.6, 1);
+    ('ml-1m 10:02:03', 'popularity', 'score', 'item', 2, 3, 3, 0.8, 0.1, 0.2, 0.5, 0.6, 1);
+insert into evaluation.ranks_by_degree values
+    ('ml-1m 10:02:03', 'random_graph', 'popularity_x_like', 'user', 1, 3, 3, 0.9, 0.1, 0.2, 0.5, 0.6, 1),
+    ('ml-1m 10:02:03', 'random_graph', 'popularity_x_like', 'item', 2, 3, 3, 0.9, 0.1, 0.2, 0.5, 0.6, 1);
 insert into evaluation.ranks_by_both_degrees values
     ('ml-1m 10:02:03', 'random_graph', 'like', 1, 1, 2, 3, 2, 0.5),
     ('ml-1m 10:02:03', 'random_graph', 'like', 2, 3, 2, 3, 1, 0.8),
-    ('ml-1m 10:02:03', 'popularity', 'score', 1, 1, 2, 3, 2, 0.5),
-    ('ml-1m 10:02:03', 'popularity', 'score', 2, 3, 2, 3, 1, 0.5),
+    ('ml-1m 10:02:03', 'popularity', 'score', 1, 1, 2, 3, 2, 0.8),
+    ('ml-1m 10:02:03', 'popularity', 'score', 2, 3, 2, 3, 1, 0.8),
+    ('ml-1m 10:02:03', 'random_graph', 'popularity_x_like', 1, 3, 2, 3, 3, 0.9),
     ('another', 'popularity', 'score', 2, 3, 2, 3, 1, 9);
 insert into evaluation.like_by_degree values
     ('ml-1m 10:02:03', 'random_graph', 1, 1, 2, 0.5, [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
@@ -79,6 +97,8 @@ insert into evaluation.sweeps values
      'mean_rank', 0.9, null, 1, 1.5);
 insert into diagnostics.hidden_graph_ratios values
     (1, 0, 3, 0), (1, 1, 3, 0), (1, 2, 1, 2), (0.5, 0, 3, 0), (0.5, 1, 3, 0), (0.5, 2, 1, 2);
+insert into diagnostics.hidden_graph_ratios
+    select r, item, 3, 0 from (values (1), (0.5)) as rates (r), range(3, 6) as items(item);
 insert into published.recommendations values ('u1', 'i3', 1, 0.5, 0.4, 0.1), ('u2', 'i3', 1, 0.5, null, null);
 """
 
@@ -91,7 +111,20 @@ def parameters():
         "value_min": 1.0,
         "value_max": 5.0,
         "max_reject_share": 0.25,
-        "strong_generalization_filtered": False,
+        "threshold": 4.0,
+        "since": None,
+        "until": None,
+        "min_user_edges": 0,
+        "min_item_edges": 0,
+        "k_core": 0,
+        "scheme": "hashed",
+        "seed": 251955,  # one whose hashes make the parts, targets and held-out edges below
+        "held_out_share": 0.3,
+        "held_out_users": None,
+        "strong_generalization": True,
+        "leave_one_out": True,
+        "given": True,
+        "top_n": 20,
     }
 
 

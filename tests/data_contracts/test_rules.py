@@ -78,6 +78,13 @@ BREACHES = [
         "times_in_order",
         "update curated.interactions set first_at = timestamp '2026-01-02'",
     ),
+    (
+        "curated.interactions",
+        "events_folded",
+        "update curated.interactions set event_count = 2 where user_id = 'u1' and item_id = 'i1'",
+    ),
+    ("curated.interactions", "everybody_there", "delete from curated.interactions where item_id = 'i3'"),
+    ("curated.interactions", "active_stay", "delete from curated.interactions where user_id = 'u2'"),
     ("curated.interactions", "file_known", "update curated.interactions set first_file_id = 7"),
     (
         "splits.strong_generalization",
@@ -140,6 +147,31 @@ BREACHES = [
         "update splits.strong_generalization set role = 'dropped' where role = 'target'",
     ),
     (
+        "splits.strong_generalization",
+        "part_by_hash",
+        "update splits.strong_generalization set part = 'test' where part = 'validation'",
+    ),
+    (
+        "splits.strong_generalization",
+        "parts_sized",
+        "update splits.strong_generalization set part = 'test' where part = 'validation'",
+    ),
+    (
+        "splits.strong_generalization",
+        "a_fifth_is_target",
+        "update splits.strong_generalization set role = 'target' where role = 'fold_in'",
+    ),
+    (
+        "splits.strong_generalization",
+        "targets_by_hash",
+        "update splits.strong_generalization set role = if(role = 'target', 'fold_in', 'target') where user_id = 'u2'",
+    ),
+    (
+        "splits.leave_one_out",
+        "held_out_by_hash",
+        "update splits.leave_one_out set role = if(item_id = 'i2', 'held_out', 'train') where user_id = 'u1'",
+    ),
+    (
         "splits.leave_one_out",
         "role_known",
         "update splits.leave_one_out set role = 'test' where role = 'train'",
@@ -167,7 +199,7 @@ BREACHES = [
     (
         "splits.leave_one_out",
         "edges_curated",
-        "update splits.leave_one_out set item_id = 'i4' where item_id = 'i3'",
+        "update splits.leave_one_out set item_id = 'i9' where item_id = 'i3'",
     ),
     ("splits.leave_one_out", "edges_complete", "delete from splits.leave_one_out where item_id = 'i2'"),
     ("splits.leave_one_out", "edges_complete", "delete from splits.leave_one_out where user_id = 'u2'"),
@@ -175,13 +207,16 @@ BREACHES = [
     ("splits.given", "edge_in_one_role", "insert into splits.given values ('u1', 'i1', 'train')"),
     ("splits.given", "edges_curated", "insert into splits.given values ('u1', 'i3', 'train')"),
     ("diagnostics.degrees", "side_known", "insert into diagnostics.degrees values ('users', 1, 1)"),
-    ("diagnostics.degrees", "degree_once", "insert into diagnostics.degrees values ('user', 2, 1)"),
+    ("diagnostics.degrees", "degree_once", "insert into diagnostics.degrees values ('user', 5, 1)"),
     ("diagnostics.degrees", "counts_positive", "insert into diagnostics.degrees values ('user', 9, 0)"),
-    ("diagnostics.degrees", "edges_agree", "delete from diagnostics.degrees where side = 'item'"),
+    ("diagnostics.degrees", "vertices_recounted", "delete from diagnostics.degrees where side = 'item'"),
     ("diagnostics.degrees", "densities_agree", "insert into diagnostics.degrees values ('user', 1, 1)"),
     ("diagnostics.power_law_fits", "side_known", "update diagnostics.power_law_fits set side = 'left'"),
     ("diagnostics.power_law_fits", "family_once", "update diagnostics.power_law_fits set side = 'user'"),
-    ("diagnostics.power_law_fits", "support_in_order", LAW + "3, 2, -5, 12, 0.2, 0.5)"),
+    ("diagnostics.power_law_fits", "families_complete", "delete from diagnostics.power_law_fits where side = 'user'"),
+    ("diagnostics.power_law_fits", "support_agrees", LAW + "6, 6, -5, 12, 0.2, 0.5)"),
+    ("diagnostics.power_law_fits", "support_agrees", LAW + "5, 3, -5, 12, 0.2, 0.5)"),
+    ("diagnostics.power_law_fits", "aic_agrees", LAW + "5, 6, -5, 12.5, 0.2, 0.5)"),
     ("diagnostics.power_law_fits", "ks_in_range", LAW + "1, 2, -5, 12, 1.2, 0.5)"),
     ("diagnostics.power_law_fits", "p_value_in_range", LAW + "1, 2, -5, 12, 0.2, 1.5)"),
     ("diagnostics.power_law_fits", "likelihood_finite", LAW + "1, 2, '-inf', 12, 0.2, 0.5)"),
@@ -204,6 +239,9 @@ BREACHES = [
     ("evaluation.metrics", "value_in_range", f"{METRIC} 'median_rank', -0.1, 0, 1)"),
     ("evaluation.metrics", "standard_error_in_range", f"{METRIC} 'r', 1, -0.1, 1)"),
     ("evaluation.metrics", "standard_error_in_range", f"{METRIC} 'r', 1, 'inf', 1)"),
+    ("evaluation.metrics", "mean_rank_agrees", "update evaluation.metrics set value = 0.79 where value = 0.8"),
+    ("evaluation.metrics", "mean_rank_agrees", "update evaluation.metrics set users = 4 where value = 0.8"),
+    ("evaluation.metrics", "mean_rank_agrees", "delete from evaluation.ranks_by_degree where side = 'item'"),
     ("evaluation.metrics", "users_positive", f"{METRIC} 'r', 1, 0, 0)"),
     (
         "evaluation.metrics",
@@ -219,6 +257,10 @@ BREACHES = [
     ("evaluation.comparisons", "difference_in_range", f"{COMPARED} 'b', 's', 'nan', 0, 1, 9)"),
     ("evaluation.comparisons", "difference_in_range", f"{COMPARED} 'b', 's', 0, -1, 1, 9)"),
     ("evaluation.comparisons", "p_value_in_range", f"{COMPARED} 'b', 's', 0, 0, 1.1, 9)"),
+    ("evaluation.comparisons", "difference_agrees", "update evaluation.comparisons set difference = -difference"),
+    ("evaluation.comparisons", "difference_agrees", "update evaluation.comparisons set users = 2"),
+    ("evaluation.comparisons", "difference_agrees", "delete from evaluation.metrics where value = 0.9"),
+    ("evaluation.comparisons", "pairs_complete", "delete from evaluation.comparisons where difference = 0.2"),
     ("evaluation.comparisons", "users_positive", f"{COMPARED} 'b', 's', 0, 0, 1, 0)"),
     ("evaluation.ranks_by_degree", "side_known", f"{BIN} 'x', 1, 1, 1, 0.5, 0, 0, 0, 0, 0)"),
     ("evaluation.ranks_by_degree", "mean_rank_in_range", f"{BIN} 'user', 1, 1, 1, 1.5, 0, 0, 0, 0, 0)"),
@@ -340,12 +382,25 @@ BREACHES = [
         "insert into published.recommendations values ('u1', 'i3', 2, 1, 1, 1)",
     ),
     ("published.recommendations", "score_finite", "update published.recommendations set score = 'inf'"),
+    (
+        "published.recommendations",
+        "scores_fall",
+        "insert into published.recommendations values ('u1', 'i4', 2, 0.6, 1, 1)",
+    ),
+    ("published.recommendations", "everybody_served", "delete from published.recommendations where user_id = 'u1'"),
     ("published.recommendations", "like_in_range", "update published.recommendations set like_mean = 1.1"),
     ("published.recommendations", "like_in_range", "update published.recommendations set like_sd = 'nan'"),
     ("published.recommendations", "nothing_seen", "update published.recommendations set item_id = 'i1'"),
     ("published.recommendations", "ids_curated", "update published.recommendations set user_id = 'u9'"),
     ("published.recommendations", "ids_curated", "update published.recommendations set item_id = 'i9'"),
 ]
+
+
+# values of a stage under which a rule binds
+BINDING = {
+    "active_stay": {"min_user_edges": 5},
+    "parts_sized": {"scheme": "liang2018", "held_out_users": 1},
+}
 
 
 def contract(table):
@@ -381,7 +436,7 @@ def test_good_rows_keep_every_contract(good, parameters, stage):
 )
 def test_a_bad_row_breaks_its_rule(good, parameters, table, rule, breach):
     good.execute(breach)
-    result = broken(good, table, parameters)[rule]
+    result = broken(good, table, {**parameters, **BINDING.get(rule, {})})[rule]
     declared = next((one for one in contract(table).rules if one.name == rule), None)
     if declared is not None:
         assert (result.severity, result.description) == (declared.severity, declared.description)
@@ -404,12 +459,13 @@ def test_bounds_that_a_data_set_does_not_declare_do_not_bind(good, parameters):
 
 
 def test_a_filtered_split_may_leave_out_users_and_items_but_no_edge_between_those_it_keeps(good, parameters):
-    table, filtered = "splits.strong_generalization", {**parameters, "strong_generalization_filtered": True}
-    good.execute("delete from splits.strong_generalization where user_id = 'u2' or item_id = 'i3'")
+    table, filtered = "splits.strong_generalization", {**parameters, "min_item_edges": 2}
+    good.execute("delete from splits.strong_generalization where item_id = 'i3'")
     assert broken(good, table, filtered) == {}
     assert set(broken(good, table, parameters)) == {"everybody_there"}
     good.execute("delete from splits.strong_generalization where user_id = 'u3' and item_id = 'i2'")
     assert broken(good, table, filtered)["edges_complete"].samples == [{"user_id": "u3", "item_id": "i2"}]
+    assert "everybody_there" in broken(good, table, {**parameters, "min_user_edges": 6})
 
 
 def test_one_edge_in_place_of_another_is_seen(good, parameters):
@@ -420,7 +476,7 @@ def test_one_edge_in_place_of_another_is_seen(good, parameters):
 
 def test_recommendations_that_the_run_did_not_make_are_not_held_against_its_edges(good, parameters):
     good.execute("insert into curated.interactions values ('u1', 'i3', 0, 2, 1, null, null, 1, 3)")
-    assert set(broken(good, "published.recommendations", parameters)) == {"nothing_seen"}
+    assert set(broken(good, "published.recommendations", parameters)) == {"nothing_seen", "everybody_served"}
     assert broken(good, "published.recommendations", {**parameters, "recommendations_made": False}) == {}
 
 

@@ -41,12 +41,12 @@ def test_new_logs_are_read_and_known_ones_skipped_by_their_bytes(home, dataset, 
     first = ingest(home, dataset, [one], "run-1")
     assert (first.new, first.skipped, first.events, first.total_events) == ((str(one),), (), 2, 2)
 
-    before = home.warehouse.read_bytes()
+    logged = [rows(home, f"from {table} order by all") for table in ("raw.events", "operations.log_files")]
     copy = csv(tmp_path / "copy.csv", "a,x,5", "a,y,4")
     with caplog.at_level(logging.INFO, "tasks.ingest"):
         again = ingest(home, dataset, [copy], "run-2")
     assert again == changed(first, new=(), skipped=(str(copy),), events=0)
-    assert home.warehouse.read_bytes() == before
+    assert [rows(home, f"from {table} order by all") for table in ("raw.events", "operations.log_files")] == logged
     assert f"{copy}: skipped" in caplog.text
 
     third = ingest(home, dataset, [two, one, two], "run-3")
@@ -95,6 +95,30 @@ def test_without_sources_the_landing_folder_is_read(home, dataset):
 def test_with_an_empty_landing_folder_what_is_there_stays(home, dataset, tmp_path):
     ingest(home, dataset, [csv(tmp_path / "one.csv", "a,x,5")], "run-1")
     assert ingest(home, dataset, [], "run-2").total_events == 1
+
+
+def test_a_night_without_new_logs_checks_what_is_there(home, dataset, tmp_path):
+    ingest(home, dataset, [csv(tmp_path / "one.csv", "a,x,5", "a,y,4")], "run-1")
+    ingest(home, dataset, [], "run-2")
+    checked = "select count(*), bool_and(success) from operations.contract_results where run_id = '{}'"
+    assert rows(home, checked.format("run-2")) == rows(home, checked.format("run-1"))
+
+    with warehouse.connect(home) as connection:
+        connection.execute("delete from raw.events where item_id = 'x'")
+    with pytest.raises(ContractBroken, match="events_counted"):
+        ingest(home, dataset, [], "run-3")
+
+
+def test_too_many_rejects_show_a_line_of_the_night_s_worst_file(home, dataset, tmp_path):
+    allowed = dataset.model_copy(update={"max_reject_share": 0.2})
+    good = [f"u{number},x,5" for number in range(20)]
+    ingest(home, allowed, [csv(tmp_path / "before.csv", "an old reject", *good)], "night-1")
+    some, worst = csv(tmp_path / "a.csv", "one", *good[:3]), csv(tmp_path / "b.csv", *good[:2], "the worst", "another")
+    with pytest.raises(ContractBroken) as broken:
+        ingest(home, allowed, [some, worst], "night-2")
+    (sample,) = next(one for one in broken.value.broken if one.rule == "share_of_rejects").samples
+    assert (sample["file_with_most"], sample["line_number"], sample["first_reject"]) == (str(worst), 4, "the worst")
+    assert (sample["rejects"], sample["lines"]) == (3, 8)
 
 
 def test_replace_takes_away_what_other_logs_left(home, dataset, tmp_path):

@@ -1,0 +1,252 @@
+"""Corruptions of a real warehouse, each caught by the rule that is to catch it.
+
+The stages themselves make the warehouse of a small demo. A corruption is made in a transaction, checked with
+the values that the stage would give, and rolled back.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pytest
+
+from data_contracts.checks import check_contracts
+from data_contracts.contracts import load
+from models.catalogue import MODELS
+from tasks import datasets
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.demo.story import DemoSettings, make_demo
+from tasks.diagnose import diagnose
+from tasks.evaluate.stage import evaluate
+from tasks.ingest import ingest
+from tasks.publish import Choice, PublishSettings, publish
+from tasks.split import ALL_EDGES, PROTOCOLS, SplitSettings, split
+from tasks.stores import warehouse
+from tasks.stores.home import Home, Limits
+from tasks.train import train
+
+SEED, RUN = 3, "a run"
+ASKED = PROTOCOLS[:2]
+FITTED = {"popularity": {}, "random_graph": {"factors": 2, "iterations": 2, "learn_tau": False}}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A warehouse that the stages made, and the values that they gave to its contracts."""
+
+    home: Home
+    values: dict[str, dict[str, Any]]
+
+    def broken(self, table: str, mutation: str = "") -> dict[str, Any]:
+        """The rules of a table that do not hold, after a mutation that is then taken back."""
+        contract = next(one for one in load() if one.table == table)
+        with warehouse.connect(self.home) as connection:
+            connection.begin()
+            before = state(connection)
+            connection.execute(mutation or "select 1")
+            assert bool(mutation) == (state(connection) != before), "the mutation changes nothing"
+            results = check_contracts(connection, [contract], {"run_id": RUN, **self.values.get(contract.stage, {})})
+            connection.rollback()
+        return {result.rule: result for result in results if not result.success and result.severity == "error"}
+
+
+def state(connection) -> list:
+    """A fingerprint of every table."""
+    names = "select schema_name || '.' || table_name from duckdb_tables() where not temporary"
+    return [
+        connection.execute(f"select sum(hash(row)::hugeint), count(*) from {table} as row").fetchone()
+        for (table,) in connection.execute(names).fetchall()
+    ]
+
+
+def made_by_stages(
+    folder, kept: BinarizeSettings, parts: SplitSettings, since=None, until=None, *, whole=False
+) -> Made:
+    """The log, its edges and its splits; with `whole` also everything that follows from them."""
+    home = Home(folder, "demo", Limits(threads=1, memory=1 << 30))
+    dataset = datasets.load("demo", folder)
+    logs = make_demo(home, DemoSettings(users=200, items=80, likes=4000), SEED)
+    ingest(home, dataset, logs, RUN)
+    binarize(home, kept, RUN, since=since, until=until)
+    digests = split(home, parts, RUN, protocols=ASKED, seed=SEED).digests
+    published = PublishSettings(top_n=5)
+    if whole:
+        diagnose(home, RUN, SEED)
+        for protocol in ASKED:
+            evaluate(home, RUN, protocol, digests[protocol], fitted(home, protocol, digests[protocol]))
+        model = fitted(home, ALL_EDGES, digests[ALL_EDGES])["random_graph"]
+        publish(
+            home, RUN, published, choice=Choice("random_graph", "like"), model_digest=model,
+            matrices_digest=digests[ALL_EDGES],
+        )  # fmt: skip
+    values = {
+        "ingest": {name: getattr(dataset, name) for name in ("value_min", "value_max", "max_reject_share")},
+        "binarize": {**kept.model_dump(), "since": since, "until": until},
+        "split": {**parts.model_dump(), "seed": SEED, **{one: one in ASKED for one in PROTOCOLS}},
+        "publish": {"recommendations_made": True, "top_n": published.top_n},
+    }
+    return Made(home, values)
+
+
+def fitted(home, protocol, digest):
+    return {
+        name: train(
+            home, RUN, protocol=protocol, matrices_digest=digest, model=name,
+            settings=MODELS[name].Settings(**settings), seed=SEED,
+        ).digest
+        for name, settings in FITTED.items()
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run of all stages without any filter."""
+    likes, parts = BinarizeSettings(threshold=4), SplitSettings(scheme="hashed", held_out_share=0.2)
+    return made_by_stages(tmp_path_factory.mktemp("whole"), likes, parts, whole=True)
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory):
+    """Events of three years, every activity filter on, the published split."""
+    likes = BinarizeSettings(threshold=4, min_user_edges=4, min_item_edges=6, k_core=10)
+    parts = SplitSettings(scheme="liang2018", held_out_users=20, min_user_edges=12, min_item_edges=12)
+    years = {"since": date(2002, 1, 1), "until": date(2004, 12, 31)}
+    return made_by_stages(tmp_path_factory.mktemp("filtered"), likes, parts, **years)
+
+
+# The user with most edges, the held-out user with most, and an edge of the first.
+BUSY = "(select user_id from curated.interactions group by user_id order by count(*) desc, user_id limit 1)"
+HELD_OUT = """(
+    select user_id from splits.strong_generalization where part <> 'train'
+    group by user_id order by count(*) desc, user_id limit 1)"""
+EDGE = f"""(user_id, item_id) = (
+    select (user_id, first(item_id order by item_id)) from curated.interactions where user_id = {BUSY} group by user_id)"""
+INVENTED = """
+    insert into curated.interactions
+    select user_id, item_id, user_index, item_index, 1, now()::timestamp, now()::timestamp, 1, 1
+    from (select distinct user_id, user_index from curated.interactions)
+    cross join (select distinct item_id, item_index from curated.interactions)
+    anti join curated.interactions using (user_id, item_id)
+    order by user_index, item_index limit 1"""
+GRAPH, STRONG, ONE_OUT = "curated.interactions", "splits.strong_generalization", "splits.leave_one_out"
+DEGREES, LAWS, HIDDEN = "diagnostics.degrees", "diagnostics.power_law_fits", "diagnostics.hidden_graph_ratios"
+METRICS, COMPARED, LISTS = "evaluation.metrics", "evaluation.comparisons", "published.recommendations"
+BINS, CELLS, LIKES = "evaluation.ranks_by_degree", "evaluation.ranks_by_both_degrees", "evaluation.like_by_degree"
+SWAPPED = "update {0} set {1} = {2}, {2} = {1}"
+FIRST_FILE = "(select min(file_id) from operations.log_files)"
+
+# name: (the table whose contract is to catch it, the rule that does, what is done)
+MUTATIONS = {
+    # raw
+    "an event twice": ("operations.log_files", "events_counted", "insert into raw.events from raw.events limit 1"),
+    "an event lost": ("operations.log_files", "events_counted", f"delete from raw.events where line_number = 2 and file_id = {FIRST_FILE}"),
+    "six stars": ("raw.events", "value_in_range", "update raw.events set value = 6 where line_number = 2"),
+    "stars that are no number": ("raw.events", "value_finite", "update raw.events set value = 'nan' where line_number = 2"),
+    "an event without an item": ("raw.events", "ids_not_empty", "update raw.events set item_id = '' where line_number = 2"),
+    "events of an unknown file": ("raw.events", "file_known", "update raw.events set file_id = 999 where line_number = 2"),
+    "a file twice": ("operations.log_files", "sha256_unique", "insert into operations.log_files select max(file_id) + 1, any_value(path), min(sha256), 1, 0, 0, now()::timestamp from operations.log_files"),
+    "a reject that no file has": ("raw.rejects", "file_known", "insert into raw.rejects values (999, 1, 'x', 'y')"),
+    # curated
+    "an edge deleted": (GRAPH, "events_folded", f"delete from curated.interactions where {EDGE}"),
+    "a user's edges deleted": (GRAPH, "everybody_there", f"delete from curated.interactions where user_id = {BUSY}"),
+    "an edge invented": (GRAPH, "events_folded", INVENTED),
+    "a false event count": (GRAPH, "events_folded", f"update curated.interactions set event_count = 2 where {EDGE}"),
+    "a false time": (GRAPH, "events_folded", f"update curated.interactions set first_at = timestamp '1999-01-01' where {EDGE}"),
+    "an edge twice": (GRAPH, "edge_once", "insert into curated.interactions from curated.interactions limit 1"),
+    "users and items swapped": (GRAPH, "everybody_there", SWAPPED.format(GRAPH, "user_id", "item_id")),
+    "an edge under another user's index": (GRAPH, "user_index_one_to_one", f"update curated.interactions set user_index = (user_index + 1) % 9 where {EDGE}"),
+    # splits
+    "targets turned to fold-in": (STRONG, "a_fifth_is_target", f"update {STRONG} set role = 'fold_in' where role = 'target' and user_id = {HELD_OUT}"),
+    "fold-in turned to targets": (STRONG, "a_fifth_is_target", f"update {STRONG} set role = 'target' where role = 'fold_in' and user_id = {HELD_OUT}"),
+    "targets and fold-in reversed": (STRONG, "targets_by_hash", f"""update {STRONG} set role = if(item_id in (
+        select max(item_id) from {STRONG} where user_id = {HELD_OUT} and role = 'fold_in'), 'target', 'fold_in')
+        where user_id = {HELD_OUT} and role <> 'dropped' and item_id in (
+            select max(item_id) from {STRONG} where user_id = {HELD_OUT} and role <> 'dropped' group by role)"""),
+    "validation relabelled test": (STRONG, "part_by_hash", f"update {STRONG} set part = 'test' where part = 'validation'"),
+    "validation and test exchanged": (STRONG, "part_by_hash", f"update {STRONG} set part = if(part = 'test', 'validation', 'test') where part <> 'train'"),
+    "a split emptied": (STRONG, "everybody_there", f"delete from {STRONG}"),
+    "a held-out user lost": (STRONG, "everybody_there", f"delete from {STRONG} where user_id = {HELD_OUT}"),
+    "a target in the fold-in too": (STRONG, "edge_in_one_role", f"insert into {STRONG} select user_id, item_id, part, 'fold_in' from {STRONG} where role = 'target' limit 1"),
+    "a held-out user in training": (STRONG, "user_in_one_part", f"update {STRONG} set part = 'train', role = 'fit' where user_id = {HELD_OUT} and role = 'target'"),
+    "another edge left out": (ONE_OUT, "held_out_by_hash", f"""update {ONE_OUT} set role = if(role = 'train', 'held_out', 'train')
+        where user_id = {BUSY} and (role = 'held_out' or item_id = (select min(item_id) from {ONE_OUT} where user_id = {BUSY} and role = 'train'))"""),
+    "nothing left out": (ONE_OUT, "one_held_out", f"update {ONE_OUT} set role = 'train' where user_id = {BUSY}"),
+    "leave_one_out emptied": (ONE_OUT, "edges_complete", f"delete from {ONE_OUT}"),
+    # diagnostics
+    "a vertex too many": (DEGREES, "vertices_recounted", f"update {DEGREES} set vertices = vertices + 1 where side = 'item' and degree = (select max(degree) from {DEGREES} where side = 'item')"),
+    "mu/N is not nu/M": (DEGREES, "densities_agree", f"update {DEGREES} set degree = 2 * degree where side = 'user'"),
+    "no laws": (LAWS, "families_complete", f"delete from {LAWS}"),
+    "a law missing": (LAWS, "families_complete", f"delete from {LAWS} where side = 'item' and family = 'log_normal'"),
+    "likelihood and AIC swapped": (LAWS, "aic_agrees", SWAPPED.format(LAWS, "log_likelihood", "aic")),
+    "the sides of the laws swapped": (LAWS, "support_agrees", f"update {LAWS} set side = if(side = 'user', 'item', 'user')"),
+    "a p-value of two": (LAWS, "p_value_in_range", f"update {LAWS} set p_value = 2 where side = 'item'"),
+    "positives and negatives swapped": (HIDDEN, "positives_agree", SWAPPED.format(HIDDEN, "positives", "negatives")),
+    # fits and evaluation
+    "a fit noted twice": ("operations.model_fits", "fit_once", "insert into operations.model_fits from operations.model_fits limit 1"),
+    "a false mean rank": (METRICS, "mean_rank_agrees", f"update {METRICS} set value = value - 0.01 where metric = 'mean_rank' and protocol = 'leave_one_out' and model = 'popularity'"),
+    "another run's bins": (METRICS, "mean_rank_agrees", f"update {BINS} set run_id = 'another' where model = 'popularity'"),
+    "metrics of another run": ("evaluation.beyond_accuracy", "users_agree", f"update {METRICS} set run_id = 'another' where model = 'popularity'"),
+    "a metric twice": (METRICS, "metric_once", f"insert into {METRICS} from {METRICS} limit 1"),
+    "a recall above one": (METRICS, "value_in_range", f"update {METRICS} set value = 1.5 where metric = 'recall@20'"),
+    "a comparison's sign": (COMPARED, "difference_agrees", f"update {COMPARED} set difference = -difference where metric = 'ndcg@100'"),
+    "a comparison's sides swapped": (COMPARED, "difference_agrees", f"update {COMPARED} set model = other_model, other_model = model, score = other_score, other_score = score where metric = 'mean_rank'"),
+    "a comparison lost": (COMPARED, "pairs_complete", f"delete from {COMPARED} where metric = 'recall@50' and protocol = 'leave_one_out' and other_score = 'like'"),
+    "an empty bin of degrees": (BINS, "edges_positive", f"update {BINS} set edges = 0 where side = 'item'"),
+    "edges moved between cells": (CELLS, "margins_agree", f"update {CELLS} set user_degree_low = user_degree_low + 1"),
+    "like judged on fewer edges": (LIKES, "edges_agree", f"delete from {LIKES} where degree_low = (select max(degree_low) from {LIKES})"),
+    # published
+    "one user's recommendations missing": (LISTS, "everybody_served", f"delete from {LISTS} where user_id = {BUSY}"),
+    "nothing published": (LISTS, "everybody_served", f"delete from {LISTS}"),
+    "a shorter list": (LISTS, "everybody_served", f"delete from {LISTS} where rank = 5 and user_id = {BUSY}"),
+    "scores that rise with rank": (LISTS, "scores_fall", f"update {LISTS} set score = -score"),
+    "two scores exchanged": (LISTS, "scores_fall", f"""update {LISTS} set score = (
+        select max(score) + min(score) from {LISTS} where user_id = {BUSY} and rank <= 2) - score
+        where user_id = {BUSY} and rank <= 2"""),
+    "an item that the user has seen": (LISTS, "nothing_seen", f"update {LISTS} set item_id = (select min(item_id) from curated.interactions where user_id = {BUSY}) where user_id = {BUSY} and rank = 3"),
+    "an item that nobody knows": (LISTS, "ids_curated", f"update {LISTS} set item_id = 'x' where rank = 1"),
+}  # fmt: skip
+
+# The same on a log that is filtered, with the published split
+FILTERED_MUTATIONS = {
+    "an edge deleted": (GRAPH, "events_folded", f"delete from curated.interactions where {EDGE}"),
+    "an edge invented": (GRAPH, "events_folded", INVENTED),
+    "a false event count": (GRAPH, "events_folded", f"update curated.interactions set event_count = 2 where {EDGE}"),
+    "a user of the core lost": (GRAPH, "active_stay", f"delete from curated.interactions where user_id = {BUSY}"),
+    "an item that was filtered out": (GRAPH, "active_stay", """insert into curated.interactions
+        select user_id, item_id, 0, 0, 1, occurred_at, occurred_at, file_id, line_number from raw.events
+        where item_id not in (select item_id from curated.interactions)
+            and value >= 4 and occurred_at between '2002-01-01' and '2004-12-31' limit 1"""),
+    "targets turned to fold-in": MUTATIONS["targets turned to fold-in"],
+    "fold-in turned to targets": MUTATIONS["fold-in turned to targets"],
+    "validation relabelled test": (STRONG, "parts_sized", MUTATIONS["validation relabelled test"][2]),
+    "a validation user relabelled": (STRONG, "parts_sized", f"update {STRONG} set part = 'test' where user_id = (select min(user_id) from {STRONG} where part = 'validation')"),
+    "a split emptied": MUTATIONS["a split emptied"],
+    "a user that the split's filter drops": (STRONG, "everybody_there", f"""insert into {STRONG}
+        select user_id, item_id, 'train', 'fit' from curated.interactions
+        where user_id not in (select user_id from {STRONG}) limit 1"""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", ["whole", "filtered"])
+def test_what_the_stages_make_keeps_every_contract(made, request):
+    made = request.getfixturevalue(made)
+    stages = {"ingest", "binarize", "split"} | (
+        {"diagnose", "evaluate", "publish"} if "whole" in str(made.home) else set()
+    )
+    for contract in load():
+        if contract.stage in stages:
+            assert made.broken(contract.table) == {}, contract.table
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_corruption_is_caught(whole, name):
+    table, rule, mutation = MUTATIONS[name]
+    result = whole.broken(table, mutation)[rule]
+    assert result.samples and "could not be checked" not in result.observed
+
+
+@pytest.mark.parametrize("name", FILTERED_MUTATIONS)
+def test_a_corruption_of_a_filtered_warehouse_is_caught(filtered, name):
+    table, rule, mutation = FILTERED_MUTATIONS[name]
+    result = filtered.broken(table, mutation)[rule]
+    assert result.samples and "could not be checked" not in result.observed
