@@ -40,7 +40,7 @@ def checkout(tmp_path):
     """A tree with what sets numba up, and three small rooms."""
     package = tmp_path / "checkout" / "models"
     package.mkdir(parents=True)
-    for name in ("__init__.py", "fingerprint.py", "kernel_cache.py"):
+    for name in ("__init__.py", "fingerprint.py", "kernel_cache.py", "kernel_code.py"):
         shutil.copy(fingerprint.PACKAGE / name, package)
     for name, source in SOURCES.items():
         (package / name).parent.mkdir(exist_ok=True)
