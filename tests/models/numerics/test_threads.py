@@ -1,14 +1,12 @@
 """Thread counts are set for a block and put back after it, errors and overlaps included."""
 
 import threading
-from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-import models
 from models.numerics import products
 from models.numerics.threads import kernel_threads, single_threaded_blas
 
@@ -52,10 +50,3 @@ def test_two_threads_that_want_single_threaded_blas_take_turns():
 def test_kernels_run_on_the_layer_that_was_chosen():
     products.dense_times(np.ones((3, 2), dtype=np.float32), np.ones((2, 5), dtype=np.float32))
     assert numba.threading_layer() == numba.config.THREADING_LAYER in ("omp", "workqueue")
-
-
-def test_machine_code_is_kept_apart_from_the_sources():
-    kernels = [kernel for kernel in vars(products).values() if isinstance(kernel, numba.core.dispatcher.Dispatcher)]
-    folders = {Path(kernel.stats.cache_path) for kernel in kernels}
-    assert folders and all(folder.is_relative_to(numba.config.CACHE_DIR) for folder in folders)
-    assert not any(folder.is_relative_to(Path(models.__file__).parent) for folder in folders)
