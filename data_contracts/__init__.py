@@ -4,7 +4,7 @@ What must hold of a table is in `<schema>.<table>.yaml`; `check` asks it of the 
 """
 
 from data_contracts.checks import check
-from data_contracts.contracts import for_stage
+from data_contracts.contracts import STAGES, for_stage
 from data_contracts.results import ContractBroken, RuleResult, raise_if_broken
 
-__all__ = ["ContractBroken", "RuleResult", "check", "for_stage", "raise_if_broken"]
+__all__ = ["STAGES", "ContractBroken", "RuleResult", "check", "for_stage", "raise_if_broken"]

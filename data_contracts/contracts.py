@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-STAGES = ("ingest", "binarize", "split", "diagnose", "train", "evaluate", "publish")
+STAGES = ("ingest", "binarize", "split", "diagnose", "train", "evaluate", "publish")  # in the order that they run
 UNEXPECTED_ROWS = "unexpected_rows"
 
 Severity = Literal["error", "warning"]

@@ -1,93 +1,105 @@
-"""What the commands share: flags, exit statuses, and errors said in one message without a traceback."""
+"""What the commands share: flags, exit statuses, and errors told in one message without a traceback.
+
+Prefect, numba and whatever else takes long to load is imported once a command runs, so that `--help` answers at once.
+"""
 
 import argparse
+import atexit
 import errno
+import json
 import logging
+import shlex
 import sys
+import tomllib
 import traceback
+import types
 from collections.abc import Callable
-from typing import Any
+from datetime import date
+from typing import Any, NoReturn, TypeVar, get_args, get_origin
 
-import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from flows.settings import parse_assignment
-from tasks import main_table
-from tasks.publish import Published
+from flows.parameters import Flag
+from tasks.errors import InputError
+
+PROGRAM = ("__main__", "flows", "tasks", "models", "data_contracts", "sql")
+
+Kind = TypeVar("Kind", bound=BaseModel)
 
 
-def parser(module: str, description: str) -> argparse.ArgumentParser:
-    """A parser with the flags that every run takes."""
+def parser(module: str, description: str, kind: type[BaseModel]) -> argparse.ArgumentParser:
+    """The parser of a command, with a flag for every parameter in `kind`, and `--debug`."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
-    parser.add_argument("--home", metavar="DIR", help="where everything is kept; by default $ONECLASS_HOME, else ./var")
-    parser.add_argument(
-        "--config",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="settings as TOML: [stage or model] name = value; a later file goes before an earlier one",
-    )
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="single settings, such as binarize.threshold=4 mrf_dense.l2=500",
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the one seed of every draw (default 0)")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use; all by default")
+    for name, field in kind.model_fields.items():
+        parser.add_argument(flag_of(name, field), dest=name, **_options(field))
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     return parser
 
 
-def add_models(parser: argparse.ArgumentParser) -> None:
-    """The flags that say what the whole sequence trains, and by which protocols it judges."""
-    parser.add_argument("--models", type=names, default=[], metavar="A,B,...", help="by default the data set's list")
-    parser.add_argument(
-        "--protocols",
-        type=names,
-        default=[],
-        metavar="P,Q",
-        help="strong_generalization and leave_one_out by default; given with --split-files",
-    )
+def parameters(kind: type[Kind], given: argparse.Namespace) -> Kind:
+    """What the command line gave, as parameters.
+
+    Raises:
+        InputError: a `--set` that is no assignment.
+    """
+    values = {name: getattr(given, name) for name in kind.model_fields}
+    if "settings" in values:
+        values["settings"] = dict(map(parse_assignment, values["settings"]))
+    return kind(**values)
 
 
-def add_logs(parser: argparse.ArgumentParser) -> None:
-    """The flags that name a data set and its logs."""
-    parser.add_argument(
-        "--dataset",
-        required=True,
-        metavar="NAME",
-        help="a data set, built in or declared in HOME/datasets/NAME.toml; `demo` makes its own log",
-    )
-    parser.add_argument(
-        "--source",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="PATH",
-        help="raw log files or folders; by default those in HOME/NAME/landing",
-    )
-    parser.add_argument(
-        "--split-files",
-        nargs=2,
-        default=[],
-        metavar=("TRAIN", "TEST"),
-        help="adjacency lists that come as a split; evaluated as the protocol `given`",
-    )
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """`key=value` of `--set`: a dotted name, and a value written as in TOML (quotes may be left out).
+
+    Raises:
+        InputError: it has no `=`, or the name has no dot.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or "." not in key:
+        raise InputError(f"--set {text}: write it as name.setting=value, such as binarize.threshold=4.")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
 
 
-def common_parameters(given: argparse.Namespace) -> dict[str, Any]:
-    """The flags of `parser` as parameters of `flows.settings.resolve`."""
-    return {
-        "home": given.home,
-        "config": given.config,
-        "settings": dict(parse_assignment(text) for text in given.settings),
-        "seed": given.seed,
-        "threads": given.threads,
-    }
+def flag_of(name: str, field: FieldInfo) -> str:
+    """The flag of a parameter, such as `--split-files` or `--set`."""
+    return _declared(field).name or f"--{name.replace('_', '-')}"
+
+
+def spelt(module: str, given: BaseModel) -> str:
+    """The command line that gives these parameters; those at their defaults are left out."""
+    words = ["python", "-m", module]
+    for name, field in type(given).model_fields.items():
+        value = getattr(given, name)
+        if value == field.default:
+            continue
+        if isinstance(value, dict):
+            value = [f"{key}={one if isinstance(one, str) else json.dumps(one)}" for key, one in value.items()]
+        elif isinstance(value, list) and _declared(field).comma_separated:
+            value = ",".join(value)
+        words += [flag_of(name, field), *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)
+
+
+def start(main: Callable[[], int]) -> NoReturn:
+    """Run a command as this process's program, and end the process with its exit status."""
+    atexit.register(_empty_modules)  # before Prefect registers its own handlers, so that this one runs after them
+    raise SystemExit(main())
+
+
+def _empty_modules() -> None:
+    """Let the project's modules go of all that they hold, DuckDB's types among it.
+
+    Python empties a module when it ends, unless the module itself is gone and only its functions are left. Prefect's
+    event loops run until the very end and keep the flow run's context, and so the flow, the functions that it calls,
+    and the types that these are annotated with; DuckDB's binding would report those as leaked, in a page on stderr.
+    """
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in PROGRAM]
+    for module in modules:  # this one is among them, so from here on no global name is left
+        module.__dict__.clear()
 
 
 def run(command: Callable[[], str], *, debug: bool) -> int:
@@ -96,6 +108,8 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     Returns:
         The exit status: 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input.
     """
+    import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
+
     if not debug:
         _silence_tracebacks()
     try:
@@ -112,9 +126,31 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     return 0
 
 
-def closing_words(published: Published) -> str:
-    """The main table, and where the rest is."""
-    return f"{main_table.plain(published.table)}\n\nTables: {published.folder}\nReport: {published.report}"
+def _declared(field: FieldInfo) -> Flag:
+    return next(one for one in field.metadata if isinstance(one, Flag))
+
+
+def _options(field: FieldInfo) -> dict[str, Any]:
+    """What `add_argument` is told of a parameter: from its type, its default and its `Flag`."""
+    flag, kind = _declared(field), _one_kind(field.annotation)
+    options: dict[str, Any] = {"metavar": flag.metavar, "help": field.description, "required": field.is_required()}
+    if flag.comma_separated:
+        return {**options, "type": _names, "default": []}
+    if isinstance(flag.metavar, tuple):
+        return {**options, "nargs": len(flag.metavar), "default": []}
+    if get_origin(kind) in (list, dict):
+        return {**options, "nargs": "+", "action": "extend", "default": []}
+    if not field.is_required():
+        options["default"] = field.default
+        options["help"] += "" if field.default is None else " (default %(default)s)"
+    return {**options, "type": date.fromisoformat if kind is date else kind}
+
+
+def _one_kind(annotation: Any) -> Any:
+    """`T` of `T | None`; any other type as it is."""
+    if isinstance(annotation, types.UnionType):
+        (annotation,) = (one for one in get_args(annotation) if one is not type(None))
+    return annotation
 
 
 def _silence_tracebacks() -> None:
@@ -127,7 +163,8 @@ def _silence_tracebacks() -> None:
 
     for handler in logging.getLogger().handlers:
         handler.addFilter(WithoutTraceback())
-    logging.getLogger("EventsWorker").setLevel(logging.ERROR)  # what Prefect has yet to send would be the last line
+    # Prefect's warning of events that it has not sent yet would come after the command's own last line.
+    logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 
 
 def _message(error: Exception) -> str:
@@ -142,11 +179,11 @@ def _message(error: Exception) -> str:
 
 
 def _is_full(error: OSError) -> bool:
-    """The disk has no room; numpy says so in words of its own, without the number."""
+    """Whether the disk is full; numpy says so in a message of its own, without an error number."""
     of_numpy = ("Not enough free space", "requested and")
     return error.errno == errno.ENOSPC or (error.errno is None and any(words in str(error) for words in of_numpy))
 
 
-def names(text: str) -> list[str]:
-    """The names of a comma-separated list."""
+def _names(text: str) -> list[str]:
+    """The names in a comma-separated list."""
     return [name for name in text.replace(" ", "").split(",") if name]

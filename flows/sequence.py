@@ -1,13 +1,16 @@
-"""The sequence of stages, the same for every flow: raw logs in, published tables out."""
+"""The sequence of stages, from raw logs to published tables, and the two flows that run all of it."""
 
 import logging
 import time
 import uuid
 from datetime import date
 
+from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.settings import RunSettings
+from flows.parameters import Backfill, NightlyRetrain, taking
+from flows.settings import RunSettings, resolve
+from tasks import main_table
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
@@ -31,11 +34,27 @@ def run_name() -> str:
     return f"{flow_run.parameters['dataset']} {date.today()}"
 
 
+@flow(name="backfill", flow_run_name=run_name)
+@taking(Backfill)
+def backfill(given: Backfill) -> Published:
+    """From raw logs to published tables."""
+    return run_sequence(resolve(given), "backfill")
+
+
+@flow(name="nightly-retrain", flow_run_name=run_name)
+@taking(NightlyRetrain)
+def nightly_retrain(given: NightlyRetrain) -> Published:
+    """Retrain on everything so far, the new files of the landing folder included, and publish."""
+    run = resolve(given.as_backfill())
+    check(run)
+    return run_sequence(run, "nightly-retrain")
+
+
 def check(run: RunSettings) -> None:
     """Find what would stop the run before anything is written.
 
     Raises:
-        InputError: a source is absent or cannot be read, or the home is not to be written to or held by another.
+        InputError: a source is absent or cannot be read, or the home cannot be written to or is held by another run.
     """
     sources = run.split_files or run.sources
     if sources:
@@ -46,14 +65,14 @@ def check(run: RunSettings) -> None:
         pass
 
 
-def run_sequence(run: RunSettings, flow: str) -> Published:
-    """Every stage in order; what a stage hands on are names and digests."""
+def run_sequence(run: RunSettings, flow_name: str) -> Published:
+    """Every stage in order; a stage hands on names and digests, never data."""
     run_id = str(flow_run.id or uuid.uuid4())
     began = time.perf_counter()
     plan = f"{len(run.models)} models ({', '.join(run.models)}) under {' and '.join(run.protocols)}"
     where = f"{run.home.limits.threads} threads, in {run.home.folder}"
     logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, where)
-    with runs.recorded(run.home, run_id, flow, run.describe()):
+    with runs.recorded(run.home, run_id, flow_name, run.describe()):
         splits = prepare(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
         fits = {
@@ -133,5 +152,10 @@ def _train_and_test(file_ids: tuple[int, ...]) -> tuple[tuple[int], tuple[int]]:
 def _has_events(run: RunSettings) -> bool:
     if not run.home.warehouse.exists():
         return False
-    with warehouse.connect(run.home) as connection:  # makes the tables that a run killed at its start had not made
+    with warehouse.connect(run.home) as connection:  # makes the tables, where a run was killed before it had
         return connection.execute("select count(*) > 0 from operations.log_files").fetchone()[0]
+
+
+def closing_words(published: Published) -> str:
+    """What a command says at its end: the main table, and where the rest is."""
+    return f"{main_table.plain(published.table)}\n\nTables: {published.folder}\nReport: {published.report}"

@@ -5,18 +5,37 @@ Keys are the same in every run, so that one run's lineage joins the next one's: 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from prefect.assets import Asset, AssetProperties
 
+import data_contracts
 from tasks.stores.home import Home
 
 FILES_NAMED = 50  # of a log in more files than this, the folders are named
 KEY_LENGTH = 512
 NOT_IN_A_KEY = re.compile(r"[\s\0#?&%\"'<>\[\]{}|\\^`]")  # what Prefect refuses there
 PUBLISHED_FILES = ("evaluation.parquet", "evaluation.csv", "evaluation.md", "recommendations.parquet")
+
+
+def _on_leave_one_out(arguments: Mapping[str, Any]) -> bool:
+    return arguments["protocol"] == "leave_one_out"
+
+
+# When a stage writes a table that it does not write in every run, by the stage's arguments.
+CONDITIONS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    "splits.strong_generalization": lambda arguments: "strong_generalization" in arguments["protocols"],
+    "splits.leave_one_out": lambda arguments: "leave_one_out" in arguments["protocols"],
+    "splits.given": lambda arguments: "given" in arguments["protocols"],
+    "evaluation.ranks_by_degree": _on_leave_one_out,
+    "evaluation.ranks_by_both_degrees": _on_leave_one_out,
+    "evaluation.like_by_degree": _on_leave_one_out,
+    "evaluation.calibration": _on_leave_one_out,
+    "evaluation.sweeps": lambda arguments: False,  # the stage's contract closes the flow `sweep` too, which writes it
+    "published.recommendations": lambda arguments: arguments.get("choice") is not None,
+}
 
 
 class Lineage(NamedTuple):
@@ -33,44 +52,48 @@ def of(stage: str, arguments: Mapping[str, Any]) -> Lineage:
         arguments: the stage's own, by name; `home` is among them.
     """
     home: Home = arguments["home"]
-
-    def tables(*names: str) -> list[Asset]:
-        return [_asset(f"duckdb://{home.dataset}/{name}", f"{name} of {home.dataset}") for name in names]
-
-    def fitted(protocol: str, *names: str) -> list[Asset]:
-        return [
-            _asset(f"model://{home.dataset}/{protocol}/{name}", f"{name} fitted on {protocol} of {home.dataset}")
-            for name in names
-        ]
-
-    def edges(protocol: str) -> list[Asset]:
-        return tables("curated.interactions" if protocol == "all_edges" else f"splits.{protocol}")
-
+    made = _tables(home, *tables_of(stage, arguments))
     match stage:
         case "ingest":
-            return Lineage(_files(_raw(home, arguments["sources"])), tables("raw.events", "raw.rejects"))
+            return Lineage(_files(_raw(home, arguments["sources"])), made)
         case "binarize":
-            return Lineage(tables("raw.events"), tables("curated.interactions"))
-        case "split":
-            return Lineage(
-                tables("curated.interactions"), tables(*(f"splits.{name}" for name in arguments["protocols"]))
-            )
-        case "diagnose":
-            made = tables("diagnostics.degrees", "diagnostics.power_law_fits")
-            return Lineage(tables("curated.interactions"), made)
+            return Lineage(_tables(home, "raw.events"), made)
+        case "split" | "diagnose":
+            return Lineage(_tables(home, "curated.interactions"), made)
         case "train":
-            return Lineage(edges(arguments["protocol"]), fitted(arguments["protocol"], arguments["model"]))
+            protocol = arguments["protocol"]
+            return Lineage(_edges(home, protocol), [*made, *_fits(home, protocol, arguments["model"])])
         case "evaluate":
             protocol = arguments["protocol"]
-            made = tables("evaluation.metrics", "evaluation.comparisons")
-            return Lineage([*edges(protocol), *fitted(protocol, *arguments["fits"])], made)
+            return Lineage([*_edges(home, protocol), *_fits(home, protocol, *arguments["fits"])], made)
         case "publish":
             choice = arguments.get("choice")
-            read = fitted("all_edges", choice.model) if choice else []
-            made = tables("published.recommendations") if choice else []
+            read = _fits(home, "all_edges", choice.model) if choice else []
             files = _files([home.published / name for name in PUBLISHED_FILES])
-            return Lineage([*tables("evaluation.metrics"), *read], [*made, *files])
-    return Lineage([], [])
+            return Lineage([*_tables(home, "evaluation.metrics"), *read], [*made, *files])
+    return Lineage([], made)
+
+
+def tables_of(stage: str, arguments: Mapping[str, Any]) -> list[str]:
+    """The tables that a call of a stage writes: those with a contract that closes it, temporary ones left out."""
+    tables = [contract.table for contract in data_contracts.for_stage(stage) if "." in contract.table]
+    return [table for table in tables if table not in CONDITIONS or CONDITIONS[table](arguments)]
+
+
+def _tables(home: Home, *names: str) -> list[Asset]:
+    return [_asset(f"duckdb://{home.dataset}/{name}", f"{name} of {home.dataset}") for name in names]
+
+
+def _edges(home: Home, protocol: str) -> list[Asset]:
+    """The table that a protocol's training edges come from."""
+    return _tables(home, "curated.interactions" if protocol == "all_edges" else f"splits.{protocol}")
+
+
+def _fits(home: Home, protocol: str, *models: str) -> list[Asset]:
+    return [
+        _asset(f"model://{home.dataset}/{protocol}/{model}", f"{model} fitted on {protocol} of {home.dataset}")
+        for model in models
+    ]
 
 
 def _raw(home: Home, sources: Sequence[str | Path]) -> list[Path]:

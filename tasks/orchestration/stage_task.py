@@ -4,26 +4,31 @@ import functools
 import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from prefect import task
-from prefect.assets import materialize
+from prefect import Task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import AssetContext
+from prefect.states import get_state_exception
 
+from data_contracts import ContractBroken
+from tasks.errors import OneclassError, WarehouseHeld
 from tasks.orchestration import artifacts, lineage
 from tasks.orchestration.progress import duration
 
 logger = logging.getLogger(__name__)
 
-FOLLOWED_BY = {"ingest": "binarize", "binarize": "split", "diagnose": "train", "publish": "report"}
+RETRIES, SECONDS_TO_RETRY = 1, 10
 
 
-def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Callable[..., Any]:
-    """A task named like the stage, to be called within a flow.
+def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Task[..., Any]:
+    """A task named like the stage.
 
-    It shows the stage's contract as an artifact, held or broken, and what the stage read and made as assets. The
-    stages keep their own state under digests, so that Prefect hashes and caches nothing.
+    Each of its runs shows the stage's contract as an artifact, held or broken, and what the stage read and made as
+    assets. A stage keeps what it makes under digests itself, so Prefect caches nothing. A run that fails is tried
+    once more, unless it would fail in the same way again.
 
     Args:
         function: a stage; takes `home` and `run_id`.
@@ -35,25 +40,37 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Cal
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         arguments = signature.bind(*args, **kwargs).arguments
+        _set_assets(stage, arguments)
         began = time.monotonic()
         try:
             result = function(*args, **kwargs)
         finally:
             artifacts.contract_results(arguments["home"], arguments["run_id"], stage)
-        following = f"; next: {FOLLOWED_BY[stage]}" if stage in FOLLOWED_BY else ""
-        logger.info("%s: done in %s%s", stage, duration(time.monotonic() - began), following)
+        logger.info("%s: done in %s", stage, duration(time.monotonic() - began))
         return result
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        options = {
-            "name": stage,
-            "task_run_name": run_name or stage,
-            "cache_policy": NO_CACHE,
-            "persist_result": False,
-        }
-        reads, writes = lineage.of(stage, signature.bind(*args, **kwargs).arguments)
-        made = materialize(*writes, asset_deps=reads, **options) if writes else task(**options)
-        return made(run)(*args, **kwargs)
+    return Task(
+        fn=run,
+        name=stage,
+        task_run_name=run_name or stage,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=RETRIES,
+        retry_delay_seconds=SECONDS_TO_RETRY,
+        retry_condition_fn=_may_succeed,
+    )
 
-    return call
+
+def _set_assets(stage: str, arguments: Mapping[str, Any]) -> None:
+    """Tell Prefect what this run of the task reads and makes; a task declares that for all of its runs alike."""
+    if (of_run := AssetContext.get()) is None:
+        return
+    reads, writes = lineage.of(stage, arguments)
+    of_run.direct_asset_dependencies, of_run.downstream_assets = set(reads), set(writes)
+    of_run.update_tracked_assets()
+
+
+def _may_succeed(task: Task[..., Any], task_run: TaskRun, state: State) -> bool:
+    """Whether another try may end otherwise: not where a contract is broken, or the input or the settings are wrong."""
+    error = get_state_exception(state)
+    return isinstance(error, WarehouseHeld) or not isinstance(error, ContractBroken | OneclassError)

@@ -5,6 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
+def root(given: str | Path | None = None) -> Path:
+    """The folder that holds every data set's own: `given`, which `--home` is, else `$ONECLASS_HOME`, else `./var`."""
+    return Path(given or os.environ.get("ONECLASS_HOME") or "var")
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a run may take of the machine.

@@ -13,7 +13,7 @@ import polars as pl
 
 import data_contracts
 import sql
-from tasks.errors import InputError, OneclassError
+from tasks.errors import InputError, OneclassError, WarehouseHeld
 from tasks.stores.home import Home
 
 
@@ -22,8 +22,9 @@ def connect(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyC
     """Open the warehouse, made with its tables where it is absent, and close it at the end.
 
     Raises:
-        InputError: the folder cannot be written to, another process holds the file, it is no warehouse, or it is
-            opened for reading and lacks a table that is asked for.
+        WarehouseHeld: another process has it open.
+        InputError: the folder cannot be written to, the file is no warehouse, or it is opened for reading and lacks a
+            table that is asked for.
     """
     try:
         if not read_only:
@@ -32,7 +33,7 @@ def connect(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyC
     except OSError as error:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
     except duckdb.Error as error:
-        raise InputError(_why_closed(home, error)) from error
+        raise _why_closed(home, error) from error
     try:
         if not read_only:
             for statement in sql.schema():
@@ -132,13 +133,15 @@ def _limits(home: Home) -> dict[str, Any]:
     }
 
 
-def _why_closed(home: Home, error: duckdb.Error) -> str:
+def _why_closed(home: Home, error: duckdb.Error) -> InputError:
     text = str(error)
     if "could not set lock" in text.lower():
-        return f"{home.warehouse}: another process holds the warehouse. Wait for it to end, then run again.\n{text}"
+        return WarehouseHeld(
+            f"{home.warehouse}: another process holds the warehouse. Wait for it to end, then run again.\n{text}"
+        )
     if "permission" in text.lower() or "read-only" in text.lower():
-        return f"{home.warehouse}: cannot be written to. Choose another --home.\n{text}"
-    return f"{home.warehouse}: cannot be opened as a DuckDB warehouse. Move it away and run again.\n{text}"
+        return InputError(f"{home.warehouse}: cannot be written to. Choose another --home.\n{text}")
+    return InputError(f"{home.warehouse}: cannot be opened as a DuckDB warehouse. Move it away and run again.\n{text}")
 
 
 def _why_lacking(home: Home, error: duckdb.Error) -> str:

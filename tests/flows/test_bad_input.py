@@ -13,7 +13,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from flows import backfill, command_line, settings
+from flows import backfill, command_line
+from tasks import settings
 from tasks.stores import runs
 from tasks.stores.home import Home
 

@@ -4,9 +4,19 @@ from datetime import date
 
 import pytest
 
-from flows.settings import parse_assignment, resolve
+from flows.command_line import parse_assignment
+from flows.parameters import Backfill
+from flows.settings import RunSettings
+from flows.settings import resolve as resolved
 from models.catalogue import MODELS
 from tasks.errors import InputError
+
+
+def resolve(dataset: str, **given) -> RunSettings:
+    """The settings of a backfill; paths may be given as such."""
+    given |= {name: str(given[name]) for name in ("home",) if name in given}
+    given |= {name: list(map(str, given[name])) for name in ("config",) if name in given}
+    return resolved(Backfill(dataset=dataset, **given))
 
 
 def test_layers_override_one_another(tmp_path):

@@ -6,7 +6,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from flows import backfill, sweep
+from flows import backfill, sweep, sweeping
 from models import catalogue
 from models.catalogue import MODELS
 from models.evaluation import metrics
@@ -27,7 +27,7 @@ SMALL = {
 @pytest.fixture(autouse=True)
 def small_sweeps(prefect_server, monkeypatch):
     monkeypatch.setattr(sweeps, "SWEEPS", SMALL)
-    monkeypatch.setattr(sweep, "SWEEPS", SMALL)
+    monkeypatch.setattr(sweeping, "SWEEPS", SMALL)
 
 
 def swept(home, ratings, *arguments):

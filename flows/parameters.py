@@ -1,0 +1,161 @@
+"""The parameters of the flows and commands, each stated once: a flag of a command and a parameter in Prefect.
+
+Only pydantic is loaded here, so that `--help` answers at once.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import PydanticUndefined
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How a parameter is given on the command line.
+
+    Attributes:
+        metavar: what stands for the value in `--help`; one name for each value, where their number is fixed.
+        name: the flag, where it is not named like the parameter.
+        comma_separated: a list written as `A,B`, not as several words.
+    """
+
+    metavar: str | tuple[str, ...]
+    name: str | None = None
+    comma_separated: bool = False
+
+
+class OfDataset(BaseModel):
+    """What every command takes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: Annotated[str, Flag("NAME")] = Field(
+        description="a data set, built in or declared in HOME/datasets/NAME.toml; `demo` makes its own log"
+    )
+    home: Annotated[str | None, Flag("DIR")] = Field(
+        None, description="where everything is kept; by default $ONECLASS_HOME, else ./var"
+    )
+
+
+class Run(OfDataset):
+    """What every flow takes."""
+
+    config: Annotated[list[str], Flag("FILE")] = Field(
+        [], description="settings as TOML: [stage or model] name = value; a later file overrides an earlier one"
+    )
+    settings: Annotated[dict[str, Any], Flag("KEY=VALUE", name="--set")] = Field(
+        {}, description="single settings, such as binarize.threshold=4 mrf_dense.l2=500; they override all files"
+    )
+    seed: Annotated[int, Flag("N")] = Field(0, description="the one seed of every draw")
+    threads: Annotated[int | None, Flag("N")] = Field(None, description="cores to use; all by default")
+
+    def as_backfill(self, **more: Any) -> "Backfill":
+        """The backfill that these parameters describe, with `more` of its own."""
+        return Backfill(**{**self.model_dump(include=set(Backfill.model_fields)), **more})
+
+
+class _Source(BaseModel):
+    source: Annotated[list[str], Flag("PATH")] = Field(
+        [], description="raw log files or folders; by default those in HOME/NAME/landing"
+    )
+
+
+class _SplitFiles(BaseModel):
+    split_files: Annotated[list[str], Flag(("TRAIN", "TEST"))] = Field(
+        [], description="adjacency lists that come as a split; evaluated by the protocol `given`"
+    )
+
+
+class _Models(BaseModel):
+    models: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
+        [], description="the models to train; by default the data set's list"
+    )
+    protocols: Annotated[list[str], Flag("P,Q", comma_separated=True)] = Field(
+        [],
+        description="the protocols to evaluate by: strong_generalization and leave_one_out by default; "
+        "given with --split-files",
+    )
+
+
+class Backfill(_Models, _SplitFiles, _Source, Run):
+    """Of `flows.backfill`."""
+
+    since: Annotated[date | None, Flag("DATE")] = Field(None, description="events from this day on (YYYY-MM-DD)")
+    until: Annotated[date | None, Flag("DATE")] = Field(None, description="events up to the end of this day")
+
+
+class NightlyRetrain(_Models, Run):
+    """Of `flows.nightly_retrain`."""
+
+    dataset: Annotated[str, Flag("NAME")] = Field("demo", description="the data set")
+
+
+class Sweep(_Source, Run):
+    """Of `flows.sweep`."""
+
+    sweep: Annotated[list[str], Flag("NAME")] = Field(
+        [], description="some of paired_symbols_r, random_graph_r, mrf_sparse_density; all by default"
+    )
+
+
+class Tune(_SplitFiles, _Source, Run):
+    """Of `flows.tune`."""
+
+    model: Annotated[str, Flag("NAME")] = Field(description="the model to tune")
+    trials: Annotated[int, Flag("N")] = Field(
+        50,
+        description="trials in all, those of earlier commands included, so that a command that was cut off can be "
+        "repeated",
+    )
+    protocol: Annotated[str | None, Flag("NAME")] = Field(
+        None,
+        description="strong_generalization (the default; by ndcg@100 of its validation users), leave_one_out "
+        "(mean_rank of an edge a user, cut from the training edges), or given (ndcg@20 of a fifth of a user's "
+        "training edges)",
+    )
+    timeout: Annotated[float | None, Flag("MINUTES")] = Field(None, description="begin no trial after so long")
+
+
+class Explain(OfDataset):
+    """Of `flows.explain`, which is no flow."""
+
+    user: Annotated[str, Flag("ID")] = Field(description="the user's id, as it stands in the logs")
+    models: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
+        [], description="by default all of the latest run"
+    )
+    titles: Annotated[str | None, Flag("FILE")] = Field(
+        None, description="titles of items: a table whose header names the ids and the titles"
+    )
+    top: Annotated[int, Flag("N")] = Field(10, description="recommendations of each model")
+
+
+def taking(kind: type[Run]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
+    """Turn a function of one `kind` into a function of its fields, for Prefect to show and take one by one.
+
+    Prefect reads the types and defaults in the signature, and the descriptions in the docstring.
+    """
+
+    def decorate(function: Callable[[Any], Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def of_fields(**given: Any) -> Any:
+            return function(kind(**given))
+
+        of_fields.__signature__ = inspect.Signature(
+            [_parameter(name, field) for name, field in kind.model_fields.items()],
+            return_annotation=inspect.signature(function).return_annotation,
+        )
+        described = [f"    {name}: {field.description}" for name, field in kind.model_fields.items()]
+        of_fields.__doc__ = "\n".join([inspect.getdoc(function) or "", "", "Args:", *described])
+        return of_fields
+
+    return decorate
+
+
+def _parameter(name: str, field: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.default is PydanticUndefined else field.default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation)

@@ -1,0 +1,88 @@
+"""The flow `sweep`: a model fitted again and again with some settings varied; the report shows what came of it."""
+
+import logging
+import uuid
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from flows.parameters import Sweep, taking
+from flows.sequence import prepare, run_name
+from flows.settings import RunSettings, resolve
+from tasks import sweep as sweeps
+from tasks.errors import InputError
+from tasks.protocols import PROTOCOLS
+from tasks.report import report_task
+from tasks.stores import runs, warehouse
+from tasks.sweep import SWEEPS, Result, refit_task
+
+logger = logging.getLogger(__name__)
+
+
+@flow(name="sweep", flow_run_name=run_name)
+@taking(Sweep)
+def sweep(given: Sweep) -> dict[str, list[Result]]:
+    """Ingest, binarize and split, then refit; the results by sweep.
+
+    Raises:
+        InputError: a wrong argument, or a log too small to sweep over.
+    """
+    run, names = planned(given)
+    run_id = str(flow_run.id or uuid.uuid4())
+    with runs.recorded(run.home, run_id, "sweep", run.describe() | {"sweeps": names}):
+        digests = prepare(run, run_id).digests
+        results = {name: _swept(run, run_id, name, digests) for name in names}
+        with warehouse.connect(run.home, read_only=True) as connection:
+            latest = runs.latest_evaluated(connection)
+        if latest:
+            report_task(run.home, latest)  # the page of that run, now with the sweeps
+    return results
+
+
+def planned(given: Sweep) -> tuple[RunSettings, list[str]]:
+    """The run's settings, with the models and protocols that the sweeps need, and the sweeps' names.
+
+    Raises:
+        InputError: a wrong argument.
+    """
+    names = sweeps.check_names(given.sweep)
+    models = list(dict.fromkeys(SWEEPS[name].model for name in names))
+    protocols = list(dict.fromkeys(SWEEPS[name].protocol for name in names))
+    return resolve(given.as_backfill(models=models, protocols=protocols)), names
+
+
+def _swept(run: RunSettings, run_id: str, name: str, digests: dict[str, str]) -> list[Result]:
+    """Every refit of one sweep, then its results in one transaction."""
+    of_sweep = SWEEPS[name]
+    if of_sweep.protocol not in digests:
+        raise InputError(f"{name}: {of_sweep.protocol} has no edge to train on; the log is too small to sweep over.")
+    chosen = sweeps.settings_of(of_sweep, run.models[of_sweep.model])
+    results: list[Result] = []
+    for place, settings in enumerate(chosen):
+        logger.info("%s: refit %d of %d, %s", name, place + 1, len(chosen), sweeps.label(name, place))
+        results += refit_task(
+            run.home,
+            run_id,
+            name=name,
+            place=place,
+            matrices_digest=digests[of_sweep.protocol],
+            settings=settings,
+            seed=run.seed,
+        )
+    sweeps.record(run.home, run_id, name, results)
+    return results
+
+
+def closing_words(results: dict[str, list[Result]]) -> str:
+    """A line for each refit and score: its main metric over all users, and the seconds that the fit took."""
+    lines = []
+    for name, of_sweep in results.items():
+        metric = PROTOCOLS[SWEEPS[name].protocol].judged_by
+        lines += [f"{name}, {SWEEPS[name].protocol}, {metric}:"]
+        overall = [one for one in of_sweep if one.metric == metric and one.degree_low is None]
+        of_refit = len(overall) // len(SWEEPS[name].settings)
+        for place, one in enumerate(overall):
+            what = sweeps.label(name, place // of_refit)
+            value = f"{one.value:.4f}" if one.standard_error is None else f"{one.value:.4f} ± {one.standard_error:.4f}"
+            lines.append(f"  {what:36} {one.score:18} {value:16} {one.seconds:8.1f} s")
+    return "\n".join(lines)

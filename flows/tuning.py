@@ -1,0 +1,101 @@
+"""The flow `tune`: trials of a model's settings, judged on validation users or edges alone."""
+
+import logging
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from flows import command_line
+from flows.parameters import Tune, taking
+from flows.sequence import prepare, run_name
+from flows.settings import RunSettings, resolve
+from tasks import tuning
+from tasks.errors import InputError, OneclassError
+from tasks.settings import search_space
+from tasks.stores import runs
+from tasks.tuning import Search, Study
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a tuning left: the file of the best settings, and the best trials as text."""
+
+    file: Path
+    table: str
+
+
+@flow(name="tune", flow_run_name=run_name)
+@taking(Tune)
+def tune(given: Tune) -> Tuned:
+    """Ingest, binarize and split, then fit and judge until the study has `trials` trials.
+
+    Raises:
+        InputError: a wrong argument, or a log too small to tune on.
+        OneclassError: every trial failed.
+    """
+    run, space = planned(given)
+    run_id = str(flow_run.id or uuid.uuid4())
+    with runs.recorded(run.home, run_id, "tune", run.describe() | {"trials": given.trials}):
+        chosen, digests = run.protocols[0], prepare(run, run_id).digests
+        if chosen not in digests:
+            raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")
+        search = Search(given.model, chosen, digests[chosen], run.models[given.model], space, run.seed)
+        return _searched(run, search, given)
+
+
+def planned(given: Tune) -> tuple[RunSettings, tuning.SearchSpace]:
+    """The settings of the run, and where it searches: the model's declared space without what `--set` fixes.
+
+    Raises:
+        InputError: a wrong argument, or a model that has nothing to be searched.
+    """
+    by_default = [] if given.split_files else ["strong_generalization"]
+    protocols = [given.protocol] if given.protocol else by_default
+    run = resolve(given.as_backfill(models=[given.model], protocols=protocols))
+    if given.trials < 1:
+        raise InputError(f"--trials {given.trials}: must be at least 1.")
+    if given.timeout is not None and given.timeout <= 0:
+        raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
+    return run, search_space(given.model, fixed=given.settings)
+
+
+def _searched(run: RunSettings, search: Search, given: Tune) -> Tuned:
+    """Trials until the study has as many as were asked for, or the time is up."""
+    users = tuning.validation(run.home, search.protocol, search.matrices_digest, search.seed).users
+    study, began = Study(run.home, search), time.monotonic()
+    study.begin()
+    _announce(search, study, users, given.trials)
+    fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
+    command = command_line.spelt("flows.tune", given)
+    file = tuning.write(run.home, search, study, fixed, users, command)
+    for number in range(len(study.outcomes()) + 1, given.trials + 1):
+        tuning.trial_task(run.home, search, number)
+        file = tuning.write(run.home, search, study, fixed, users, command)
+        if given.timeout and time.monotonic() - began > 60 * given.timeout and number < given.trials:
+            logger.info("stopped after %g minutes; the same command goes on from here", given.timeout)
+            break
+    outcomes = study.outcomes()
+    if file is None:
+        raise OneclassError(f"tune: every trial of {search.model} failed. The last one: {outcomes[-1].note}")
+    return Tuned(file, tuning.table(search, outcomes))
+
+
+def _announce(search: Search, study: Study, users: int, trials: int) -> None:
+    logger.info(
+        "tuning %s by %s of %s validation users (%s), over %s",
+        search.model,
+        search.metric,
+        f"{users:,}",
+        search.protocol,
+        ", ".join(search.space),
+    )
+    if before := len(study.outcomes()):
+        logger.info("the study has %d trials already; %d more to go", before, max(0, trials - before))
+    if other := study.other_source():
+        logger.warning("%d of its trials were made by another version of models/; their values may differ", other)

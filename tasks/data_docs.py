@@ -1,0 +1,47 @@
+"""Great Expectations' own pages on the contracts of a warehouse as it stands."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from data_contracts import STAGES, docs
+from tasks.binarize import BinarizeSettings
+from tasks.datasets import Dataset
+from tasks.errors import InputError
+from tasks.protocols import PROTOCOLS
+from tasks.publish import PublishSettings
+from tasks.split import SplitSettings
+from tasks.stores import runs, warehouse
+from tasks.stores.home import Home
+
+
+def build(home: Home, dataset: Dataset) -> Path:
+    """Write the pages to `<home>/<dataset>/data_docs/`.
+
+    Returns:
+        The page to open.
+
+    Raises:
+        InputError: there is no warehouse yet.
+    """
+    if not home.warehouse.exists():
+        raise InputError(f"{home.warehouse}: no such warehouse. Run the backfill of {dataset.name} first.")
+    with warehouse.connect(home, read_only=True) as connection:
+        run_id = runs.latest_evaluated(connection)
+        chosen = "select settings from operations.runs where run_id = ?"
+        (settings,) = connection.execute(chosen, [run_id]).fetchone() if run_id else ("{}",)
+        return docs.build(connection, _given(dataset, json.loads(settings), run_id or ""), home.folder / "data_docs")
+
+
+def _given(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str, dict[str, Any]]:
+    """What the stages of a run gave to their contracts, by stage, from the settings that it was recorded with."""
+    binarize = BinarizeSettings(**settings.get("binarize", {}))
+    split = SplitSettings(**settings.get("split", {}))
+    asked = settings.get("protocols", [])
+    values = {
+        "ingest": {name: getattr(dataset, name) for name in ("value_min", "value_max", "max_reject_share")},
+        "binarize": {**binarize.model_dump(), "since": settings.get("since"), "until": settings.get("until")},
+        "split": {**split.model_dump(), "seed": settings.get("seed", 0), **{one: one in asked for one in PROTOCOLS}},
+        "publish": {"top_n": PublishSettings(**settings.get("publish", {})).top_n},
+    }
+    return {stage: {"run_id": run_id, **values.get(stage, {})} for stage in STAGES}

@@ -1,0 +1,99 @@
+"""The settings of the stages and the models: which there are, and a section of them validated."""
+
+import difflib
+import importlib.util
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from models.catalogue import MODELS
+from models.search_space import SearchSpace
+from tasks.binarize import BinarizeSettings
+from tasks.demo.story import DemoSettings
+from tasks.errors import InputError
+from tasks.protocols import PROTOCOLS
+from tasks.publish import PublishSettings
+from tasks.split import SplitSettings
+from tasks.train import TrainSettings
+
+STAGE_SETTINGS: dict[str, type[BaseModel]] = {
+    "binarize": BinarizeSettings,
+    "split": SplitSettings,
+    "train": TrainSettings,
+    "demo": DemoSettings,
+    "publish": PublishSettings,
+}
+EXTRAS = {"neural": "torch"}  # the module that an optional extra of the installation brings
+
+
+def validated(name: str, section: Mapping[str, Any]) -> Any:
+    """The settings of the stage or model `name`, from a section such as `[mrf_dense]`.
+
+    Raises:
+        InputError: naming the section or the dotted setting that is wrong.
+    """
+    if name not in STAGE_SETTINGS and name not in MODELS:
+        raise InputError(_unknown("setting", name, [*STAGE_SETTINGS, *MODELS]))
+    kind = STAGE_SETTINGS[name] if name in STAGE_SETTINGS else MODELS[name].Settings
+    try:
+        return kind(**section)
+    except ValidationError as error:
+        first = error.errors()[0]
+        setting = ".".join([name, *map(str, first["loc"])])
+        if first["type"] == "extra_forbidden":
+            known = [f"{name}.{field}" for field in kind.model_fields]
+            raise InputError(_unknown("setting", setting, known)) from error
+        raise InputError(f"setting {setting} = {first['input']!r}: {first['msg']}.") from error
+
+
+def check_model(name: str) -> None:
+    """Refuse a model that does not exist, or that needs an extra of the installation that is absent.
+
+    Raises:
+        InputError: naming it.
+    """
+    if name not in MODELS:
+        raise InputError(_unknown("model", name, MODELS))
+    extra = MODELS[name].extra
+    if extra and importlib.util.find_spec(EXTRAS[extra]) is None:
+        raise InputError(
+            f"model {name}: needs {EXTRAS[extra]}, which is not installed. It is in the extra {extra}: "
+            f"python -m pip install -c constraints.txt -e '.[{extra}]'"
+        )
+
+
+def check_protocol(name: str) -> None:
+    """Refuse a protocol that does not exist.
+
+    Raises:
+        InputError: naming it.
+    """
+    if name not in PROTOCOLS:
+        raise InputError(_unknown("protocol", name, PROTOCOLS))
+
+
+def search_space(model: str, fixed: Iterable[str]) -> SearchSpace:
+    """Where tuning searches: the space that the model declares, without the settings that are `fixed`.
+
+    Args:
+        fixed: dotted names, such as `mrf_dense.l2`.
+
+    Raises:
+        InputError: nothing is left to search.
+    """
+    declared = MODELS[model].Settings.search_space
+    if not declared:
+        known = [name for name in MODELS if MODELS[name].Settings.search_space]
+        raise InputError(f"--model {model}: has no settings to tune. Models that have: {', '.join(known)}.")
+    space = {name: where for name, where in declared.items() if f"{model}.{name}" not in set(fixed)}
+    if not space:
+        raise InputError(f"--set: fixes every setting of {model} that is searched, {', '.join(declared)}.")
+    return space
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return f"{kind} {name}: unknown.{hint} Known: {', '.join(known)}."

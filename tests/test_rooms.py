@@ -1,0 +1,159 @@
+"""Who may import whom: flows -> tasks -> models, sql, data_contracts, and the rooms within models and tasks."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MAY_IMPORT = {  # room: the project's other rooms that it may import
+    "flows": {"tasks"},
+    "tasks": {"models", "sql", "data_contracts"},
+    "models": set(),
+    "sql": set(),
+    "data_contracts": set(),
+}
+OUTSIDE_OF_MODELS = {"prefect", "duckdb", "great_expectations"}
+SHARED = {"evaluation", "negatives", "degrees", "generator", "numerics"}  # rooms in models/
+NO_FAMILY = SHARED | {"base", "catalogue", "search_space"}  # everything else in models/ is a family of models
+TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
+    "stores": {"errors"},
+    "orchestration": {"errors", "stores", "main_table"},
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import of one file, by dotted names.
+
+    Attributes:
+        target: the module, with the name that is taken from it, if any.
+        where: file and line, for people.
+    """
+
+    importer: str
+    target: str
+    where: str
+
+
+def imports(root: Path) -> list[Import]:
+    """Every import in the project's rooms, those within functions and under `if TYPE_CHECKING` included."""
+    found = []
+    for file in sorted(file for room in MAY_IMPORT for file in (root / room).rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        name = file.relative_to(root).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+        for node in ast.walk(tree):
+            for target in _targets(node):
+                found.append(Import(name, target, f"{file.relative_to(root)}:{node.lineno} imports {target}"))
+    return found
+
+
+def _targets(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"line {node.lineno}: write the import in full"
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
+def breaches(found: list[Import]) -> list[str]:
+    """Every import that goes against the rules."""
+    return [one.where for one in found if not _allowed(*_rooms(one.importer), *_rooms(one.target))]
+
+
+def _allowed(room: str, inner: str, other: str, neighbour: str) -> bool:
+    """Whether the room `inner` of `room` may import the room `neighbour` of `other`."""
+    if other != room:
+        outside = OUTSIDE_OF_MODELS if room == "models" else set()
+        return other not in (MAY_IMPORT.keys() - MAY_IMPORT[room]) | outside
+    if neighbour == inner:
+        return True
+    if room == "models":
+        return inner == "catalogue" or neighbour in (SHARED if inner in SHARED else NO_FAMILY - {"catalogue"})
+    return room != "tasks" or inner not in TASKS_BELOW_THE_STAGES or neighbour in TASKS_BELOW_THE_STAGES[inner]
+
+
+def _rooms(name: str) -> tuple[str, str]:
+    """The outer room of a dotted name, and the one within."""
+    room, inner, *_ = [*name.split("."), "", ""]
+    return room, inner
+
+
+def cycles(found: list[Import]) -> Iterator[str]:
+    """Rooms that import each other, straight or by way of others; modules count as rooms of their own."""
+    reached: dict[str, set[str]] = {}
+    for one in found:
+        importer, target = (".".join(_rooms(name)).rstrip(".") for name in (one.importer, one.target))
+        if importer != target and target.partition(".")[0] in MAY_IMPORT:
+            reached.setdefault(importer, set()).add(target)
+    for start, ahead in reached.items():
+        seen, ahead = set(), list(ahead)
+        while ahead:
+            room = ahead.pop()
+            if room not in seen:
+                seen.add(room)
+                ahead += reached.get(room, ())
+        if start in seen:
+            yield start
+
+
+@pytest.fixture(scope="module")
+def ours() -> list[Import]:
+    return imports(ROOT)
+
+
+def test_every_import_points_down(ours):
+    assert breaches(ours) == []
+
+
+def test_no_rooms_import_each_other(ours):
+    assert list(cycles(ours)) == []
+
+
+def test_the_imports_are_found(ours):
+    assert {one.importer.partition(".")[0] for one in ours} == set(MAY_IMPORT)
+    assert any(one.importer == "flows.sequence" and one.target.startswith("tasks.train.") for one in ours)
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("flows/tune.py", "from models.catalogue import MODELS"),
+        ("flows/data_docs.py", "def build():\n    from data_contracts import docs"),
+        ("tasks/train.py", "import flows.settings"),
+        ("tasks/stores/home.py", "from tasks.orchestration import artifacts"),
+        ("tasks/stores/runs.py", "from tasks.train import Fit"),
+        ("tasks/orchestration/lineage.py", "from tasks.publish import Choice"),
+        ("models/slim/model.py", "import sql"),
+        ("models/slim/model.py", "from prefect import task"),
+        ("models/base.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import duckdb"),
+        ("models/base.py", "from models.random_graph import RandomGraph"),
+        ("models/numerics/lanes.py", "from models.wmf.lanes import EDGES"),
+        ("models/negatives/laws.py", "from models.base import Model"),
+        ("models/wmf/model.py", "from models.slim.model import Slim"),
+        ("models/wmf/model.py", "from models.catalogue import MODELS"),
+        ("models/base.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from models.slim import Slim"),
+        ("data_contracts/checks.py", "from tasks.errors import InputError"),
+        ("sql/__init__.py", "import tasks"),
+    ],
+)
+def test_an_import_that_points_up_is_found(tmp_path, file, line):
+    _write(tmp_path, file, line)
+    (breach,) = breaches(imports(tmp_path))
+    assert breach.startswith(f"{file}:")
+
+
+def test_a_cycle_is_found(tmp_path):
+    _write(tmp_path, "tasks/split.py", "from tasks.evaluate import stage")
+    _write(tmp_path, "tasks/evaluate/stage.py", "from tasks.report import page")
+    assert list(cycles(imports(tmp_path))) == []
+    _write(tmp_path, "tasks/report/page.py", "def page():\n    from tasks.split import Splits")
+    assert sorted(cycles(imports(tmp_path))) == ["tasks.evaluate", "tasks.report", "tasks.split"]
+
+
+def _write(root: Path, file: str, text: str) -> None:
+    (root / file).parent.mkdir(parents=True, exist_ok=True)
+    (root / file).write_text(text + "\n", encoding="utf-8")
