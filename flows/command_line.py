@@ -4,7 +4,6 @@ Prefect, numba and whatever else takes long to load is imported once a command r
 """
 
 import argparse
-import atexit
 import errno
 import json
 import logging
@@ -15,15 +14,13 @@ import traceback
 import types
 from collections.abc import Callable
 from datetime import date
-from typing import Any, NoReturn, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from flows.parameters import Flag
 from tasks.errors import InputError
-
-PROGRAM = ("__main__", "flows", "tasks", "models", "data_contracts", "sql")
 
 Kind = TypeVar("Kind", bound=BaseModel)
 
@@ -82,24 +79,6 @@ def spelt(module: str, given: BaseModel) -> str:
             value = ",".join(value)
         words += [flag_of(name, field), *map(str, value if isinstance(value, list) else [value])]
     return shlex.join(words)
-
-
-def start(main: Callable[[], int]) -> NoReturn:
-    """Run a command as this process's program, and end the process with its exit status."""
-    atexit.register(_empty_modules)  # before Prefect registers its own handlers, so that this one runs after them
-    raise SystemExit(main())
-
-
-def _empty_modules() -> None:
-    """Let the project's modules go of all that they hold, DuckDB's types among it.
-
-    Python empties a module when it ends, unless the module itself is gone and only its functions are left. Prefect's
-    event loops run until the very end and keep the flow run's context, and so the flow, the functions that it calls,
-    and the types that these are annotated with; DuckDB's binding would report those as leaked, in a page on stderr.
-    """
-    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in PROGRAM]
-    for module in modules:  # this one is among them, so from here on no global name is left
-        module.__dict__.clear()
 
 
 def run(command: Callable[[], str], *, debug: bool) -> int:

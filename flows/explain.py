@@ -43,4 +43,4 @@ def _explained(given: Explain) -> str:
 
 
 if __name__ == "__main__":
-    command_line.start(main)
+    raise SystemExit(main())

@@ -1,11 +1,13 @@
 """The sequence of stages, from raw logs to published tables, and the two flows that run all of it."""
 
 import logging
+import sys
 import time
 import uuid
 from datetime import date
 
 from prefect import flow
+from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 
 from flows.parameters import Backfill, NightlyRetrain, taking
@@ -27,6 +29,8 @@ from tasks.stores import retention, runs, warehouse
 from tasks.train import train_task
 
 logger = logging.getLogger(__name__)
+
+ROOMS = ("flows", "tasks", "models", "data_contracts", "sql")
 
 
 def run_name() -> str:
@@ -91,6 +95,7 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
 
 def prepare(run: RunSettings, run_id: str) -> Splits:
     """Ingest, binarize, split; the digests of the run's protocols in the matrix store."""
+    _keep_modules()
     sources = list(run.split_files or run.sources)
     if run.is_demo:
         sources = make_demo(run.home, run.demo, run.seed)
@@ -105,6 +110,18 @@ def prepare(run: RunSettings, run_id: str) -> Splits:
         ids_are_numbers=run.dataset.id_order == "number",
         given_files=_train_and_test(ingested.file_ids) if run.split_files else None,
     )
+
+
+def _keep_modules() -> None:
+    """Keep the project's modules for as long as Prefect keeps the flow that runs, which is to the end of the process.
+
+    Python empties the modules that are alive when it ends. One that is gone it cannot empty, although functions of it
+    may be left: Prefect's event loops, which run to the end, keep the flow run's context, and so the flow, what it
+    calls, and the types in those functions' annotations. DuckDB's binding reports its own among them as leaked, in a
+    page on stderr.
+    """
+    if run := FlowRunContext.get():
+        run.flow.modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in ROOMS]
 
 
 def _train(run: RunSettings, run_id: str, protocol: str, splits: Splits) -> dict[str, str]:
