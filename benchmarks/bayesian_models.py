@@ -24,7 +24,9 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from flows.settings import RunSettings, parse_assignment, resolve
+from flows.command_line import parse_assignment
+from flows.parameters import Backfill
+from flows.settings import RunSettings, resolve
 from models.base import Model, ModelSettings
 from models.catalogue import MODELS
 from models.evaluation import metrics
@@ -179,8 +181,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         protocols = arguments.protocols or ("given" if arguments.split_files else BOTH)
-        run = resolve(
-            arguments.dataset,
+        parameters = Backfill(
+            dataset=arguments.dataset,
             home=folder,
             source=arguments.source,
             seed=arguments.seed,
@@ -188,6 +190,7 @@ def main() -> None:
             protocols=protocols.split(","),
             threads=arguments.threads,
         )
+        run = resolve(parameters)
         splits = prepared(run)
         first = next(iter(splits.values()))
         shape = " x ".join(map(str, first.train.shape))

@@ -29,6 +29,7 @@ from scipy.sparse import coo_array, csr_matrix
 from threadpoolctl import threadpool_limits
 
 from benchmarks.bayesian_models import fitted, prepared
+from flows.parameters import Backfill
 from flows.settings import resolve
 from models.evaluation import metrics
 from tasks.evaluate.stage import rank
@@ -239,8 +240,8 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="irspack|hpfrec|implicit")
     pairs = [(LIBRARIES[name].ours, name) for name in given.libraries]
     with tempfile.TemporaryDirectory() as folder:
-        run = resolve(
-            given.dataset,
+        parameters = Backfill(
+            dataset=given.dataset,
             home=folder,
             source=given.source,
             models=list(dict(pairs)),
@@ -249,6 +250,7 @@ def main() -> None:
             threads=given.threads,
             settings={"split.scheme": "liang2018", "split.held_out_users": 500},
         )
+        run = resolve(parameters)
         split = prepared(run)["strong_generalization"]
         print(
             f"{run.dataset.name}: {split.train.shape[0]} training users x {split.train.shape[1]} items, "

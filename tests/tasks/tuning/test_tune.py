@@ -10,6 +10,7 @@ import optuna
 import pytest
 from pydantic import Field
 
+from flows.parameters import Backfill
 from flows.settings import resolve
 from models.base import Model, ModelSettings
 from models.catalogue import MODELS
@@ -261,7 +262,7 @@ def test_the_file_holds_the_best_settings_and_how_they_were_found(home, digests,
     assert tomllib.loads(text) == {"toy": best.settings}
     assert f"ndcg@100 {best.value:.4f} ± {best.standard_error:.4f}" in text and "#     the command\n" in text
     assert "4 trials" in text and f"had {found[0].value:.4f}" in text and "7 users" in text
-    run = resolve("demo", home=tmp_path, models=["toy"], config=[path])
+    run = resolve(Backfill(dataset="demo", home=str(tmp_path), models=["toy"], config=[str(path)]))
     assert run.models["toy"].model_dump() == best.settings
     lines = tuning.table(what, found).splitlines()
     assert lines[3].split()[0] == str(best.number) and "4 trials" in lines[0]
