@@ -14,6 +14,8 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.events.filters import EventFilter, EventNameFilter
 
 from flows import backfill
+from models.catalogue import MODELS
+from tasks import train
 from tasks.orchestration import artifacts, lineage
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import warehouse
@@ -93,6 +95,43 @@ def test_lineage_leads_from_the_raw_file_to_the_published_files(two_runs, rating
     ]
     for read, written in itertools.pairwise(steps):
         assert read in made[written], (read, written)
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_a_stage_is_submitted_with_options_of_its_own(two_runs, monkeypatch, failures):
+    """The one task of the stage, by a runner, and tried again after a failure that may pass."""
+    with warehouse.connect(two_runs, read_only=True) as connection:
+        query = "select max_by(run_id, started_at) from operations.runs"
+        (latest,) = connection.execute(query).fetchone()
+        fits = "select digest from operations.model_fits where run_id = ? and protocol = 'leave_one_out'"
+        (digest,) = connection.execute(f"{fits} and model = 'mrf_dense'", [latest]).fetchone()
+    tried, fitted = [], train.fitted
+
+    def fitted_at_last(home, **arguments):
+        tried.append(home)
+        if len(tried) <= failures:
+            raise OSError("the network's folder is away")
+        return fitted(home, **arguments)
+
+    monkeypatch.setattr(train, "fitted", fitted_at_last)
+
+    @flow
+    def night():
+        return (
+            train.train_task.with_options(retries=1, retry_delay_seconds=0, tags=["again"])
+            .submit(
+                two_runs,
+                latest,
+                protocol="leave_one_out",
+                matrices_digest=train.matrices_of(two_runs, "mrf_dense", digest),
+                model="mrf_dense",
+                settings=MODELS["mrf_dense"].Settings(l2=900.0),
+                seed=0,
+            )
+            .result()
+        )
+
+    assert night().digest == digest and len(tried) == 1 + failures
 
 
 @pytest.mark.parametrize("part", ["a b", "x" * 600, "50%", "[1]", "naïve&co", "a#b?c"])

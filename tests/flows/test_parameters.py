@@ -1,0 +1,149 @@
+"""The parameters of flows and commands: stated once, they are flags, what Prefect shows, and a command again."""
+
+import os
+import shlex
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+from prefect.flows import load_flow_from_entrypoint
+from prefect.utilities.callables import parameter_schema
+from pydantic import ValidationError
+
+from flows import backfill, command_line, data_docs, explain, nightly_retrain, sweep, tune
+from flows.parameters import Backfill, Explain, NightlyRetrain, OfDataset, Run, Sweep, Tune
+from flows.sequence import backfill as backfill_flow
+from flows.sequence import nightly_retrain as nightly_flow
+from flows.sweeping import sweep as sweep_flow
+from flows.tuning import tune as tune_flow
+from tasks.errors import InputError
+from tasks.sweep import SWEEPS
+
+ROOT = Path(__file__).parents[2]
+FLOWS = {Backfill: backfill_flow, NightlyRetrain: nightly_flow, Sweep: sweep_flow, Tune: tune_flow}
+COMMANDS = {
+    Backfill: backfill,
+    NightlyRetrain: nightly_retrain,
+    Sweep: sweep,
+    Tune: tune,
+    Explain: explain,
+    OfDataset: data_docs,
+}
+FULL = {
+    "dataset": "ml-1m",
+    "home": "a b",
+    "config": ["one.toml", "two.toml"],
+    "settings": {"binarize.threshold": 4, "split.scheme": "liang2018", "mrf_dense.centred": False},
+    "seed": 7,
+    "threads": 2,
+    "source": ["ratings.csv"],
+    "split_files": ["train.txt", "test.txt"],
+    "models": ["slim", "wmf"],
+    "protocols": ["leave_one_out"],
+    "since": date(2026, 1, 2),
+    "until": date(2026, 2, 3),
+    "sweep": ["random_graph_r"],
+    "model": "wmf",
+    "trials": 3,
+    "protocol": "given",
+    "timeout": 1.5,
+    "user": "u7",
+    "titles": "movies.csv",
+    "top": 5,
+}
+
+
+@pytest.mark.parametrize("kind", FLOWS)
+def test_prefect_shows_every_parameter_with_its_type_default_and_description(kind):
+    shown, declared = parameter_schema(FLOWS[kind]), kind.model_json_schema()
+    assert list(shown.properties) == list(kind.model_fields)
+    assert shown.required == declared["required"] if "required" in declared else not shown.required
+    for name, of_parameter in shown.properties.items():
+        for key in ("type", "anyOf", "items", "default", "description"):
+            assert of_parameter.get(key) == declared["properties"][name].get(key), (name, key)
+        assert of_parameter["description"]
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_a_command_line_gives_the_parameters_and_can_be_spelt_again(kind):
+    given = kind(**{name: FULL[name] for name in kind.model_fields})
+    words = shlex.split(command_line.spelt("flows.any", given))[3:]
+    assert command_line.parameters(kind, COMMANDS[kind].parser().parse_args(words)) == given
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_what_is_left_out_has_the_declared_default(kind):
+    required = {name: FULL[name] for name, field in kind.model_fields.items() if field.is_required()}
+    words = shlex.split(command_line.spelt("flows.any", kind(**required)))[3:]
+    assert len(words) == 2 * len(required)
+    assert command_line.parameters(kind, COMMANDS[kind].parser().parse_args(words)) == kind(**required)
+
+
+def test_flags_may_be_repeated():
+    given = backfill.parser().parse_args(
+        ["--dataset", "d", "--source", "a", "b", "--source", "c", "--set", "x.y=1", "--set", "x.z=u"]
+    )
+    parameters = command_line.parameters(Backfill, given)
+    assert parameters.source == ["a", "b", "c"] and parameters.settings == {"x.y": 1, "x.z": "u"}
+
+
+def test_the_deployment_passes_parameters_that_its_flow_takes(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for deployment in yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]:
+        flow = load_flow_from_entrypoint(deployment["entrypoint"])
+        assert flow.name == deployment["name"]
+        assert flow.validate_parameters(deployment["parameters"] | {"dataset": "ml-1m"})["dataset"] == "ml-1m"
+
+
+def test_an_unknown_parameter_is_refused():
+    with pytest.raises(ValidationError, match="datasets"):
+        Run(dataset="d", datasets="e")
+
+
+def test_the_sweeps_in_the_help_are_those_that_there_are():
+    for name in SWEEPS:
+        assert name in Sweep.model_fields["sweep"].description
+
+
+def test_an_assignment_that_is_none_is_told():
+    with pytest.raises(InputError, match="--set nonsense: write it as"):
+        command_line.parameters(Run, backfill.parser().parse_args(["--dataset", "d", "--set", "nonsense"]))
+
+
+@pytest.mark.parametrize("module", [command.__name__ for command in COMMANDS.values()])
+def test_help_loads_nothing_that_takes_long(module):
+    script = (
+        f"import runpy, sys; sys.argv = ['{module}', '--help']\n"
+        f"try: runpy.run_module('{module}', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "slow = {'prefect', 'numpy', 'numba', 'duckdb', 'polars', 'scipy', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(str(slow) if slow else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "--dataset NAME" in done.stdout, done.stderr
+
+
+def test_importing_flows_leaves_stderr_alone():
+    script = (
+        "import atexit, sys; atexit.register(lambda: print('said at exit', file=sys.stderr))\n"
+        "import flows, flows.command_line, flows.parameters"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == "said at exit\n"
+
+
+def test_a_command_leaves_no_complaint_on_stderr(prefect_server, ratings, tmp_path):
+    """DuckDB's binding would print a page on what it takes for leaked; Prefect's event loops keep it to the end."""
+    words = ["--dataset", "ml-latest-small", "--models", "popularity", "--source", str(ratings), "--home", tmp_path]
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.backfill", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PREFECT_API_URL": prefect_server},
+    )
+    lines = [line for line in done.stderr.splitlines() if " | INFO " not in line]
+    assert lines == [] and "Report:" in done.stdout

@@ -1,0 +1,76 @@
+"""A stage's task is Prefect's own: made once, submitted, given options; it tries again what may end otherwise."""
+
+import pytest
+from prefect import Task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import AssetContext
+from prefect.states import Failed
+
+from data_contracts import ContractBroken
+from tasks.binarize import binarize_task
+from tasks.diagnose import diagnose_task
+from tasks.errors import InputError, OneclassError, WarehouseHeld
+from tasks.evaluate.stage import evaluate_task
+from tasks.ingest import ingest_task
+from tasks.orchestration.stage_task import stage_task
+from tasks.publish import publish_task
+from tasks.split import split_task
+from tasks.sweep import refit_task
+from tasks.train import train_task
+
+TASKS = [
+    ingest_task,
+    binarize_task,
+    split_task,
+    diagnose_task,
+    train_task,
+    evaluate_task,
+    publish_task,
+    refit_task,
+]
+
+
+@pytest.mark.parametrize("one", TASKS, ids=lambda one: one.name)
+def test_a_stage_is_a_task_with_its_retries_declared(one):
+    assert isinstance(one, Task) and one.cache_policy == NO_CACHE and not one.persist_result
+    assert one.retries == 1 and one.retry_condition_fn is not None
+    other = one.with_options(retries=3, timeout_seconds=60)
+    assert (other.retries, other.timeout_seconds, other.name) == (3, 60, one.name)
+    assert (other.task_run_name, other.retry_condition_fn) == (one.task_run_name, one.retry_condition_fn)
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (OSError("the network's folder is away"), True),
+        (WarehouseHeld("held"), True),
+        (ContractBroken("train", []), False),
+        (InputError("no such file"), False),
+        (OneclassError("cannot be fitted"), False),
+    ],
+    ids=repr,
+)
+def test_what_would_fail_in_the_same_way_is_not_tried_again(error, again):
+    assert train_task.retry_condition_fn(train_task, None, Failed(data=error)) is again
+
+
+def test_each_run_has_assets_of_its_own(home):
+    seen = []
+
+    def binarize(home, run_id):
+        here = AssetContext.get()
+        seen.append({asset.key for asset in here.direct_asset_dependencies | here.downstream_assets})
+
+    one = stage_task(binarize)
+
+    with AssetContext():
+        one.fn(home, "run")
+    assert seen == [{"duckdb://small/raw.events", "duckdb://small/curated.interactions"}]
+    assert one.asset_deps == []
+
+
+def test_outside_of_a_task_run_a_stage_needs_no_prefect(home):
+    def binarize(home, run_id):
+        return run_id
+
+    assert stage_task(binarize).fn(home, run_id="run") == "run"
