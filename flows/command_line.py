@@ -4,9 +4,11 @@ Prefect, numba and whatever else takes long to load is imported once a command r
 """
 
 import argparse
+import atexit
 import errno
 import json
 import logging
+import os
 import shlex
 import sys
 import tomllib
@@ -14,7 +16,7 @@ import traceback
 import types
 from collections.abc import Callable
 from datetime import date
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, NoReturn, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -79,6 +81,23 @@ def spelt(module: str, given: BaseModel) -> str:
             value = ",".join(value)
         words += [flag_of(name, field), *map(str, value if isinstance(value, list) else [value])]
     return shlex.join(words)
+
+
+def start(main: Callable[[], int]) -> NoReturn:
+    """Run a command as the program of this process, and end the process with its exit status."""
+    atexit.register(_silence_stderr)  # what is registered first runs last: Prefect comes later
+    raise SystemExit(main())
+
+
+def _silence_stderr() -> None:
+    """Say no more on stderr, so that what a command says last is the last.
+
+    Prefect's event loops run to the end of the process and keep a failed run's traceback, with the DuckDB connection
+    that was open in it; DuckDB's binding then reports its objects as leaked, in a page that nobody can act on.
+    `flows.sequence` sees to the runs that do not fail.
+    """
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def run(command: Callable[[], str], *, debug: bool) -> int:

@@ -43,4 +43,4 @@ def _explained(given: Explain) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    command_line.start(main)
