@@ -17,7 +17,8 @@ MAY_IMPORT = {  # room: the project's other rooms that it may import
 }
 OUTSIDE_OF_MODELS = {"prefect", "duckdb", "great_expectations"}
 SHARED = {"evaluation", "negatives", "degrees", "generator", "numerics"}  # rooms in models/
-NO_FAMILY = SHARED | {"base", "catalogue", "search_space"}  # everything else in models/ is a family of models
+BESIDE_THEM = {"base", "catalogue", "fingerprint", "fitting", "kernel_cache", "kernel_code", "search_space"}
+NO_FAMILY = SHARED | BESIDE_THEM  # everything else in models/ is a family of models
 TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
     "stores": {"errors"},
     "orchestration": {"errors", "stores", "protocols", "main_table", "changes"},
@@ -31,11 +32,13 @@ class Import:
     Attributes:
         target: the module, with the name that is taken from it, if any.
         where: file and line, for people.
+        for_types: it stands under `if TYPE_CHECKING:`, and never runs.
     """
 
     importer: str
     target: str
     where: str
+    for_types: bool
 
 
 def imports(root: Path) -> list[Import]:
@@ -44,10 +47,16 @@ def imports(root: Path) -> list[Import]:
     for file in sorted(file for room in MAY_IMPORT for file in (root / room).rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         name = file.relative_to(root).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+        for_types = {id(inner) for node in ast.walk(tree) if _only_for_types(node) for inner in ast.walk(node)}
         for node in ast.walk(tree):
             for target in _targets(node):
-                found.append(Import(name, target, f"{file.relative_to(root)}:{node.lineno} imports {target}"))
+                where = f"{file.relative_to(root)}:{node.lineno} imports {target}"
+                found.append(Import(name, target, where, id(node) in for_types))
     return found
+
+
+def _only_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
 
 def _targets(node: ast.AST) -> list[str]:
@@ -83,9 +92,11 @@ def _rooms(name: str) -> tuple[str, str]:
 
 
 def cycles(found: list[Import]) -> Iterator[str]:
-    """Rooms that import each other, straight or by way of others; modules count as rooms of their own."""
+    """Rooms that import each other when they run, straight or by way of others; modules are rooms of their own."""
     reached: dict[str, set[str]] = {}
     for one in found:
+        if one.for_types:
+            continue
         importer, target = (".".join(_rooms(name)).rstrip(".") for name in (one.importer, one.target))
         if importer != target and target.partition(".")[0] in MAY_IMPORT:
             reached.setdefault(importer, set()).add(target)

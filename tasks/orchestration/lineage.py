@@ -65,7 +65,7 @@ def of(stage: str, arguments: Mapping[str, Any]) -> Lineage:
             return Lineage(_edges(home, protocol), [*made, *_fits(home, protocol, arguments["model"])])
         case "evaluate":
             protocol = arguments["protocol"]
-            return Lineage([*_edges(home, protocol), *_fits(home, protocol, *arguments["fits"])], made)
+            return Lineage([*_edges(home, protocol), *_fits(home, protocol, *arguments["fit_digests"])], made)
         case "publish":
             choice = arguments.get("choice")
             read = _fits(home, "all_edges", choice.model) if choice else []
