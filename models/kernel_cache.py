@@ -1,13 +1,15 @@
 """Where numba keeps compiled kernels, so that no edit of the source ever leaves stale machine code in use.
 
 numba's own cache looks only at the file that a kernel stands in, not at the helpers in other files that are compiled
-into it. Here a room's kernels lie in `<cache>/<room>-<fingerprint>/`, the fingerprint being that of the room and of
-all that it imports: an edit moves the kernels of the rooms that can see it, and checkouts of equal source share.
+into it. Here a room's kernels lie in `<cache>/<room>-<fingerprint>/`, the fingerprint being that of the room, of all
+that it imports and of `models/kernel_code.py`: an edit moves the kernels of the rooms that can see it, and checkouts of equal source share.
 """
 
 import atexit
 import contextlib
+import fcntl
 import functools
+import hashlib
 import os
 import shutil
 import tempfile
@@ -17,17 +19,32 @@ from pathlib import Path
 from typing import Self
 
 import numba
+from numba.core import caching
 
 from models import fingerprint
 
 DAYS_KEPT = 30  # without use, while the source it was compiled from is no longer the one that runs
+_save = caching.IndexDataCacheFile.save
 FALLBACKS = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
 
 
 def install() -> None:
     """Have numba keep by room the kernels that are declared from now on, unless the user names locators."""
+    if caching.IndexDataCacheFile.save is not _save_in_turn:
+        caching.IndexDataCacheFile.save = _save_in_turn
     if not os.environ.get("NUMBA_CACHE_LOCATOR_CLASSES"):
         numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{RoomLocator.__name__},{FALLBACKS}"
+
+
+def _save_in_turn(cache: caching.IndexDataCacheFile, key: object, data: object) -> None:
+    """Save one compiled signature, one process at a time.
+
+    Two processes that compile two signatures of one kernel at once would choose one file name for both, and leave an
+    index by which the machine code of one answers for the other.
+    """
+    with open(Path(cache._cache_path) / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _save(cache, key, data)
 
 
 class RoomLocator:
@@ -37,7 +54,7 @@ class RoomLocator:
         file = Path(py_file)
         inside = file.resolve().is_relative_to(fingerprint.PACKAGE)
         self._py_file, self._line = py_file, line  # numba names the file in its warnings
-        self._stamp = fingerprint.of_file(file)
+        self._stamp = _stamp(file)
         self._folder = _folder(fingerprint.own_room(file) if inside else file.stem, self._stamp)
         if inside:
             self._folder = self._folder.joinpath(*file.resolve().relative_to(fingerprint.PACKAGE).parts[1:-1])
@@ -64,6 +81,13 @@ class RoomLocator:
     def get_disambiguator(self) -> str:
         """Tells kernels of one name in one file apart."""
         return str(self._line)
+
+
+@functools.cache
+def _stamp(file: Path) -> str:
+    """Digest of what a kernel was compiled from, and of how its machine code is put together."""
+    how = (fingerprint.PACKAGE / "kernel_code.py").read_bytes()
+    return hashlib.sha256(fingerprint.of_file(file).encode() + how).hexdigest()[:16]
 
 
 @functools.cache

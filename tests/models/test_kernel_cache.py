@@ -6,9 +6,11 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from numba.core import caching
 
 from models import fingerprint, kernel_cache
 
@@ -95,7 +97,20 @@ def test_every_kernel_of_the_models_is_kept_by_room():
     from models.slim.kernels import solve_columns
 
     folder = Path(solve_columns._cache.cache_path)
-    assert folder.name == f"slim-{fingerprint.of_file(fingerprint.PACKAGE / 'slim' / 'kernels.py')}"
+    assert folder.name == f"slim-{kernel_cache._stamp(fingerprint.PACKAGE / 'slim' / 'kernels.py')}"
+
+
+def test_signatures_compiled_at_once_keep_machine_code_of_their_own(tmp_path):
+    for attempt in range(30):
+        name = f"kernel-{attempt}"
+
+        def save(key, name=name):
+            caching.IndexDataCacheFile(str(tmp_path), name, "stamp").save(key, f"code of {key}")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(save, "abcd"))
+        kept = caching.IndexDataCacheFile(str(tmp_path), name, "stamp")
+        assert [kept.load(key) for key in "abcd"] == [f"code of {key}" for key in "abcd"]
 
 
 def test_other_libraries_kernels_stay_where_numba_puts_them(tmp_path):
