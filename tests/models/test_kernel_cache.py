@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from numba.core.dispatcher import Dispatcher
 
+import models.catalogue  # noqa: F401  (declares the kernels)
 from models import fingerprint, kernel_cache
 
 SOURCES = {
@@ -92,10 +94,14 @@ def test_a_cache_that_cannot_be_written_to_stops_nothing(checkout, tmp_path):
 
 
 def test_every_kernel_of_the_models_is_kept_by_room():
-    from models.slim.kernels import solve_columns
-
-    folder = Path(solve_columns._cache.cache_path)
-    assert folder.name == f"slim-{fingerprint.of_file(fingerprint.PACKAGE / 'slim' / 'kernels.py')}"
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("models.")]
+    dispatchers = {kernel for module in modules for kernel in vars(module).values() if isinstance(kernel, Dispatcher)}
+    folders = {kernel.py_func.__code__.co_filename: kernel.stats.cache_path for kernel in dispatchers}
+    kept = {Path(file): Path(folder) for file, folder in folders.items() if folder}
+    assert {fingerprint.own_room(file) for file in kept} > {"numerics", "slim", "wmf", "random_graph"}
+    for file, folder in kept.items():
+        assert folder.name == f"{fingerprint.own_room(file)}-{fingerprint.of_file(file)}"
+        assert not folder.is_relative_to(fingerprint.PACKAGE)
 
 
 def test_other_libraries_kernels_stay_where_numba_puts_them(tmp_path):
