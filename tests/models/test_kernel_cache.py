@@ -77,6 +77,8 @@ def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(ch
     edit(checkout, "shared/sums.py", "x + 1", "x + 5")
     assert run(checkout, **cache) == [{"first": 35, "second": 15}, {"first": 0, "second": 0}]
     assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
+    edit(elsewhere, "kernel_code.py", "\n\n\n", "\n\n\n# compiled in another way\n")
+    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
 
 
 def test_a_folder_of_the_users_own_is_used(checkout, tmp_path):
