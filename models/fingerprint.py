@@ -1,7 +1,8 @@
 """Which source a model, or a compiled kernel, depends on, in one short digest.
 
 The source is read as text: a room (a package of `models/`, or a module beside them) depends on itself and on every
-room that it imports, directly or by way of others. Imports for type checkers alone do not count.
+room that it imports, directly or by way of others, and on what `models/__init__` imports, which runs before any of
+them and settles how kernels are compiled. Imports for type checkers alone do not count.
 """
 
 import ast
@@ -36,10 +37,11 @@ def of_file(file: Path, package: Path = PACKAGE) -> str:
 
 @functools.cache
 def rooms(file: Path, package: Path = PACKAGE) -> frozenset[str]:
-    """Names of the rooms that a file depends on: its own and those it imports, directly or by way of others."""
+    """Names of the rooms that a file depends on; none for a file outside of `models/` that imports nothing of it."""
     file = file.resolve()
     found: set[str] = set()
     waiting = {own_room(file, package)} if file.is_relative_to(package) else set(_imported(file, package))
+    waiting |= {"__init__"} if waiting else set()
     while waiting:
         room = waiting.pop()
         found.add(room)

@@ -1,15 +1,14 @@
 """Where numba keeps compiled kernels, so that no edit of the source ever leaves stale machine code in use.
 
 numba's own cache looks only at the file that a kernel stands in, not at the helpers in other files that are compiled
-into it. Here a room's kernels lie in `<cache>/<room>-<fingerprint>/`, the fingerprint being that of the room, of all
-that it imports and of `models/kernel_code.py`: an edit moves the kernels of the rooms that can see it, and checkouts of equal source share.
+into it. Here a room's kernels lie in `<cache>/<room>-<fingerprint>/`, the fingerprint being that of the room and of
+all that it imports: an edit moves the kernels of the rooms that can see it, and checkouts of equal source share.
 """
 
 import atexit
 import contextlib
 import fcntl
 import functools
-import hashlib
 import os
 import shutil
 import tempfile
@@ -54,7 +53,7 @@ class RoomLocator:
         file = Path(py_file)
         inside = file.resolve().is_relative_to(fingerprint.PACKAGE)
         self._py_file, self._line = py_file, line  # numba names the file in its warnings
-        self._stamp = _stamp(file)
+        self._stamp = fingerprint.of_file(file)
         self._folder = _folder(fingerprint.own_room(file) if inside else file.stem, self._stamp)
         if inside:
             self._folder = self._folder.joinpath(*file.resolve().relative_to(fingerprint.PACKAGE).parts[1:-1])
@@ -81,13 +80,6 @@ class RoomLocator:
     def get_disambiguator(self) -> str:
         """Tells kernels of one name in one file apart."""
         return str(self._line)
-
-
-@functools.cache
-def _stamp(file: Path) -> str:
-    """Digest of what a kernel was compiled from, and of how its machine code is put together."""
-    how = (fingerprint.PACKAGE / "kernel_code.py").read_bytes()
-    return hashlib.sha256(fingerprint.of_file(file).encode() + how).hexdigest()[:16]
 
 
 @functools.cache

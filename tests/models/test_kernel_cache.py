@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from numba.core import caching
+from numba.core.dispatcher import Dispatcher
 
+import models.catalogue  # noqa: F401  (declares the kernels)
 from models import fingerprint, kernel_cache
 
 SOURCES = {
@@ -77,6 +79,8 @@ def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(ch
     edit(checkout, "shared/sums.py", "x + 1", "x + 5")
     assert run(checkout, **cache) == [{"first": 35, "second": 15}, {"first": 0, "second": 0}]
     assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
+    edit(elsewhere, "kernel_code.py", "\n\n\n", "\n\n\n# compiled in another way\n")
+    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
 
 
 def test_a_folder_of_the_users_own_is_used(checkout, tmp_path):
@@ -94,10 +98,14 @@ def test_a_cache_that_cannot_be_written_to_stops_nothing(checkout, tmp_path):
 
 
 def test_every_kernel_of_the_models_is_kept_by_room():
-    from models.slim.kernels import solve_columns
-
-    folder = Path(solve_columns._cache.cache_path)
-    assert folder.name == f"slim-{kernel_cache._stamp(fingerprint.PACKAGE / 'slim' / 'kernels.py')}"
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("models.")]
+    dispatchers = {kernel for module in modules for kernel in vars(module).values() if isinstance(kernel, Dispatcher)}
+    folders = {kernel.py_func.__code__.co_filename: kernel.stats.cache_path for kernel in dispatchers}
+    kept = {Path(file): Path(folder) for file, folder in folders.items() if folder}
+    assert {fingerprint.own_room(file) for file in kept} > {"numerics", "slim", "wmf", "random_graph"}
+    for file, folder in kept.items():
+        assert folder.name == f"{fingerprint.own_room(file)}-{fingerprint.of_file(file)}"
+        assert not folder.is_relative_to(fingerprint.PACKAGE)
 
 
 def test_signatures_compiled_at_once_keep_machine_code_of_their_own(tmp_path):
