@@ -6,11 +6,9 @@ from typing import Any
 
 import duckdb
 
-from data_contracts.contracts import UNEXPECTED_ROWS, Contract, Rule, for_stage
+from data_contracts.contracts import COLUMNS, UNEXPECTED_ROWS, Contract, Rule, for_stage
 from data_contracts.results import RuleResult
-from data_contracts.suites import batch_definition, columns_rule, filled, session, suite, table_query
-
-SAMPLES_KEPT = 20
+from data_contracts.suites import batch_definition, columns_rule, session, suite
 
 
 def check(
@@ -40,69 +38,57 @@ def check_contracts(
     """As `check`, of any contracts."""
     values = [contract.values(parameters) for contract in contracts]
     results: list[RuleResult] = []
-    for contract, given in zip(contracts, values, strict=True):
-        found, whole = _of_table(connection, contract, given)
-        results += found
-        if not whole:
-            break
+    if not contracts:
+        return results
+    with session(connection) as (_, datasource):
+        for contract, given in zip(contracts, values, strict=True):
+            batch = batch_definition(datasource, contract, given).get_batch()
+            queries = [columns_rule(contract), *(rule for rule in contract.rules if rule.type == UNEXPECTED_ROWS)]
+            found = _validated(batch, contract, queries, given)[COLUMNS].result["details"]
+            of_table = {
+                rule.name: _of_query(contract, rule, found[rule.name]) for rule in queries if rule.name in found
+            }
+            if failed := [rule.name for rule in queries if rule.name in found and found[rule.name]["count"] is None]:
+                return [*results, of_table[failed[0]]]
+            others = [rule for rule in contract.rules if rule.type != UNEXPECTED_ROWS]
+            if of_table[COLUMNS].success and others:
+                answers = _validated(batch, contract, others, given)
+                if failure := _failure(contract, others, answers):
+                    return [*results, failure]
+                of_table |= {rule.name: _of_expectation(contract, rule, answers[rule.name]) for rule in others}
+            results += [of_table[name] for name in [COLUMNS, *(r.name for r in contract.rules)] if name in of_table]
     return results
 
 
-def _of_table(
-    connection: duckdb.DuckDBPyConnection, contract: Contract, parameters: Mapping[str, Any]
-) -> tuple[list[RuleResult], bool]:
-    """Results in the order of the rules, and whether all could be checked; where not, that of the one alone.
-
-    DuckDB is asked the queries itself. Great Expectations takes seconds to load and many times a query's own time
-    to have it asked; it is left to the rules that are written in its types.
-    """
-    columns, *rules = columns_rule(contract), *contract.rules
-    found: dict[str, RuleResult] = {}
-    for rule in [columns, *(rule for rule in rules if rule.type == UNEXPECTED_ROWS)]:
-        try:
-            found[rule.name] = _of_query(connection, contract, rule, parameters)
-        except duckdb.Error as error:
-            return [_not_checked(contract, rule, str(error))], False
-        if not found[columns.name].success:
-            return list(found.values()), True
-    if expectations := [rule for rule in rules if rule.type != UNEXPECTED_ROWS]:
-        answers = _expected(connection, contract, expectations, parameters)
-        for rule in expectations:
-            if message := _exception_of(answers[rule.name]):
-                return [_not_checked(contract, rule, message)], False
-            found[rule.name] = _of_expectation(contract, rule, answers[rule.name])
-    return [found[rule.name] for rule in (columns, *rules)], True
-
-
-def _of_query(
-    connection: duckdb.DuckDBPyConnection, contract: Contract, rule: Rule, parameters: Mapping[str, Any]
-) -> RuleResult:
-    """Counted first: sorting rows, to show the same ones every time, takes longer than counting none."""
-    query = filled(contract.query_of(rule), parameters).format(batch=f"({table_query(contract, parameters)})")
-    (count,) = connection.execute(f"select count(*) from ({query}\n)").fetchone()
-    samples = []
-    if count:
-        rows = connection.execute(f"select * from ({query}\n) order by all limit {SAMPLES_KEPT}")
-        names = [name for name, *_ in rows.description]
-        samples = [_plain(dict(zip(names, row, strict=True))) for row in rows.fetchall()]
-    observed = f"{count:,} " + ("row" if count == 1 else "rows")
-    return RuleResult(contract.table, rule.name, rule.severity, count == 0, observed, samples, rule.description)
-
-
-def _expected(
-    connection: duckdb.DuckDBPyConnection, contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]
-) -> dict[str, Any]:
+def _validated(batch: Any, contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Great Expectations' result of every rule, by the rule's name; its order is not ours."""
-    with session(connection) as (_, datasource):
-        batch = batch_definition(datasource, contract, parameters).get_batch()
-        made = suite(contract, rules, parameters)
-        answer = batch.validate(made, result_format="SUMMARY", expectation_parameters=dict(parameters))
-    return {one.expectation_config.meta["rule"]: one for one in answer.results}
+    made = suite(contract, rules, parameters)
+    answer = batch.validate(made, result_format="SUMMARY", expectation_parameters=dict(parameters))
+    return {rule: one for one in answer.results for rule in one.expectation_config.meta["rules"]}
+
+
+def _failure(contract: Contract, rules: Sequence[Rule], found: Mapping[str, Any]) -> RuleResult | None:
+    """The first rule that could not be checked."""
+    for rule in rules:
+        if message := _exception_of(found[rule.name]):
+            return _not_checked(contract, rule, message)
+    return None
 
 
 def _not_checked(contract: Contract, rule: Rule, message: str) -> RuleResult:
     observed = f"could not be checked: {message.split('[SQL:')[0].strip()}"
     return RuleResult(contract.table, rule.name, "error", False, observed, [], rule.description)
+
+
+def _of_query(contract: Contract, rule: Rule, found: Mapping[str, Any]) -> RuleResult:
+    """What a rule's query found."""
+    if found["count"] is None:
+        return _not_checked(contract, rule, found["failure"])
+    observed = f"{found['count']:,} " + ("row" if found["count"] == 1 else "rows")
+    samples = _plain(found["rows"])
+    return RuleResult(
+        contract.table, rule.name, rule.severity, found["count"] == 0, observed, samples, rule.description
+    )
 
 
 def _exception_of(found: Any) -> str | None:
@@ -115,6 +101,7 @@ def _exception_of(found: Any) -> str | None:
 
 
 def _of_expectation(contract: Contract, rule: Rule, found: Any) -> RuleResult:
+    """What an expectation of Great Expectations' own found."""
     observed, samples = None, []
     if "unexpected_count" in found.result:
         observed = f"{found.result['unexpected_count'] or 0:,} of {found.result['element_count']:,} rows"

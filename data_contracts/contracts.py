@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 STAGES = ("ingest", "binarize", "split", "diagnose", "train", "evaluate", "publish")  # in the order that they run
 UNEXPECTED_ROWS = "unexpected_rows"
+COLUMNS = "columns"  # the rule that every contract has: its columns are as declared
 
 Severity = Literal["error", "warning"]
 
@@ -65,7 +66,7 @@ class Contract(_Declared):
     @model_validator(mode="after")
     def _names_differ(self) -> "Contract":
         names = [rule.name for rule in self.rules]
-        if twice := {name for name in names if names.count(name) > 1} | ({"columns"} & set(names)):
+        if twice := {name for name in names if names.count(name) > 1} | ({COLUMNS} & set(names)):
             raise ValueError(f"names of rules that are taken: {sorted(twice)}")
         return self
 

@@ -1,4 +1,4 @@
-"""Contracts as queries, and as Great Expectations' own suites and batches."""
+"""Contracts as Great Expectations' own suites and batches, for the check and for its Data Docs alike."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 import sql
-from data_contracts.contracts import UNEXPECTED_ROWS, Contract, Rule, placeholders
+from data_contracts.contracts import COLUMNS, UNEXPECTED_ROWS, Contract, Rule, placeholders
 from data_contracts.lent_connection import URL, LentConnection, engine_options
 
 if TYPE_CHECKING:
@@ -62,18 +62,19 @@ def _silenced(logger: logging.Logger) -> Iterator[None]:
 
 def batch_definition(datasource: Any, contract: Contract, parameters: Mapping[str, Any]) -> Any:
     """The rows of the table that the contract speaks of."""
-    query = table_query(contract, parameters)
+    query = f"select * from {contract.table}"
+    if contract.only:
+        query += f" where {_filled(contract.only, parameters)}"
     return datasource.add_query_asset(name=contract.table, query=query).add_batch_definition("rows")
 
 
-def table_query(contract: Contract, parameters: Mapping[str, Any]) -> str:
-    """The query of the rows that the contract speaks of."""
-    only = f" where {filled(contract.only, parameters)}" if contract.only else ""
-    return f"select * from {contract.table}{only}"
+def suite(
+    contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any], *, apart: bool = False
+) -> "gx.ExpectationSuite":
+    """The rules as expectations, each with the names of its rules in its `meta`.
 
-
-def suite(contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]) -> "gx.ExpectationSuite":
-    """The rules as expectations, each with the rule's name in its `meta`.
+    Args:
+        apart: an expectation for each rule; else one asks all queries, which is many times faster.
 
     Raises:
         ValueError: a rule names no expectation type, or arguments that its type does not take.
@@ -81,44 +82,45 @@ def suite(contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, An
     import great_expectations as gx
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
+    queries = [rule for rule in rules if rule.type == UNEXPECTED_ROWS]
+    groups = [[rule] for rule in rules if apart or rule.type != UNEXPECTED_ROWS]
     made = gx.ExpectationSuite(name=contract.table)
-    for rule in rules:
-        kwargs = dict(rule.kwargs)
-        if rule.type == UNEXPECTED_ROWS:
-            kwargs["unexpected_rows_query"] = filled(contract.query_of(rule), parameters)
+    for group in groups if apart or not queries else [queries, *groups]:
+        kwargs = dict(group[0].kwargs)
+        if group[0].type == UNEXPECTED_ROWS:
+            kwargs["queries"] = {rule.name: _filled(contract.query_of(rule), parameters) for rule in group}
         configuration = ExpectationConfiguration(
-            type=rule.type,
+            type=group[0].type,
             kwargs=kwargs,
-            meta={"rule": rule.name},
-            description=rule.description,
-            severity="critical" if rule.severity == "error" else "warning",
+            meta={"rules": [rule.name for rule in group]},
+            description="; ".join(rule.description for rule in group),
+            severity="critical" if any(rule.severity == "error" for rule in group) else "warning",
         )
         try:
             # Expectation by expectation: the suite's constructor drops a type that it does not know, and its
             # add_expectation_configuration keeps one expectation of a type and column, the last.
             made.add_expectation(configuration.to_domain_obj())
         except Exception as error:
-            raise ValueError(f"data_contracts/{contract.table}.yaml: rule {rule.name}: {error}") from error
+            names = ", ".join(rule.name for rule in group)
+            raise ValueError(f"data_contracts/{contract.table}.yaml: rule {names}: {error}") from error
     return made
 
 
 def columns_rule(contract: Contract) -> Rule:
     """The table has the declared columns and no others, with their types and NOT NULL constraints."""
-    schema, _, table = contract.table.rpartition(".")
     declared = ", ".join(
         f"({_literal(name)}, {_literal(column.type)}, {_literal(column.nullable)})"
         for name, column in contract.columns.items()
     )
-    names = {"declared": declared, "schema": _literal(schema or "main"), "table": _literal(table)}
     return Rule(
-        name="columns",
+        name=COLUMNS,
         type=UNEXPECTED_ROWS,
-        query=sql.statement("data_contracts/columns", **names),
+        query=sql.statement("data_contracts/columns", declared=declared, table=contract.table),
         description="the table has the declared columns and no others, types and NOT NULL included",
     )
 
 
-def filled(text: str, parameters: Mapping[str, Any]) -> str:
+def _filled(text: str, parameters: Mapping[str, Any]) -> str:
     """`text` with every `{name}` but `{batch}` replaced by the SQL literal of its value."""
     for name in placeholders(text):
         text = text.replace("{" + name + "}", _literal(parameters[name]))

@@ -1,8 +1,6 @@
--- One row per row that a rule's query found, the first {samples} of them, each with how many there are in all.
-with breaches as materialized (
-    {query}
+-- One row per row that breaks a rule, the first {samples} of them, the same ones every time.
+select * from (
+{query}
 )
-select (select count(*) from breaches) as breaches_found, *
-from breaches
 order by all
 limit {samples}

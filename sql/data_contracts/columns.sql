@@ -2,9 +2,7 @@
 with
     declared (column_name, data_type, is_nullable) as (values {declared}),
     found as (
-        select column_name, data_type, is_nullable from duckdb_columns()
-        where database_name in (current_database(), 'temp')
-            and schema_name = {schema} and table_name = {table}
+        select column_name, column_type as data_type, "null" = 'YES' as is_nullable from (describe {table})
     )
 select
     column_name,

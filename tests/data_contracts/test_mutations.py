@@ -26,7 +26,7 @@ from tasks.stores.home import Home, Limits
 from tasks.train import train
 
 SEED, RUN = 3, "a run"
-ASKED = PROTOCOLS[:2]
+ASKED = tuple(PROTOCOLS)[:2]
 FITTED = {"popularity": {}, "random_graph": {"factors": 2, "iterations": 2, "learn_tau": False}}
 
 

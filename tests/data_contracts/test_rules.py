@@ -226,7 +226,6 @@ BREACHES = [
     ("fitted_arrays", "arrays_there", "delete from fitted_arrays"),
     ("fitted_arrays", "counts_not_null", "update fitted_arrays set not_finite = null"),
     ("fitted_arrays", "entries_finite", "update fitted_arrays set not_finite = 1"),
-    ("fitted_arrays", "columns", "drop table fitted_arrays"),
     (
         "evaluation.metrics",
         "protocol_known",
@@ -450,6 +449,11 @@ def test_a_bad_row_breaks_its_rule(good, parameters, table, rule, breach):
 )
 def test_an_empty_table_keeps_its_contract(empty, parameters, table):
     assert broken(empty, table, parameters) == {}
+
+
+def test_a_table_that_is_not_there_breaks_its_contract(good, parameters):
+    good.execute("drop table fitted_arrays")
+    assert "fitted_arrays does not exist" in broken(good, "fitted_arrays", parameters)["columns"].observed
 
 
 def test_bounds_that_a_data_set_does_not_declare_do_not_bind(good, parameters):
