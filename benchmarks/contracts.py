@@ -7,14 +7,14 @@ time is that of the process from its start, imports included, over all its threa
 its own that is then removed. Let the compiled kernels be there, from a run before: compiling takes minutes.
 """
 
-import argparse
 import tempfile
 import time
 from collections import defaultdict
 
 import data_contracts
 from flows import command_line
-from flows.backfill import backfill
+from flows.parameters import Backfill
+from flows.sequence import backfill
 
 
 class Clock:
@@ -40,19 +40,11 @@ class Clock:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    command_line.add_logs(parser)
-    command_line.add_models(parser)
-    parser.add_argument("--set", dest="settings", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--threads", type=int)
-    given = parser.parse_args()
-    settings = dict(command_line.parse_assignment(text) for text in given.settings)
+    parser = command_line.parser("benchmarks.contracts", __doc__.splitlines()[0], Backfill)
+    parameters = command_line.parameters(Backfill, parser.parse_args())
     clock = data_contracts.check = Clock()
     with tempfile.TemporaryDirectory() as home:
-        backfill(
-            given.dataset, source=given.source, split_files=given.split_files, home=home, models=given.models,
-            protocols=given.protocols, settings=settings, threads=given.threads,
-        )  # fmt: skip
+        backfill(**{**parameters.model_dump(), "home": home})
         total = time.process_time()
     print(f"\n{'stage':10} {'rules':>6} {'CPU s':>8} {'of the run':>11}")
     for stage, seconds in clock.seconds.items():
