@@ -18,7 +18,7 @@ from models.catalogue import MODELS
 from tasks import train
 from tasks.orchestration import artifacts, lineage
 from tasks.orchestration.stage_task import stage_task
-from tasks.stores import warehouse
+from tasks.stores import fits, warehouse
 from tasks.stores.home import Home
 
 ML = ["--dataset", "ml-latest-small", "--models", "popularity,mrf_dense", "--threads", "2"]
@@ -103,8 +103,8 @@ def test_a_stage_is_submitted_with_options_of_its_own(two_runs, monkeypatch, fai
     with warehouse.connect(two_runs, read_only=True) as connection:
         query = "select max_by(run_id, started_at) from operations.runs"
         (latest,) = connection.execute(query).fetchone()
-        fits = "select digest from operations.model_fits where run_id = ? and protocol = 'leave_one_out'"
-        (digest,) = connection.execute(f"{fits} and model = 'mrf_dense'", [latest]).fetchone()
+        query = "select digest from operations.model_fits where run_id = ? and protocol = 'leave_one_out'"
+        (digest,) = connection.execute(f"{query} and model = 'mrf_dense'", [latest]).fetchone()
     tried, fitted = [], train.fitted
 
     def fitted_at_last(home, **arguments):
@@ -123,7 +123,7 @@ def test_a_stage_is_submitted_with_options_of_its_own(two_runs, monkeypatch, fai
                 two_runs,
                 latest,
                 protocol="leave_one_out",
-                matrices_digest=train.matrices_of(two_runs, "mrf_dense", digest),
+                matrices_digest=fits.find(two_runs, "mrf_dense", digest).matrices,
                 model="mrf_dense",
                 settings=MODELS["mrf_dense"].Settings(l2=900.0),
                 seed=0,

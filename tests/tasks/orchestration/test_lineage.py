@@ -21,7 +21,7 @@ CALLS = {
     "ingest": {"sources": []},
     "split": {"protocols": ["strong_generalization", "leave_one_out", "given"]},
     "train": {"protocol": "all_edges", "model": "slim"},
-    "evaluate": {"protocol": "leave_one_out", "fits": {}},
+    "evaluate": {"protocol": "leave_one_out", "fit_digests": {}},
     "publish": {"choice": Choice("slim", "score")},
 }
 
@@ -43,7 +43,11 @@ def test_every_table_with_a_contract_is_written_by_its_stage(home, stage):
     ("stage", "arguments", "absent"),
     [
         ("split", {"protocols": ["given"]}, {"splits.strong_generalization", "splits.leave_one_out"}),
-        ("evaluate", {"protocol": "given", "fits": {}}, {"evaluation.ranks_by_degree", "evaluation.calibration"}),
+        (
+            "evaluate",
+            {"protocol": "given", "fit_digests": {}},
+            {"evaluation.ranks_by_degree", "evaluation.calibration"},
+        ),
         ("publish", {}, {"published.recommendations"}),
     ],
 )
@@ -95,7 +99,7 @@ def test_a_run_writes_the_tables_that_are_named(home, tmp_path):
         fit = stages.run(train, "run", **of_protocol, model=model, settings=settings, seed=1)
         fits.setdefault(protocol, {})[model] = fit.digest
     for protocol in protocols:
-        stages.run(evaluate, "run", protocol=protocol, matrices_digest=digests[protocol], fits=fits[protocol])
+        stages.run(evaluate, "run", protocol=protocol, matrices_digest=digests[protocol], fit_digests=fits[protocol])
     all_edges = {"protocol": "all_edges", "matrices_digest": digests["all_edges"]}
     settings = MODELS["popularity"].Settings()
     fit = stages.run(train, "run", **all_edges, model="popularity", settings=settings, seed=1)
