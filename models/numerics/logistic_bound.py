@@ -6,8 +6,9 @@ Jaakkola and Jordan, "Bayesian parameter estimation via variational methods", 20
     lambda(xi) = (sigma(xi) - 1/2) / (2 xi) = tanh(xi / 2) / (4 xi),    lambda(0) = 1/8.
 
 Under a posterior of a the best xi^2 is E a^2. A kernel has that square at hand, so functions named `of_square` take
-xi^2 and the others xi. Three approximations stand side by side because published results hold to the bits of each
-and each suits its loop; the errors given are relative, against float64, for xi from 0 to 300.
+xi^2 and the others xi. Three float32 approximations of lambda stand side by side, one a family of models, because
+published parameters depend on the bits of each. Errors are relative, against float64, for xi up to 300; the times
+are nanoseconds a number in a loop over 250,000, taken in one run.
 """
 
 import numpy as np
@@ -24,9 +25,9 @@ def lambda_of_xi(xi: float) -> float:
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def twice_lambda_of_square(xi_squared):
-    """2 lambda(xi), float32, from xi^2: no root near zero, no special case there, nothing but multiply-adds.
+    """2 lambda(xi), float32, from xi^2: no root near zero, no special case there, no exponential.
 
-    The rational minimax approximation of tanh on +-7.9 that Eigen and XNNPACK use; error below 5e-7.
+    The rational minimax approximation of tanh on +-7.9 that Eigen and XNNPACK use; error below 5e-7; 4.3 ns.
     """
     y = np.float32(0.25) * xi_squared
     s = min(y, np.float32(62.4))
@@ -47,7 +48,11 @@ def twice_lambda_of_square(xi_squared):
 
 @njit(cache=True, nogil=True, fastmath=FAST, inline="always")
 def twice_lambda_and_log_sigmoid(xi):
-    """2 lambda(xi) and log sigma(xi), float32, for xi > 0, from one exponential."""
+    """2 lambda(xi) and log sigma(xi), float32, for xi > 0, from one exponential.
+
+    Error of 2 lambda below 4e-5, at its worst just above xi = 1e-3, where 1 - exp(-xi) cancels; of log sigma below
+    2e-7; 9 ns.
+    """
     decay = np.exp(-xi)
     twice_lambda = np.float32(0.5) * np.float32(0.5)
     if xi > np.float32(1e-3):
@@ -57,7 +62,7 @@ def twice_lambda_and_log_sigmoid(xi):
 
 @njit(**PLAIN)
 def exp_of_minus(x):
-    """exp(-x), float32, for 0 <= x <= 80, free of calls, so that loops over it become vector code."""
+    """exp(-x), float32, for 0 <= x <= 80, free of calls, so that loops over it become vector code; error below 1e-7."""
     whole = np.int32(x * np.float32(1.44269504) + np.float32(0.5))
     rest = np.float32(whole) * np.float32(0.693145752) - x + np.float32(whole) * np.float32(1.42860677e-6)
     total = np.float32(1 / 5040)
@@ -68,7 +73,7 @@ def exp_of_minus(x):
 
 @njit(**PLAIN)
 def lambda_of_square(xi_squared):
-    """lambda(xi), float32, from xi^2; its Taylor series below xi = 1/4."""
+    """lambda(xi), float32, from xi^2; its Taylor series below xi = 1/4; error below 3e-7; 0.9 ns."""
     xi = np.sqrt(xi_squared)
     tail = exp_of_minus(min(xi, np.float32(80)))
     far = (np.float32(1) - tail) / ((np.float32(1) + tail) * np.float32(4) * max(xi, np.float32(0.25)))
@@ -80,7 +85,7 @@ def lambda_of_square(xi_squared):
 def best_bound_of_square(xi_squared):
     """log sigma(xi) - xi / 2, float32, from xi^2: the bound, less a / 2, where a^2 is expected to be xi^2.
 
-    log(1 + x) is a series in x / (2 + x).
+    log(1 + x) is a series in x / (2 + x); error below 3e-7; 1.6 ns.
     """
     xi = np.sqrt(xi_squared)
     tail = exp_of_minus(min(xi, np.float32(80)))
