@@ -12,6 +12,7 @@ from models.binary_matrix import kernels
 from models.binary_matrix.minibatch import SHARDS, Entries, Moving, grouping
 from models.binary_matrix.sampling import EntrySampler, Strategy
 from models.numerics.adjacency import adjacency
+from models.numerics.lanes import padded
 from models.numerics.random_numbers import normals, purpose
 from models.search_space import SearchSpace, Span
 
@@ -147,10 +148,10 @@ class Inference:
         q, settings, schedule = self.q, self.settings, (self.settings.t0, self.settings.power)
         rows, columns, ones, weights = self.sampler.draw(self.seed, int(q.progress[0]), size)
         by_row, by_column = grouping(rows, len(q.users)), grouping(columns, len(q.items))
-        means, curvatures = np.empty((2, size), dtype=np.float32)
+        means, twice_lambdas = np.empty((2, size), dtype=np.float32)
         sums = np.zeros((SHARDS, 5))
-        of_z, of_rows = (Entries(columns, ones, weights[at], means, curvatures) for at in (2, 0))
-        of_columns = Entries(rows, ones, weights[1], means, curvatures)
+        of_z, of_rows = (Entries(columns, ones, weights[at], means, twice_lambdas) for at in (2, 0))
+        of_columns = Entries(rows, ones, weights[1], means, twice_lambdas)
         users, items = (
             Moving(q.users, self._moved[0], 1 / settings.user_variance, self.sampler.row_p, q.user_updates),
             Moving(q.items, self._moved[1], 1 / settings.item_variance, self.sampler.column_p, q.item_updates),
@@ -161,15 +162,15 @@ class Inference:
         kernels.copy_rows(by_row.starts, self._moved[0], q.users)
         kernels.copy_rows(by_column.starts, self._moved[1], q.items)
         totals = sums.sum(axis=0)
-        self._step_z(totals[kernels.Z_CURVATURE] / size, totals[kernels.Z_SLOPE] / size)
+        self._step_z(totals[kernels.Z_TWICE_LAMBDA] / size, totals[kernels.Z_SLOPE] / size)
         if totals[kernels.NOISE_COUNT]:
             self._resize(totals[kernels.NOISE] / totals[kernels.NOISE_COUNT])
         q.progress[0] += 1
         return totals[kernels.LIKELIHOOD] / size
 
-    def _step_z(self, curvature: float, slope: float) -> None:
+    def _step_z(self, twice_lambda: float, slope: float) -> None:
         rho, (mean, variance) = self._rho(self.q.progress[0]), self.q.z
-        precision = (1 - rho) / variance + rho * (1 / self.settings.z_variance + curvature)
+        precision = (1 - rho) / variance + rho * (1 / self.settings.z_variance + twice_lambda)
         self.q.z[:] = ((1 - rho) * mean / variance + rho * slope) / precision, 1 / precision
 
     def _resize(self, noise: float) -> None:
@@ -189,7 +190,7 @@ def float32_pair(z: np.ndarray) -> tuple[np.float32, np.float32]:
 
 def _table(seed: int, side: str, vertices: int, settings: BinaryMatrixSettings, variance: float) -> np.ndarray:
     K = settings.factors
-    width = -(-K // kernels.LANES) * kernels.LANES
+    width = int(padded(K, kernels.LANES))
     table = np.zeros((vertices, 2 * width), dtype=np.float32)
     table[:, :K] = normals(seed, purpose(side), vertices, K) * np.float32(settings.start_scale)
     table[:, width : width + K] = variance

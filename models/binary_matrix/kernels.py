@@ -11,12 +11,12 @@ import numpy as np
 from numba import njit, prange
 
 from models.binary_matrix.minibatch import SHARDS
+from models.numerics.logistic_bound import FAST, twice_lambda_and_log_sigmoid
 from models.numerics.spd_solvers import solve
 
 LANES = 8
 NOISE_STRIDE = 8  # one entry in so many is looked at for the noise
-FAST = {"reassoc", "contract", "arcp", "afn", "nsz"}  # NaN stays NaN
-LIKELIHOOD, Z_CURVATURE, Z_SLOPE, NOISE, NOISE_COUNT = range(5)  # columns of the shards' sums
+LIKELIHOOD, Z_TWICE_LAMBDA, Z_SLOPE, NOISE, NOISE_COUNT = range(5)  # columns of the shards' sums
 HALF = np.float32(0.5)
 
 
@@ -32,29 +32,19 @@ def logit_moments(own, other, width):
     return mean, variance
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
-def curvature_and_log_sigma(xi):
-    """2 lambda(xi) = tanh(xi / 2) / (2 xi), and log sigma(xi), for xi > 0."""
-    decay = np.exp(-xi)
-    curvature = HALF * HALF
-    if xi > np.float32(1e-3):
-        curvature = (1 - decay) / ((1 + decay) * 2 * xi)
-    return curvature, -np.log1p(decay)
-
-
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def maximise_xi(by_row, entries, users, items, z, sums):
     """Box 5, step 3: the best xi_ij of every entry, kept as E a and 2 lambda, and the sums that z needs.
 
     Args:
         by_row: the `Grouping` of the entries by their rows.
-        entries: `Entries` with the weights of z; means and curvatures are filled.
+        entries: `Entries` with the weights of z; means and twice_lambdas are filled.
         users, items: tables.
         z: (mean, variance), float32.
         sums: (SHARDS, 5); the columns but NOISE and NOISE_COUNT are added to.
     """
     starts, order, shards = by_row
-    columns, ones, weights, means, curvatures = entries
+    columns, ones, weights, means, twice_lambdas = entries
     width = users.shape[1] // 2
     for shard in prange(SHARDS):
         for row in range(shards[shard], shards[shard + 1]):
@@ -63,13 +53,13 @@ def maximise_xi(by_row, entries, users, items, z, sums):
                 mean, variance = logit_moments(users[row], items[columns[entry]], width)
                 mean, variance = mean + z[0], variance + z[1]
                 xi = np.sqrt(mean * mean + variance)
-                curvature, log_sigma = curvature_and_log_sigma(xi)
+                twice_lambda, log_sigma = twice_lambda_and_log_sigmoid(xi)
                 sign = HALF if ones[entry] else -HALF
-                means[entry], curvatures[entry] = mean, curvature
+                means[entry], twice_lambdas[entry] = mean, twice_lambda
                 weight = np.float64(weights[entry])
                 sums[shard, LIKELIHOOD] += weight * (log_sigma + sign * mean - HALF * xi)
-                sums[shard, Z_CURVATURE] += weight * curvature
-                sums[shard, Z_SLOPE] += weight * (sign - curvature * (mean - z[0]))
+                sums[shard, Z_TWICE_LAMBDA] += weight * twice_lambda
+                sums[shard, Z_SLOPE] += weight * (sign - twice_lambda * (mean - z[0]))
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
@@ -85,7 +75,7 @@ def step(by_vertex, entries, side, other, schedule, sums):
         sums: (SHARDS, 5); NOISE and NOISE_COUNT are added to.
     """
     starts, order, shards = by_vertex
-    others, ones, weights, means, curvatures = entries
+    others, ones, weights, means, twice_lambdas = entries
     own, moved, prior_precision, p, updates = side
     width = own.shape[1] // 2
     for shard in prange(SHARDS):
@@ -99,7 +89,7 @@ def step(by_vertex, entries, side, other, schedule, sums):
             for place in range(starts[vertex], starts[vertex + 1]):
                 entry = order[place]
                 v = other[others[entry]]
-                pull, slope = _forces(ones[entry], weights[entry], means[entry], curvatures[entry])
+                pull, slope = _forces(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
                 for k in range(width):
                     squares[k] += pull * v[k] * v[k]
                     spreads[k] += pull * v[width + k]
@@ -118,7 +108,7 @@ def step(by_vertex, entries, side, other, schedule, sums):
             for place in range(starts[vertex], starts[vertex + 1]):
                 entry = order[place]
                 if entry % NOISE_STRIDE == 0:
-                    pull, slope = _forces(ones[entry], weights[entry], means[entry], curvatures[entry])
+                    pull, slope = _forces(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
                     v = other[others[entry]]
                     noise = _noise(own[vertex], moved[vertex], v, pull, slope, prior_precision)
                     sums[shard, NOISE] += noise / p[vertex]
@@ -126,9 +116,9 @@ def step(by_vertex, entries, side, other, schedule, sums):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, inline="always")
-def _forces(one, weight, mean, curvature):
+def _forces(one, weight, mean, twice_lambda):
     """c 2 lambda, and c {(x - 1/2) - 2 lambda E a}."""
-    return weight * curvature, weight * ((HALF if one else -HALF) - curvature * mean)
+    return weight * twice_lambda, weight * ((HALF if one else -HALF) - twice_lambda * mean)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -170,7 +160,7 @@ def log_likelihood_bound(indptr, indices, users, items, z):
             mean, variance = mean + z[0], variance + z[1]
             xi = np.sqrt(mean * mean + variance)
             sign = HALF if one else -HALF
-            totals[row] += curvature_and_log_sigma(xi)[1] + sign * mean - HALF * xi
+            totals[row] += twice_lambda_and_log_sigmoid(xi)[1] + sign * mean - HALF * xi
     return totals
 
 
@@ -216,11 +206,11 @@ def _normal_equations(history, items, own, z, P, h):
         place += one
         mean, variance = logit_moments(own, v, width)
         mean, variance = mean + z[0], variance + z[1]
-        curvature = curvature_and_log_sigma(np.sqrt(mean * mean + variance))[0]
-        slope = (HALF if one else -HALF) - curvature * z[0]
+        twice_lambda = twice_lambda_and_log_sigmoid(np.sqrt(mean * mean + variance))[0]
+        slope = (HALF if one else -HALF) - twice_lambda * z[0]
         for row in range(factors):
-            scaled = curvature * v[row]
+            scaled = twice_lambda * v[row]
             for k in range(width):
                 P[row, k] += scaled * v[k]
-            P[row, row] += curvature * v[width + row]
+            P[row, row] += twice_lambda * v[width + row]
             h[row] += slope * v[row]

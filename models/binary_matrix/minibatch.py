@@ -30,14 +30,14 @@ class Entries(NamedTuple):
         others: int32, the other side's vertex.
         ones: bool, what stands there.
         weights: float32, the scaling constants of what is updated.
-        means, curvatures: float32, E a and 2 lambda at the best xi.
+        means, twice_lambdas: float32, E a and 2 lambda at the best xi.
     """
 
     others: np.ndarray
     ones: np.ndarray
     weights: np.ndarray
     means: np.ndarray
-    curvatures: np.ndarray
+    twice_lambdas: np.ndarray
 
 
 class Moving(NamedTuple):

@@ -1,244 +1,240 @@
-"""Sixteen float32 at a time: the few vector steps that numba's own loops do not turn into good code.
+"""Lanes: a row of numbers that a kernel loads, adds, multiplies and stores at once, as values in numba code.
 
-A loop over a runtime number of factors (21, say) costs more in tests for aliasing and in leftovers than in
-arithmetic. These intrinsics emit the vector instructions themselves; LLVM lowers them to one AVX-512, two AVX
-or four SSE instructions, whichever the processor has. Arrays are flat and contiguous, places in them are
-element numbers, and nothing is checked: callers keep LANES elements free behind every place they name.
-Every element of a result is summed in one fixed order, whatever the instruction set.
+numba cannot know that two arrays do not overlap, so a plain loop over a few dozen factors keeps no running sum in
+a register, and costs more in tests and leftovers than in arithmetic. Here a kernel says what it holds:
+
+    total = total + load(table, at) * load(own, 0)
+
+`total` is 16 float32 or 8 float64 (64 bytes, LANES or DOUBLES of them) or, with `load_half`, 8 float32. LLVM turns
+them into whatever the processor has: one AVX-512 register, two of AVX2, four of SSE or NEON. Lanes add to and
+multiply with lanes of their kind; a number of their type multiplies all. As everywhere in numba, the `fastmath` of
+the function decides whether a product and a sum become one instruction ("contract").
+
+Arrays are contiguous, places in them are element numbers, and nothing is checked: whoever names a place sees to
+it that all lanes behind it lie in the array. `models.numerics.lane_products` has the loops built from these.
 """
+
+import operator
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
 
-LANES = 16  # one AVX-512 register of float32
-ROWS = 8  # rows of a tile of `add_outer`
-UNROLLED = 4  # sums side by side in `add_weighted_lanes`
+BYTES = 64  # a cache line, and an AVX-512 register
+LANES = BYTES // 4  # float32
+DOUBLES = BYTES // 8  # float64
+INDEX = ir.IntType(32)
 
-_LANE = ir.FloatType()
-_VECTOR = ir.VectorType(_LANE, LANES)
-_FUSED = ("contract", "reassoc", "nsz")
+
+class Lanes(types.Type):
+    """The numba type of `count` numbers of the numba type `element`."""
+
+    def __init__(self, element: types.Float, count: int) -> None:
+        self.element, self.count = element, count
+        super().__init__(name=f"Lanes({element}, {count})")
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager, lanes):
+        element = manager.lookup(lanes.element).get_value_type()
+        super().__init__(manager, lanes, ir.VectorType(element, lanes.count))
+
+
+def full(element: types.Float) -> Lanes:
+    """The type of as many numbers as BYTES hold."""
+    return Lanes(element, BYTES * 8 // element.bitwidth)
+
+
+def spread_over(builder, number, count):
+    """LLVM vector whose `count` lanes are all the number."""
+    empty = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
+    first = builder.insert_element(empty, number, INDEX(0))
+    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(INDEX, count), [0] * count))
+
+
+def _arithmetic(operation, name):
+    @infer_global(operation)
+    class _Rule(AbstractTemplate):
+        def generic(self, arguments, keywords):
+            left, right = arguments
+            scaled = operation is operator.mul and isinstance(right, Lanes) and left == right.element
+            if isinstance(right, Lanes) and left == right or scaled:
+                return signature(right, left, right)
+
+    @lower_builtin(operation, Lanes, Lanes)
+    @lower_builtin(operation, types.Float, Lanes)
+    def _lower(context, builder, call, arguments):
+        left, right = arguments
+        if call.args[0] != call.args[1]:
+            left = spread_over(builder, left, call.args[1].count)
+        return getattr(builder, name)(left, right)
+
+
+_arithmetic(operator.add, "fadd")
+_arithmetic(operator.mul, "fmul")
+
+
+def _address(context, builder, array_type, array, at, kind):
+    """LLVM pointer to an array's place, where a value of the LLVM type `kind` lies."""
+    data = context.make_array(array_type)(context, builder, value=array).data
+    return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
+
+
+def _loads(kind):
+    """Code that loads a value of the numba type `kind` from its last two arguments, an array and a place."""
+
+    def generate(context, builder, call, arguments):
+        place = _address(context, builder, call.args[-2], *arguments[-2:], context.get_value_type(kind))
+        return builder.load(place, align=call.args[-2].dtype.bitwidth // 8)
+
+    return generate
+
+
+@intrinsic
+def load(typing, array, at):
+    """array[at : at + n] as lanes, n = LANES for float32 and DOUBLES for float64."""
+    lanes = full(array.dtype)
+    return lanes(array, types.intp), _loads(lanes)
+
+
+@intrinsic
+def load_like(typing, lanes, array, at):
+    """array[at : at + n] as lanes of the kind of `lanes`."""
+    return lanes(lanes, array, types.intp), _loads(lanes)
+
+
+@intrinsic
+def element(typing, array, at):
+    """array[at], without the test for a negative place that numba makes."""
+    return array.dtype(array, types.intp), _loads(array.dtype)
+
+
+@intrinsic
+def store(typing, array, at, lanes):
+    """array[at : at + n] = lanes."""
+
+    def generate(context, builder, call, arguments):
+        array, at, value = arguments
+        place = _address(context, builder, call.args[0], array, at, value.type)
+        builder.store(value, place, align=lanes.element.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, lanes), generate
+
+
+def _rows(context, builder, array_type, array, at, stride, tile):
+    """LLVM pointers to the rows of a tile in an array."""
+    for row in range(len(tile)):
+        place = builder.add(at, builder.mul(stride, stride.type(row)))
+        yield _address(context, builder, array_type, array, place, context.get_value_type(tile.dtype))
+
+
+@intrinsic
+def load_tile(typing, rows, lanes, array, at, stride):
+    """Tuple of lanes, as many as the tuple `rows` is long and of the kind of `lanes`: row r from at + stride r."""
+    tile = types.UniTuple(lanes, len(rows))
+
+    def generate(context, builder, call, arguments):
+        places = _rows(context, builder, call.args[2], *arguments[2:], tile)
+        align = lanes.element.bitwidth // 8
+        return context.make_tuple(builder, tile, [builder.load(place, align=align) for place in places])
+
+    return tile(rows, lanes, array, types.intp, types.intp), generate
+
+
+@intrinsic
+def store_tile(typing, array, at, stride, tile):
+    """Store row r of a tuple of lanes at place at + stride r."""
+
+    def generate(context, builder, call, arguments):
+        for row, place in enumerate(_rows(context, builder, call.args[0], *arguments[:3], tile)):
+            value = builder.extract_value(arguments[3], row)
+            builder.store(value, place, align=tile.dtype.element.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, tile), generate
+
+
+@intrinsic
+def plus_outer(typing, tile, array, at, lanes):
+    """The tuple of tile[r] + array[at + r] lanes."""
+
+    def generate(context, builder, call, arguments):
+        tile, array, at, value = arguments
+        rows = []
+        for row in range(len(call.args[0])):
+            place = _address(context, builder, call.args[1], array, builder.add(at, at.type(row)), value.type.element)
+            scaled = builder.fmul(spread_over(builder, builder.load(place), lanes.count), value)
+            rows.append(builder.fadd(builder.extract_value(tile, row), scaled))
+        return context.make_tuple(builder, call.return_type, rows)
+
+    return tile(tile, array, types.intp, lanes), generate
+
+
+@intrinsic
+def spread(typing, number):
+    """Lanes (LANES float32 or DOUBLES float64) that are all the number."""
+    lanes = full(number)
+
+    def generate(context, builder, call, arguments):
+        return spread_over(builder, arguments[0], lanes.count)
+
+    return lanes(number), generate
+
+
+@intrinsic
+def folded(typing, lanes):
+    """The first half of the lanes plus the second half: half as many lanes."""
+    count = lanes.count // 2
+
+    def generate(context, builder, call, arguments):
+        halves = (ir.Constant(ir.VectorType(INDEX, count), list(range(part, part + count))) for part in (0, count))
+        return builder.fadd(*(builder.shuffle_vector(arguments[0], arguments[0], half) for half in halves))
+
+    return Lanes(lanes.element, count)(lanes), generate
+
+
+@intrinsic
+def total_of(typing, lanes):
+    """The sum of float32 lanes, by halves: the first half plus the second, and so on."""
+
+    def generate(context, builder, call, arguments):
+        (value,) = arguments
+        number = value.type.element
+        name, kind = f"llvm.vector.reduce.fadd.v{lanes.count}f32", ir.FunctionType(number, [number, value.type])
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [number(-0.0), value], fastmath=("reassoc",))
+
+    return lanes.element(lanes), generate
+
+
+@intrinsic
+def prefetch(typing, array, at):
+    """Ask for the cache line of array[at], to be had from the second-level cache when it is needed."""
+
+    def generate(context, builder, call, arguments):
+        place = _address(context, builder, call.args[0], *arguments, ir.IntType(8))
+        kind = ir.FunctionType(ir.VoidType(), [place.type] + [INDEX] * 3)
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [place, INDEX(0), INDEX(3), INDEX(1)])  # to read, first level, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
 
 
 @njit(cache=True, inline="always")
-def padded(width):
-    """The next multiple of LANES."""
-    return -(-width // LANES) * LANES
+def padded(width, lanes=LANES):
+    """The next multiple of `lanes`."""
+    return -(-width // lanes) * lanes
 
 
 @njit(cache=True)
 def zeros(size):
-    """Zeros, float32 (size,), beginning at a cache line, so that vectors of a padded table straddle none."""
+    """Zeros, float32 (size,), beginning at a cache line, so that lanes of a padded table straddle none."""
     room = np.zeros(size + LANES, dtype=np.float32)
     start = (-room.ctypes.data // 4) % LANES
     return room[start : start + size]
-
-
-def address(context, builder, array_type, array, index):
-    data = context.make_array(array_type)(context, builder, value=array).data
-    return builder.gep(data, [index])
-
-
-def load_vector(builder, place):
-    return builder.load(builder.bitcast(place, _VECTOR.as_pointer()), align=4)
-
-
-def store_vector(builder, value, place):
-    builder.store(value, builder.bitcast(place, _VECTOR.as_pointer()), align=4)
-
-
-def splat(builder, scalar):
-    first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), scalar, ir.IntType(32)(0))
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    return builder.shuffle_vector(first, ir.Constant(_VECTOR, ir.Undefined), mask)
-
-
-def multiply_add(builder, left, right, total):
-    return builder.fadd(total, builder.fmul(left, right, flags=_FUSED), flags=_FUSED)
-
-
-def sum_of_lanes(builder, vector):
-    name = f"llvm.vector.reduce.fadd.v{LANES}f32"
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_LANE, [_LANE, _VECTOR]), name)
-    return builder.call(function, [_LANE(0.0), vector], fastmath=("reassoc",))
-
-
-@intrinsic
-def copy_lanes(typingctx, target, at, source, source_at):
-    """target[at + l] = source[source_at + l]."""
-
-    def codegen(context, builder, signature, arguments):
-        target, at, source, source_at = arguments
-        value = load_vector(builder, address(context, builder, signature.args[2], source, source_at))
-        store_vector(builder, value, address(context, builder, signature.args[0], target, at))
-        return context.get_dummy_value()
-
-    return types.void(target, types.intp, source, types.intp), codegen
-
-
-@intrinsic
-def prefetch(typingctx, array, at):
-    """Ask for the cache line of array[at], to be had from the second-level cache when it is needed."""
-
-    def codegen(context, builder, signature, arguments):
-        array, at = arguments
-        place = address(context, builder, signature.args[0], array, at)
-        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        builder.call(function, [builder.bitcast(place, byte), flag(0), flag(2), flag(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), codegen
-
-
-@intrinsic
-def scale_lanes(typingctx, target, at, scale, source, source_at):
-    """target[at + l] = scale source[source_at + l]."""
-
-    def codegen(context, builder, signature, arguments):
-        target, at, scale, source, source_at = arguments
-        value = load_vector(builder, address(context, builder, signature.args[3], source, source_at))
-        value = builder.fmul(splat(builder, scale), value)
-        store_vector(builder, value, address(context, builder, signature.args[0], target, at))
-        return context.get_dummy_value()
-
-    return types.void(target, types.intp, types.float32, source, types.intp), codegen
-
-
-@intrinsic
-def add_weighted_lanes(typingctx, target, at, weights, weights_at, source, source_at, step, count):
-    """target[at + l] += sum_{c < count} weights[weights_at + c] source[source_at + step c + l].
-
-    `count` is a multiple of UNROLLED: that many sums are kept, so that one need not wait for the one before.
-    """
-
-    def codegen(context, builder, signature, arguments):
-        target, at, weights, weights_at, source, source_at, step, count = arguments
-        place = address(context, builder, signature.args[0], target, at)
-        first_weight = address(context, builder, signature.args[2], weights, weights_at)
-        first_source = address(context, builder, signature.args[4], source, source_at)
-        zero = ir.Constant(_VECTOR, [0.0] * LANES)
-        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(UNROLLED)]
-        unrolled = count.type(UNROLLED)
-        with cgutils.for_range_slice(builder, count.type(0), count, unrolled, count.type) as (first, _):
-            for part, total in enumerate(sums):
-                number = builder.add(first, first.type(part))
-                weight = builder.load(builder.gep(first_weight, [number]))
-                values = load_vector(builder, builder.gep(first_source, [builder.mul(number, step)]))
-                added = multiply_add(builder, splat(builder, weight), values, builder.load(total))
-                builder.store(added, total)
-        result = load_vector(builder, place)
-        for total in sums:
-            result = builder.fadd(result, builder.load(total))
-        store_vector(builder, result, place)
-        return context.get_dummy_value()
-
-    place = types.intp
-    return types.void(target, place, weights, place, source, place, place, place), codegen
-
-
-@intrinsic
-def add_scaled_lanes(typingctx, target, at, scale, source, source_at):
-    """target[at + l] += scale source[source_at + l]."""
-
-    def codegen(context, builder, signature, arguments):
-        target, at, scale, source, source_at = arguments
-        place = address(context, builder, signature.args[0], target, at)
-        value = load_vector(builder, address(context, builder, signature.args[3], source, source_at))
-        store_vector(builder, multiply_add(builder, splat(builder, scale), value, load_vector(builder, place)), place)
-        return context.get_dummy_value()
-
-    return types.void(target, types.intp, types.float32, source, types.intp), codegen
-
-
-@intrinsic
-def product_moments(typingctx, row, means_at, variances_at, own, width):
-    """Mean and variance of the sum of products of independent Gaussians, two float32.
-
-    With x_l of mean row[means_at + l] and variance row[variances_at + l], and y_l of mean own[l], second
-    moment own[width + l] and variance own[2 width + l], l < width (a multiple of LANES):
-    E sum x y = sum E x E y,  var sum x y = sum var x E y^2 + (E x)^2 var y.
-    """
-
-    def codegen(context, builder, signature, arguments):
-        row, means_at, variances_at, own, width = arguments
-        means, variances = (address(context, builder, signature.args[0], row, at) for at in (means_at, variances_at))
-        own_means, own_seconds, own_variances = (
-            address(context, builder, signature.args[3], own, builder.mul(width, width.type(part))) for part in range(3)
-        )
-        zero = ir.Constant(_VECTOR, [0.0] * LANES)
-        mean_sum, variance_sum = (cgutils.alloca_once_value(builder, zero) for _ in range(2))
-        with cgutils.for_range_slice(builder, width.type(0), width, width.type(LANES), width.type) as (
-            lane,
-            _,
-        ):
-            mean = load_vector(builder, builder.gep(means, [lane]))
-            total = multiply_add(
-                builder, mean, load_vector(builder, builder.gep(own_means, [lane])), builder.load(mean_sum)
-            )
-            builder.store(total, mean_sum)
-            total = multiply_add(
-                builder,
-                load_vector(builder, builder.gep(variances, [lane])),
-                load_vector(builder, builder.gep(own_seconds, [lane])),
-                builder.load(variance_sum),
-            )
-            total = multiply_add(
-                builder, builder.fmul(mean, mean), load_vector(builder, builder.gep(own_variances, [lane])), total
-            )
-            builder.store(total, variance_sum)
-        totals = [sum_of_lanes(builder, builder.load(place)) for place in (mean_sum, variance_sum)]
-        return context.make_tuple(builder, signature.return_type, totals)
-
-    return types.UniTuple(types.float32, 2)(row, types.intp, types.intp, own, types.intp), codegen
-
-
-@intrinsic
-def add_outer(typingctx, target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
-    """Add `count` outer products to a tile of ROWS x LANES.
-
-    target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r]
-    right[right_at + right_step c + l], summed in the order of c with the whole tile in registers.
-    """
-
-    def codegen(context, builder, signature, arguments):
-        target, at, stride, left, left_at, left_step, right, right_at, right_step, count = arguments
-        first = address(context, builder, signature.args[0], target, at)
-        rows = [builder.gep(first, [builder.mul(stride, stride.type(row))]) for row in range(ROWS)]
-        left_place = address(context, builder, signature.args[3], left, left_at)
-        right_place = address(context, builder, signature.args[6], right, right_at)
-        before = builder.block
-        loop, after = (builder.append_basic_block(name) for name in ("edges", "done"))
-        starts = [load_vector(builder, row) for row in rows]
-        builder.cbranch(builder.icmp_signed(">", count, count.type(0)), loop, after)
-        builder.position_at_end(loop)
-        number = builder.phi(count.type)
-        sums = [builder.phi(_VECTOR) for _ in rows]
-        offset = builder.mul(number, left_step)
-        x = load_vector(builder, builder.gep(right_place, [builder.mul(number, right_step)]))
-        scalars = [
-            builder.load(builder.gep(left_place, [builder.add(offset, offset.type(row))])) for row in range(ROWS)
-        ]
-        nexts = [multiply_add(builder, splat(builder, scalar), x, total) for scalar, total in zip(scalars, sums)]
-        following = builder.add(number, number.type(1))
-        builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
-        number.add_incoming(number.type(0), before)
-        number.add_incoming(following, loop)
-        for total, start, value in zip(sums, starts, nexts):
-            total.add_incoming(start, before)
-            total.add_incoming(value, loop)
-        builder.position_at_end(after)
-        ends = [builder.phi(_VECTOR) for _ in rows]
-        for end, start, value, row in zip(ends, starts, nexts, rows):
-            end.add_incoming(start, before)
-            end.add_incoming(value, loop)
-        for end, row in zip(ends, rows):
-            store_vector(builder, end, row)
-        return context.get_dummy_value()
-
-    place = types.intp
-    signature = types.void(target, place, place, left, place, place, right, place, place, place)
-    return signature, codegen

@@ -1,7 +1,7 @@
 """Compiled loops of paired symbols: one side's block update, its background cache, its sums over edges.
 
 Users and items play the same part, so every kernel takes `own`, the side that it works for, and `other`, both
-tables in the layout of `models.paired_symbols.vectors`. A kernel runs over shards, fixed ranges of vertices
+tables in the layout of `models.paired_symbols.edges`. A kernel runs over shards, fixed ranges of vertices
 with about equally many edges; a shard writes its own rows or its own partial sums, and those are added in
 order, so that the result does not depend on the number of threads.
 """
@@ -9,82 +9,36 @@ order, so that the result does not depend on the number of threads.
 import numpy as np
 from numba import njit, prange
 
-from models.paired_symbols.vectors import add_outer, eliminate, moments, power_of_two, prefetch
+from models.numerics.lanes import DOUBLES, element, load, padded, store
+from models.numerics.logistic_bound import best_bound_of_square, lambda_of_square
+from models.paired_symbols.edges import BATCH, INLINED, OPTIONS, UNIT, add_outer, express, moments, prefetch_rows
 
-BATCH = 32  # edges that are worked on together
 FLUSH = 32  # batches whose sums stay in float32 before they are added to float64 sums
 SHARDS = 64  # fixed, so that sums over shards do not depend on threads
 WORK = 60  # a vertex's own cost (its linear system), in edges
-OPTIONS = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
 
 
 @njit(**OPTIONS)
-def decay(x):
-    """exp(-x) in float32 for 0 <= x <= 80, free of calls, so that loops over it become vector code."""
-    whole = np.int32(x * np.float32(1.44269504) + np.float32(0.5))
-    rest = np.float32(whole) * np.float32(0.693145752) - x + np.float32(whole) * np.float32(1.42860677e-6)
-    total = np.float32(1 / 5040)
-    for inverse in (1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1.0, 1.0):
-        total = total * rest + np.float32(inverse)
-    return total * power_of_two(-whole)
-
-
-@njit(**OPTIONS)
-def curvature(square):
-    """lambda(xi) = (sigma(xi) - 1/2) / (2 xi) at xi = sqrt(square), float32; its Taylor series near zero."""
-    xi = np.sqrt(square)
-    tail = decay(min(xi, np.float32(80)))
-    far = (np.float32(1) - tail) / ((np.float32(1) + tail) * np.float32(4) * max(xi, np.float32(0.25)))
-    near = np.float32(0.125) - square * (np.float32(1 / 96) - square * np.float32(1 / 960))
-    return near if xi < np.float32(0.25) else far
-
-
-@njit(**OPTIONS)
-def height(square):
-    """log sigma(xi) - xi / 2 at xi = sqrt(square), float32; log(1 + x) as a series in x / (2 + x)."""
-    xi = np.sqrt(square)
-    tail = decay(min(xi, np.float32(80)))
-    ratio = tail / (np.float32(2) + tail)
-    total = np.float32(1 / 15)
-    for inverse in (1 / 13, 1 / 11, 1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0):
-        total = total * ratio * ratio + np.float32(inverse)
-    return np.float32(-0.5) * xi - np.float32(2) * ratio * total
-
-
-@njit(**OPTIONS)
-def express(row, n, factors):
-    """Fill `factors` (3 W) with what `moments` multiplies the other side's rows by, for one own row (2 W)."""
-    width = len(row) // 2
-    factors[:] = 0
-    for k in range(n - 2):
-        mean, variance = row[k], row[width + k]
-        factors[k], factors[width + k], factors[2 * width + k] = mean, mean * mean + variance, variance
-    factors[n - 2], factors[n - 1] = 1, row[n - 2]
-    factors[width + n - 2] = 1
-    factors[2 * width + n - 1] = row[width + n - 2]
-
-
-@njit(**OPTIONS)
-def weighted_sums(lanes, start, end, indices, counts, other, pseudo, curvature_star, factors, batch, sums, total):
-    """Sums over one vertex's edges: of w y y' and w var, and of c y / 2, into `total`, float64 ((n + 2) W).
+def weighted_sums(lanes, start, end, indices, counts, other, pseudo, lambda_star, factors, batch, sums, total):
+    """Sums over one vertex's edges: of w y y' and w var, and of c y / 2, into `total`, float64 ((W + 2) W).
 
     w_ij = 2 lambda_ij c_ij + D' s_i t_j 2 (lambda_ij - lambda*), with xi_ij at its optimum for the present
-    factors. `pseudo` is D' s_i; `batch` (6, BATCH) and `sums` ((n + 2) W) are float32 scratch.
+    factors. `pseudo` is D' s_i; `batch` (6, BATCH) and `sums` ((W + 2) W) are float32 scratch.
     """
-    means, squares, hits, shares, weights, halves = batch[0], batch[1], batch[2], batch[3], batch[4], batch[5]
+    means, variances, hits, shares, weights, halves = batch[0], batch[1], batch[2], batch[3], batch[4], batch[5]
     share_lane = other.shape[1] // 2 + len(lanes) - 1
-    pseudo, curvature_star = np.float32(pseudo), np.float32(curvature_star)
+    pseudo, lambda_star = np.float32(pseudo), np.float32(lambda_star)
     sums[:] = 0
     total[:] = 0
     for first in range(start, end, BATCH):
         count = min(BATCH, end - first)
-        prefetch(lanes, other, indices, first + count, min(BATCH, end - first - count))
-        moments(lanes, factors, other, indices, first, count, means, squares)
+        prefetch_rows(lanes, other, indices, first + count, min(BATCH, end - first - count))
+        moments(lanes, factors, other, indices, first, count, means, variances)
         for e in range(count):
             hits[e], shares[e] = counts[first + e], other[indices[first + e], share_lane]
         for e in range(BATCH):
-            bend = curvature(squares[e])
-            weights[e] = np.float32(2) * (bend * hits[e] + pseudo * shares[e] * (bend - curvature_star))
+            bend = lambda_of_square(variances[e] + means[e] * means[e])
+            weights[e] = np.float32(2) * (bend * hits[e] + pseudo * shares[e] * (bend - lambda_star))
             halves[e] = np.float32(0.5) * hits[e]
         add_outer(lanes, other, indices, first, count, weights, halves, sums)
         if (first - start) // BATCH % FLUSH == FLUSH - 1 or first + count == end:
@@ -94,7 +48,7 @@ def weighted_sums(lanes, start, end, indices, counts, other, pseudo, curvature_s
 
 
 @njit(**OPTIONS)
-def build(n, total, pseudo, curvature_star, background, precision, bias_precision, system, diagonal):
+def build(n, total, pseudo, lambda_star, background, precision, bias_precision, system, diagonal):
     """Fill `system` (float64, rows W long) with the upper triangle of P and z, for the joint (u_i, b_i).
 
     With x_j = (v_j, 1): P = sum_G w E[x x'] + g E_t[x x'] + tau and z = sum_G (c/2 - w E b_j) E x_j
@@ -103,20 +57,35 @@ def build(n, total, pseudo, curvature_star, background, precision, bias_precisio
     row and column. Column n - 1 of `system` becomes z; `diagonal` keeps P's.
     """
     width = len(background) // n
-    grip, bias, one = 2 * pseudo * curvature_star, n - 2, n - 1
+    grip, bias, one = 2 * pseudo * lambda_star, n - 2, n - 1
     for place in range(len(background)):
         system[place] = total[place] + grip * background[place]
     for a in range(n - 1):
         row = a * width
         if a < bias:
             y, least, pulled = a, precision, system[row + bias]
-            own = system[row + a] + total[n * width + a]
+            own = system[row + a] + total[width * width + a]
             system[row + bias] = system[row + one]
         else:
             y, least, pulled = one, bias_precision, system[row + one]
             own = system[one * width + one]
         diagonal[a] = system[row + a] = max(own + least, least)
-        system[row + one] = total[(n + 1) * width + y] - pulled - 0.5 * pseudo * background[y * width + one]
+        system[row + one] = total[(width + 1) * width + y] - pulled - 0.5 * pseudo * background[y * width + one]
+
+
+@njit(**INLINED)
+def eliminate(lanes, matrix, k, inverse):
+    """matrix[i] -= inverse matrix[k, i] matrix[k] for k < i < n - 1: one step of a symmetric elimination.
+
+    matrix: float64, rows W long, flat; of row i only the columns from the DOUBLES with i on are kept up.
+    """
+    n, width = len(lanes), padded(len(lanes), UNIT)
+    for begin in range(0, width, DOUBLES):
+        for i in range(max(k + 1, begin), min(begin + DOUBLES, n - 1)):
+            factor = -(inverse * element(matrix, k * width + i))
+            for column in range(begin, width, DOUBLES):
+                at = i * width + column
+                store(matrix, at, load(matrix, at) + factor * load(matrix, k * width + column))
 
 
 @njit(**OPTIONS)
@@ -126,7 +95,7 @@ def solve(lanes, system, least, solution):
     No eigenvalue of P lies below `least`, the smallest prior precision, and so no pivot does: one that
     rounding put lower is lifted to it.
     """
-    n, width = len(lanes), (len(lanes) + 7) // 8 * 8
+    n, width = len(lanes), padded(len(lanes), UNIT)
     for k in range(n - 1):
         system[k * width + k] = max(system[k * width + k], least)
         eliminate(lanes, system, k, 1 / system[k * width + k])
@@ -158,7 +127,7 @@ def update_shard(
     own,
     other,
     pseudo,
-    curvature_star,
+    lambda_star,
     background,
     precision,
     bias_precision,
@@ -167,7 +136,7 @@ def update_shard(
 ):
     n, width, least = len(lanes), own.shape[1] // 2, min(precision, bias_precision)
     factors, batch = np.zeros(3 * width, np.float32), np.zeros((6, BATCH), np.float32)
-    sums, total = np.empty((n + 2) * width, np.float32), np.empty((n + 2) * width)
+    sums, total = np.empty((width + 2) * width, np.float32), np.empty((width + 2) * width)
     system, diagonal, solution = np.zeros(n * width), np.empty(n), np.empty(n)
     for vertex in range(vertices[0], vertices[1]):
         for _ in range(passes):
@@ -180,13 +149,13 @@ def update_shard(
                 counts,
                 other,
                 pseudo[vertex],
-                curvature_star,
+                lambda_star,
                 factors,
                 batch,
                 sums,
                 total,
             )
-            build(n, total, pseudo[vertex], curvature_star, background, precision, bias_precision, system, diagonal)
+            build(n, total, pseudo[vertex], lambda_star, background, precision, bias_precision, system, diagonal)
             solve(lanes, system, least, solution)
             if keep(n, own[vertex], solution, diagonal) <= tolerance:
                 break
@@ -202,7 +171,7 @@ def update_rows(
     own,
     other,
     pseudo,
-    curvature_star,
+    lambda_star,
     background,
     precision,
     bias_precision,
@@ -217,7 +186,7 @@ def update_rows(
         bounds: int64 (SHARDS + 1,), runs of vertices of about equal load.
         indptr, indices, counts: int64, int32, float32: the edges of each vertex and their c_ij.
         pseudo: float64, D' s_i of each vertex.
-        curvature_star: lambda(xi*).
+        lambda_star: lambda(xi*).
         background: float64 (n W), E_t[y y'] of the other side, from `background_sums`, each row padded.
     """
     for shard in prange(SHARDS):
@@ -230,7 +199,7 @@ def update_rows(
             own,
             other,
             pseudo,
-            curvature_star,
+            lambda_star,
             background,
             precision,
             bias_precision,
@@ -243,21 +212,18 @@ def update_rows(
 def edge_sums_of_shard(lanes, vertices, indptr, indices, counts, own, other, out):
     width = own.shape[1] // 2
     share_lane = width + len(lanes) - 1
-    factors, means, squares, heights = (
-        np.zeros(3 * width, np.float32),
-        np.zeros(BATCH, np.float32),
-        np.zeros(BATCH, np.float32),
-        np.zeros(BATCH, np.float32),
-    )
+    factors, batch = np.zeros(3 * width, np.float32), np.zeros((4, BATCH), np.float32)
+    means, variances, squares, heights = batch[0], batch[1], batch[2], batch[3]
     for vertex in range(vertices[0], vertices[1]):
         express(own[vertex], len(lanes), factors)
         likelihood = high = mass = spread = 0.0
         for first in range(indptr[vertex], indptr[vertex + 1], BATCH):
             count = min(BATCH, indptr[vertex + 1] - first)
-            prefetch(lanes, other, indices, first + count, min(BATCH, indptr[vertex + 1] - first - count))
-            moments(lanes, factors, other, indices, first, count, means, squares)
+            prefetch_rows(lanes, other, indices, first + count, min(BATCH, indptr[vertex + 1] - first - count))
+            moments(lanes, factors, other, indices, first, count, means, variances)
             for e in range(BATCH):
-                heights[e] = height(squares[e])
+                squares[e] = variances[e] + means[e] * means[e]
+                heights[e] = best_bound_of_square(squares[e])
             for e in range(count):
                 share = np.float64(other[indices[first + e], share_lane])
                 likelihood += counts[first + e] * (heights[e] + 0.5 * means[e])
@@ -282,7 +248,7 @@ def background_of_shard(lanes, first, last, rows, background, prior):
     n, width = len(lanes), rows.shape[1] // 2
     places, weights = np.empty(BATCH, np.int32), np.zeros(BATCH, np.float32)
     nothing = np.zeros(BATCH, np.float32)
-    sums = np.zeros((n + 2) * width, np.float32)
+    sums = np.zeros((width + 2) * width, np.float32)
     for start in range(first, last, BATCH):
         count = min(BATCH, last - start)
         for e in range(count):
@@ -291,7 +257,7 @@ def background_of_shard(lanes, first, last, rows, background, prior):
         for i in range(n):
             for j in range(i, n):
                 background[i, j] += sums[i * width + j]
-            background[i, i] += sums[n * width + i] if i < n - 1 else 0.0
+            background[i, i] += sums[width * width + i] if i < n - 1 else 0.0
         sums[:] = 0
         for row in range(start, start + count):
             for k in range(n - 1):

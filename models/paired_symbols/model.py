@@ -11,7 +11,7 @@ is the variational bound of eq. 4, whose expected log-likelihood, logistic funct
 
 s and t being the shares of the censored pairs that each user and item has. Without an edge xi_ij = xi*, so
 every update is a sum over edges and a background cache. The short paper leaves out the updates of biases, s,
-t, xi* and the Dirichlet posteriors; they stand in `paired_symbols_posterior`. The precisions tau are the
+t, xi* and the Dirichlet posteriors; they stand in `models.paired_symbols.posterior`. The precisions tau are the
 paper's ones and are not learned: maximising the bound over them shrinks the preferences away. The weights of
 eq. 10 carry a slip, u_i where the sum in their denominator runs over u_i'.
 """
@@ -80,7 +80,7 @@ class PairedSymbols(Model):
 
     Attributes:
         user_rows, item_rows: float32 (users, 2 W) and (items, 2 W), means and variances of (u_i, b_i) and
-            (v_j, b_j), and shares s_i and t_j, laid out as `paired_symbols_vectors` says.
+            (v_j, b_j), and shares s_i and t_j, laid out as `models.paired_symbols.edges` says.
         item_popularity: float64 (items,), E[psi_j].
         xi_star: float64 (1,), the bound's parameter for pairs without an edge.
     """

@@ -4,34 +4,29 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
 
+from models.numerics.lanes import padded, zeros
+from models.numerics.logistic_bound import lambda_of_xi
 from models.numerics.products import read_only
 from models.numerics.shards import runs
 from models.paired_symbols import kernels
-from models.paired_symbols.vectors import padded
+from models.paired_symbols.edges import UNIT
 
 
 def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
-    """Rows of zero means in the layout of `paired_symbols_vectors`, aligned to cache lines of 64 bytes."""
+    """Rows of zero means in the layout of `models.paired_symbols.edges`, aligned to cache lines of 64 bytes."""
     n = factors + 2
-    width = padded(n)
-    raw = np.zeros(vertices * 2 * width + 16, dtype=np.float32)
-    start = -raw.ctypes.data // 4 % 16
-    rows = raw[start : start + vertices * 2 * width].reshape(vertices, 2 * width)
+    width = padded(n, UNIT)
+    rows = zeros(vertices * 2 * width).reshape(vertices, 2 * width)
     rows[:, n - 1] = 1
     rows[:, width : width + n - 1] = variance
     return rows
-
-
-def curvature(xi: float) -> float:
-    """lambda(xi) = (sigma(xi) - 1/2) / (2 xi)."""
-    return float(np.tanh(xi / 2) / (4 * xi))
 
 
 class Side:
     """Users or items: the graph as seen from there, and this side's part of the posterior.
 
     Attributes:
-        rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `paired_symbols_vectors` says.
+        rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `models.paired_symbols.edges` says.
         indptr, indices, counts: the edges of each vertex, int64, int32 and float32, read-only.
         degrees: float64, c_i (c_j), the events of each vertex.
         shares: float64, s (t), the float32 numbers that `rows` carries.
@@ -67,7 +62,7 @@ class Side:
     ) -> None:
         """The joint (u_i, b_i) block of every vertex, `pseudo` being D' s_i; see `kernels.update_rows`."""
         n = len(self.lanes)
-        background = np.pad(other.background, ((0, 0), (0, padded(n) - n))).ravel()
+        background = np.pad(other.background, ((0, 0), (0, padded(n, UNIT) - n))).ravel()
         kernels.update_rows(
             self.lanes,
             self.bounds,
@@ -77,7 +72,7 @@ class Side:
             self.rows,
             other.rows,
             pseudo,
-            curvature(xi_star),
+            lambda_of_xi(xi_star),
             background,
             *self.precisions,
             passes,
@@ -136,7 +131,7 @@ class Posterior:
     @property
     def height_star(self) -> float:
         """log sigma(xi*) - xi* / 2 + lambda(xi*) xi*^2, the bound's constant for a pair without an edge."""
-        return log_expit(self.xi_star) - self.xi_star / 2 + curvature(self.xi_star) * self.xi_star**2
+        return log_expit(self.xi_star) - self.xi_star / 2 + lambda_of_xi(self.xi_star) * self.xi_star**2
 
     def update_factors(self, own: Side, other: Side) -> None:
         """q(u_i, b_i) of every user, or q(v_j, b_j) of every item (eq. 6 to 8, biases included)."""
@@ -148,7 +143,7 @@ class Posterior:
         kernels.background_moments(own.lanes, own.rows, other.background, moments)
         _, heights, mass, squares = self.edge_sums(own, other).T
         gains = self.height_star * (other.background[-1, -1] - mass) + heights - 0.5 * moments[:, 0]
-        gains -= curvature(self.xi_star) * (moments[:, 1] - squares)
+        gains -= lambda_of_xi(self.xi_star) * (moments[:, 1] - squares)
         logs = own.expected_log() + gains
         shares = np.exp(logs - logs.max())
         own.set_shares(shares / shares.sum())
@@ -185,7 +180,7 @@ class Posterior:
         sums = self.edge_sums(self.users, self.items) if sums is None else sums
         seen, heights, mass, squares = sums.T
         all_mass, all_mean, all_square = self._all_pairs()
-        bend = curvature(self.xi_star)
+        bend = lambda_of_xi(self.xi_star)
         background = self.height_star * all_mass - 0.5 * all_mean - bend * all_square
         edges = self.users.shares @ (heights - self.height_star * mass + bend * squares)
         total = seen.sum() + self.censored * (background + edges)

@@ -10,9 +10,10 @@ a = u'v + b_m + b_n is one sum of products.
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.lanes import LANES, ROWS, copy_lanes, padded, prefetch, product_moments, zeros
+from models.numerics.lane_products import IN_ORDER, ROWS, ZERO, copy, prefetch_row
+from models.numerics.lanes import LANES, load, padded, spread, total_of, zeros
+from models.numerics.logistic_bound import FAST, twice_lambda_of_square
 
-FAST = {"reassoc", "contract", "arcp", "afn", "nsz"}  # NaN stays NaN
 BATCH = 64  # edges gathered at a time; with their packed rows they fill half of a first-level cache
 AHEAD = 64  # edges between asking for a packed row and reading it
 
@@ -71,49 +72,34 @@ def gather(edges, table, neighbours, first, count, factors):
     step = width + padded(factors + 3)
     for edge in range(count):
         source = np.int64(neighbours[first + edge]) * width
-        for lane in range(0, width, LANES):
-            copy_lanes(edges, edge * step + lane, table, source + lane)
+        copy(edges, edge * step, table, source, width)
         ahead = min(first + edge + AHEAD, len(neighbours) - 1)
-        source = np.int64(neighbours[ahead]) * width
-        for lane in range(0, width, LANES):
-            prefetch(table, source + lane)
+        prefetch_row(table, np.int64(neighbours[ahead]) * width, width)
 
 
-@njit(cache=True, fastmath=FAST, inline="always")
+@njit(**IN_ORDER)
 def moments(edges, own, columns, count, factors):
-    """Mean (column 0) and second moment (column 1) of the logits of a batch; the latter is xi^2, eq. 16."""
+    """Mean (column 0) and second moment (column 1) of the logits of a batch; the latter is xi^2, eq. 16.
+
+    E a = sum E x E y and var a = sum var x E y^2 + (E x)^2 var y, x being the neighbour's numbers and y the own.
+    """
     step = padded(2 * factors + 4) + padded(factors + 3)
     width = padded(factors + 2)
     for edge in range(count):
-        mean, variance = product_moments(edges, edge * step, edge * step + factors + 2, own, width)
-        columns[0, edge], columns[1, edge] = mean, variance + mean * mean
-
-
-@njit(cache=True, fastmath=FAST, inline="always")
-def twice_lambda(xi_squared):
-    """2 lambda(xi) = tanh(xi / 2) / (2 xi), as a function of xi^2: no root near zero, no special case there.
-
-    The rational minimax approximation of tanh on +-7.9 that Eigen and XNNPACK use; relative error below 5e-7.
-    """
-    y = np.float32(0.25) * xi_squared
-    s = min(y, np.float32(62.4))
-    top = np.float32(-2.76076847742355e-16)
-    top = top * s + np.float32(2.00018790482477e-13)
-    top = top * s + np.float32(-8.60467152213735e-11)
-    top = top * s + np.float32(5.12229709037114e-08)
-    top = top * s + np.float32(1.48572235717979e-05)
-    top = top * s + np.float32(6.37261928875436e-04)
-    top = top * s + np.float32(4.89352455891786e-03)
-    bottom = np.float32(1.19825839466702e-06)
-    bottom = bottom * s + np.float32(1.18534705686654e-04)
-    bottom = bottom * s + np.float32(2.26843463243900e-03)
-    bottom = bottom * s + np.float32(4.89352518554385e-03)
-    tiny = np.float32(1e-30)
-    return np.float32(0.25) * top / bottom * np.sqrt((s + tiny) / (y + tiny))
+        at = edge * step
+        means = variances = spread(ZERO)
+        for lane in range(0, width, LANES):
+            mean, variance = load(edges, at + lane), load(edges, at + factors + 2 + lane)
+            means = means + mean * load(own, lane)
+            variances = variances + variance * load(own, width + lane)
+            variances = variances + mean * mean * load(own, 2 * width + lane)
+        columns[0, edge], columns[1, edge] = total_of(means), total_of(variances)
+    for edge in range(count):
+        columns[1, edge] += columns[0, edge] * columns[0, edge]
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def weights(columns, count):
     """Column 2: w = 2 lambda(xi)."""
     for edge in range(count):
-        columns[2, edge] = twice_lambda(columns[1, edge])
+        columns[2, edge] = twice_lambda_of_square(columns[1, edge])

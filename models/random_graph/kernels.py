@@ -9,16 +9,8 @@ the graph, so a result does not depend on the shards.
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.lanes import (
-    LANES,
-    ROWS,
-    UNROLLED,
-    add_outer,
-    add_scaled_lanes,
-    add_weighted_lanes,
-    padded,
-    scale_lanes,
-)
+from models.numerics.lane_products import ROWS, UNROLLED, add_outer, add_scaled, add_weighted, scale
+from models.numerics.lanes import LANES, padded
 from models.random_graph.edges import BATCH, FAST, gather, moments, take_own, weights, workspace
 
 HALF = np.float32(0.5)
@@ -32,14 +24,13 @@ def _add_batch(edges, sums, columns, count, sign, factors):
     rows = (factors + 2 + ROWS) // ROWS * ROWS
     for edge in range(count):
         at, weight = edge * step, columns[2, edge]
-        for lane in range(0, stride, LANES):
-            scale_lanes(edges, at + width + lane, weight, edges, at + lane)
+        scale(edges, at + width, weight, edges, at, stride)
         edges[at + width + factors + 2] = sign
     whole = -(-count // UNROLLED) * UNROLLED
     for edge in range(count, whole):
         columns[2, edge] = 0
     for lane in range(0, stride, LANES):
-        add_weighted_lanes(sums, rows * stride + lane, columns, 2 * BATCH, edges, factors + 2 + lane, step, whole)
+        add_weighted(sums, rows * stride + lane, columns, 2 * BATCH, edges, factors + 2 + lane, step, whole)
     for row in range(0, rows, ROWS):
         for lane in range(0, min(row + ROWS, factors + 1), LANES):
             add_outer(sums, row * stride + lane, stride, edges, width + row, step, edges, lane, step, count)
@@ -52,8 +43,7 @@ def _solve(sums, stride, size, solution):
         pivot = 1 / sums[last * stride + last]
         for row in range(last):
             factor = -sums[last * stride + row] * pivot
-            for lane in range(0, row + 1, LANES):
-                add_scaled_lanes(sums, row * stride + lane, factor, sums, last * stride + lane)
+            add_scaled(sums, row * stride, np.float32(factor), sums, last * stride, row + 1)
             solution[row] += factor * solution[last]
     for row in range(size):
         total = solution[row]

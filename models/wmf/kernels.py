@@ -6,23 +6,15 @@ Whatever the loss, the row x of a vertex minimizes x'A x - 2 y'x with
 
 over its edges e, where w0 G is the Gram matrix of the other side, weighted. Tables are flat, rows of `width`
 float32 (the factors, filled up with zeros to a multiple of LANES), one row of zeros behind the last: a vertex's
-edges are filled up to a multiple of EDGES with edges of weight 0 to that row. A row is solved by one thread, over
+edges are filled up to a multiple of ROWS with edges of weight 0 to that row. A row is solved by one thread, over
 its edges in their order.
 """
 
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.lanes import (
-    LANES,
-    ROWS,
-    add_outer,
-    add_scaled_lanes,
-    copy_lanes,
-    scale_lanes,
-    zeros,
-)
-from models.wmf.lanes import EDGES, add_rows, dot_lanes, dot_rows
+from models.numerics.lane_products import ROWS, add_outer, add_rows, add_scaled, copy, dot, dot_rows, scale
+from models.numerics.lanes import LANES, zeros
 
 PARTS = 16  # runs of rows whose Gram matrices are summed apart
 BATCH = 64  # rows of which outer products are added at a time
@@ -66,17 +58,17 @@ def _workspace(indptr, width):
     longest = 0
     for vertex in range(len(indptr) - 1):
         longest = max(longest, indptr[vertex + 1] - indptr[vertex])
-    room = longest + EDGES
+    room = longest + ROWS
     return (np.zeros(room, dtype=np.int64), zeros(room), zeros(room), zeros(room)), np.arange(width) * width
 
 
 @njit(cache=True, fastmath=FAST)
 def _enter(edges, graph, vertex, width, rows):
-    """Take a vertex's edges; returns their number, and that filled up to a multiple of EDGES."""
+    """Take a vertex's edges; returns their number, and that filled up to a multiple of ROWS."""
     places, weights, pulls, _ = edges
     indptr, indices, of_squares, of_products = graph
     first, degree = indptr[vertex], indptr[vertex + 1] - indptr[vertex]
-    count = -(-degree // EDGES) * EDGES
+    count = -(-degree // ROWS) * ROWS
     for edge in range(degree):
         places[edge] = indices[first + edge] * width
         weights[edge], pulls[edge] = of_squares[first + edge], of_products[first + edge]
@@ -88,7 +80,7 @@ def _enter(edges, graph, vertex, width, rows):
 @njit(cache=True, fastmath=FAST)
 def _add_product(out, vector, gram, gram_places, start, size, width):
     """out[l] += (w0 G x)[start + l] for l < size; `gram` is w0 G."""
-    for column in range(0, width, EDGES):
+    for column in range(0, width, ROWS):
         add_rows(out, 0, vector, column, gram, gram_places, column, start, size)
 
 
@@ -96,12 +88,11 @@ def _add_product(out, vector, gram, gram_places, start, size, width):
 def _apply(out, vector, table, edges, count, gram, gram_places, ridge, width):
     """out = A x."""
     places, weights, _, values = edges
-    for lane in range(0, width, LANES):
-        scale_lanes(out, lane, ridge, vector, lane)
+    scale(out, 0, ridge, vector, 0, width)
     _add_product(out, vector, gram, gram_places, 0, width, width)
-    for edge in range(0, count, EDGES):
+    for edge in range(0, count, ROWS):
         dot_rows(values, edge, table, places, edge, 0, width, vector, 0)
-        for at in range(edge, edge + EDGES):
+        for at in range(edge, edge + ROWS):
             values[at] *= weights[at]
         add_rows(out, 0, values, edge, table, places, edge, 0, width)
 
@@ -110,15 +101,13 @@ def _apply(out, vector, table, edges, count, gram, gram_places, ridge, width):
 def _residual(out, vector, table, edges, count, gram, gram_places, ridge, width):
     """out = y - A x; returns x'A x - 2 y'x."""
     places, weights, pulls, values = edges
-    for lane in range(0, width, LANES):
-        scale_lanes(out, lane, ridge, vector, lane)
+    scale(out, 0, ridge, vector, 0, width)
     _add_product(out, vector, gram, gram_places, 0, width, width)
-    value = np.float64(dot_lanes(out, 0, vector, 0, width))
-    for lane in range(0, width, LANES):
-        scale_lanes(out, lane, np.float32(-1), out, lane)
-    for edge in range(0, count, EDGES):
+    value = np.float64(dot(out, 0, vector, 0, width))
+    scale(out, 0, np.float32(-1), out, 0, width)
+    for edge in range(0, count, ROWS):
         dot_rows(values, edge, table, places, edge, 0, width, vector, 0)
-        for at in range(edge, edge + EDGES):
+        for at in range(edge, edge + ROWS):
             product = values[at]
             value += product * (weights[at] * product - 2 * pulls[at])
             values[at] = pulls[at] - weights[at] * product
@@ -149,32 +138,27 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
         x, residual, direction, product = zeros(width), zeros(width), zeros(width), zeros(width)
         for vertex in range(bounds[run], bounds[run + 1]):
             degree, count = _enter(edges, graph, vertex, width, rows)
-            for lane in range(0, width, LANES):
-                if degree > 0:
-                    copy_lanes(x, lane, own, vertex * width + lane)
-                else:
-                    scale_lanes(x, lane, NONE, x, lane)
+            if degree > 0:
+                copy(x, 0, own, vertex * width, width)
+            else:
+                scale(x, 0, NONE, x, 0, width)
             ridge = ridges[vertex]
             value = _residual(residual, x, table, edges, count, gram, gram_places, ridge, width)
-            for lane in range(0, width, LANES):
-                copy_lanes(direction, lane, residual, lane)
-            square = dot_lanes(residual, 0, residual, 0, width)
+            copy(direction, 0, residual, 0, width)
+            square = dot(residual, 0, residual, 0, width)
             enough = ROUNDING * square
             for _ in range(steps):
                 if square <= enough:
                     break
                 _apply(product, direction, table, edges, count, gram, gram_places, ridge, width)
-                step = square / dot_lanes(direction, 0, product, 0, width)
+                step = square / dot(direction, 0, product, 0, width)
                 value -= np.float64(step) * square
-                for lane in range(0, width, LANES):
-                    add_scaled_lanes(x, lane, step, direction, lane)
-                    add_scaled_lanes(residual, lane, -step, product, lane)
-                before, square = square, dot_lanes(residual, 0, residual, 0, width)
-                for lane in range(0, width, LANES):
-                    scale_lanes(direction, lane, square / before, direction, lane)
-                    add_scaled_lanes(direction, lane, np.float32(1), residual, lane)
-            for lane in range(0, width, LANES):
-                copy_lanes(own, vertex * width + lane, x, lane)
+                add_scaled(x, 0, step, direction, 0, width)
+                add_scaled(residual, 0, -step, product, 0, width)
+                before, square = square, dot(residual, 0, residual, 0, width)
+                scale(direction, 0, square / before, direction, 0, width)
+                add_scaled(direction, 0, np.float32(1), residual, 0, width)
+            copy(own, vertex * width, x, 0, width)
             values[vertex] = value
 
 
@@ -185,15 +169,9 @@ def _add_negative_outer(matrix, size, table, edges, count, start, batch):
     for first in range(0, count, BATCH):
         number = min(BATCH, count - first)
         for edge in range(number):
-            for lane in range(0, size, LANES):
-                copy_lanes(batch, 2 * edge * size + lane, table, places[first + edge] + start + lane)
-                scale_lanes(
-                    batch,
-                    (2 * edge + 1) * size + lane,
-                    -weights[first + edge],
-                    table,
-                    places[first + edge] + start + lane,
-                )
+            row = places[first + edge] + start
+            copy(batch, 2 * edge * size, table, row, size)
+            scale(batch, (2 * edge + 1) * size, -weights[first + edge], table, row, size)
         for row in range(0, size, ROWS):
             for lane in range(row // LANES * LANES, size, LANES):
                 add_outer(matrix, row * size + lane, size, batch, size + row, 2 * size, batch, lane, 2 * size, number)
@@ -211,13 +189,13 @@ def _factorize(matrix, size):
             add_outer(matrix, first * size + lane, size, matrix, first, size, matrix, lane, size, first)
         for row in range(first, first + ROWS):
             for above in range(first, row):
-                for lane in range(begin, size, LANES):
-                    add_scaled_lanes(matrix, row * size + lane, matrix[above * size + row], matrix, above * size + lane)
+                factor = matrix[above * size + row]
+                add_scaled(matrix, row * size + begin, factor, matrix, above * size + begin, size - begin)
             pivot = -matrix[row * size + row]
             if not pivot > 0:
                 return False
-            for lane in range(begin, size, LANES):
-                scale_lanes(matrix, row * size + lane, np.float32(-1) / np.sqrt(pivot), matrix, row * size + lane)
+            factor = np.float32(-1) / np.sqrt(pivot)
+            scale(matrix, row * size + begin, factor, matrix, row * size + begin, size - begin)
     return True
 
 
@@ -226,12 +204,12 @@ def _solve(matrix, size, vector, half):
     """vector = (U'U)^-1 vector, by way of half = U'^-1 vector."""
     for row in range(size):
         half[row] = vector[row] / matrix[row * size + row]
-        for lane in range(row // LANES * LANES, size, LANES):
-            add_scaled_lanes(vector, lane, -half[row], matrix, row * size + lane)
+        begin = row // LANES * LANES
+        add_scaled(vector, begin, -half[row], matrix, row * size + begin, size - begin)
     vector[:size] = 0
     for row in range(size - 1, -1, -1):
         begin = row // LANES * LANES
-        known = dot_lanes(matrix, row * size + begin, vector, begin, size - begin)
+        known = dot(matrix, row * size + begin, vector, begin, size - begin)
         vector[row] = (half[row] - known) / matrix[row * size + row]
 
 
@@ -241,24 +219,29 @@ def _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, 
     places, weights, pulls, values = edges
     matrix, batch, gradient, half, errors = work
     for row in range(size):
-        for lane in range(row // LANES * LANES, size, LANES):
-            scale_lanes(matrix, row * size + lane, np.float32(-1), gram, (start + row) * width + start + lane)
+        begin = row // LANES * LANES
+        scale(
+            matrix,
+            row * size + begin,
+            np.float32(-1),
+            gram,
+            (start + row) * width + start + begin,
+            size - begin,
+        )
         matrix[row * size + row] -= ridge
     _add_negative_outer(matrix, size, table, edges, count, start, batch)
-    for lane in range(0, size, LANES):
-        scale_lanes(gradient, lane, ridge, x, start + lane)
+    scale(gradient, 0, ridge, x, start, size)
     _add_product(gradient, x, gram, gram_places, start, size, width)
     for edge in range(count):
         errors[edge] = weights[edge] * values[edge] - pulls[edge]
-    for edge in range(0, count, EDGES):
+    for edge in range(0, count, ROWS):
         add_rows(gradient, 0, errors, edge, table, places, edge, start, size)
     sound = _factorize(matrix, size)
     _solve(matrix, size, gradient, half)
-    for lane in range(0, size, LANES):
-        add_scaled_lanes(x, start + lane, np.float32(-1), gradient, lane)
-    for edge in range(0, count, EDGES):
+    add_scaled(x, start, np.float32(-1), gradient, 0, size)
+    for edge in range(0, count, ROWS):
         dot_rows(errors, edge, table, places, edge, start, size, gradient, 0)
-        for at in range(edge, edge + EDGES):
+        for at in range(edge, edge + ROWS):
             values[at] -= errors[at]
     return sound
 
@@ -283,21 +266,19 @@ def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
         x, product = zeros(width), zeros(width)
         for vertex in range(bounds[run], bounds[run + 1]):
             degree, count = _enter(edges, graph, vertex, width, rows)
-            for lane in range(0, width, LANES):
-                copy_lanes(x, lane, own, vertex * width + lane)
+            copy(x, 0, own, vertex * width, width)
             if degree == 0:
                 x[:] = 0
-            for edge in range(0, count, EDGES):
+            for edge in range(0, count, ROWS):
                 dot_rows(edges[3], edge, table, edges[0], edge, 0, width, x, 0)
             sound, ridge = True, ridges[vertex]
             for start in range(0, width if degree > 0 else 0, block):
                 size = min(block, width - start)
                 sound &= _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, work, width)
-            for lane in range(0, width, LANES):
-                scale_lanes(product, lane, ridge, x, lane)
-                copy_lanes(own, vertex * width + lane, x, lane)
+            scale(product, 0, ridge, x, 0, width)
+            copy(own, vertex * width, x, 0, width)
             _add_product(product, x, gram, gram_places, 0, width, width)
-            value = np.float64(dot_lanes(product, 0, x, 0, width))
+            value = np.float64(dot(product, 0, x, 0, width))
             for edge in range(degree):
                 value += edges[3][edge] * (edges[1][edge] * edges[3][edge] - 2 * edges[2][edge])
             values[vertex] = value if sound else np.nan

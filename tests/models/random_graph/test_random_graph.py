@@ -6,16 +6,8 @@ from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from models.fitting import FitOptions, Start
-from models.random_graph.edges import twice_lambda
 from models.random_graph.inference import step_sizes
 from models.random_graph.model import RandomGraph, RandomGraphSettings
-
-
-def test_twice_lambda_is_exact_to_float32():
-    xi = np.concatenate([[1e-20], np.geomspace(1e-6, 300, 400)])
-    got = np.array([twice_lambda(np.float32(x * x)) for x in xi])
-    assert got == pytest.approx(np.tanh(xi / 2) / (2 * xi), rel=2e-6)
-    assert twice_lambda(np.float32(0)) == pytest.approx(0.25, rel=1e-6)
 
 
 def test_step_sizes_are_those_of_algorithm_1():

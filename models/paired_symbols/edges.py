@@ -1,0 +1,132 @@
+"""Edges of paired symbols, a batch at a time: the moments of their logits, and their sums of outer products.
+
+Users and items play the same part, so every kernel takes `own`, the side that it works for, and `table`, the other.
+
+A table has one float32 row a vertex, 2 W long: means y = [v_1 .. v_K, b, 1, 0 ..], then variances
+[.., var b, share, 0 ..], W being n = K + 2 rounded up to a multiple of UNIT. `share` is t_j (s_i), which rides
+in the place where the constant's variance would stand. Half a row is LANES at a time, after the first UNIT where W
+is not a multiple of LANES. The type of `lanes`, a tuple of n integers, carries n, so that loops over half a row are
+unrolled for each n. Nothing is checked: places must lie inside the arrays.
+"""
+
+import numpy as np
+from numba import njit
+
+from models.numerics.lane_products import ZERO, prefetch_row
+from models.numerics.lanes import (
+    LANES,
+    element,
+    folded,
+    load_like,
+    load_tile,
+    padded,
+    plus_outer,
+    spread,
+    store,
+    store_tile,
+    total_of,
+)
+
+BATCH = 32  # edges that are worked on together
+UNIT = LANES // 2  # half rows are filled up to a multiple of it
+OPTIONS = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
+ROWS_8, ROWS_16, ROWS_24 = (0,) * 8, (0,) * 16, (0,) * 24  # heights of tiles whose sums stay in registers
+INLINED = OPTIONS | {"forceinline": True}
+
+
+@njit(**INLINED)
+def row_of(indices, edge, width):
+    """Where the row of an edge's other end begins."""
+    return np.int64(element(indices, edge)) * (2 * width)
+
+
+@njit(**OPTIONS)
+def express(row, n, factors):
+    """Fill `factors` (3 W) with what `moments` multiplies the other side's rows by, for one own row (2 W)."""
+    width = len(row) // 2
+    factors[:] = 0
+    for k in range(n - 2):
+        mean, variance = row[k], row[width + k]
+        factors[k], factors[width + k], factors[2 * width + k] = mean, mean * mean + variance, variance
+    factors[n - 2], factors[n - 1] = 1, row[n - 2]
+    factors[width + n - 2] = 1
+    factors[2 * width + n - 1] = row[width + n - 2]
+
+
+@njit(**INLINED)
+def prefetch_rows(lanes, table, indices, start, count):
+    """Ask for the rows of `count` edges ahead of their use."""
+    width = padded(len(lanes), UNIT)
+    for edge in range(start, start + count):
+        prefetch_row(table, row_of(indices, edge, width), 2 * width)
+
+
+@njit(**INLINED)
+def _products(like, own, table, row, first, width):
+    """The terms of E[a], and those of var[a], that some lanes of a row add."""
+    mean, variance = load_like(like, table, row + first), load_like(like, table, row + width + first)
+    spreads = mean * mean * load_like(like, own, 2 * width + first) + variance * load_like(like, own, width + first)
+    return mean * load_like(like, own, first), spreads
+
+
+@njit(**INLINED)
+def moments(lanes, own, table, indices, start, count, means, variances):
+    """E[a] and var[a] of `count` edges, a = u.v + b_i + b_j, from the places start .. of `indices`.
+
+    own: float32 (3 W), what multiplies a row's means, variances and squared means:
+        [u, 1, b_i], [E u^2, 1, 0] and [var u, 0, var b_i].
+    means, variances: float32, filled from place 0.
+    """
+    width = padded(len(lanes), UNIT)
+    unit = folded(spread(np.float32(-0.0)))  # which changes no sum, not even that of -0
+    for edge in range(count):
+        row = row_of(indices, start + edge, width)
+        mean_sum = spread_sum = unit
+        if width % LANES:
+            mean_sum, spread_sum = _products(unit, own, table, row, 0, width)
+        for first in range(width % LANES, width, LANES):
+            mean, spreads = _products(spread(ZERO), own, table, row, first, width)
+            mean_sum, spread_sum = mean_sum + folded(mean), spread_sum + folded(spreads)
+        means[edge], variances[edge] = total_of(mean_sum), total_of(spread_sum)
+
+
+@njit(**INLINED)
+def add_outer(lanes, table, indices, start, count, weights, halves, sums):
+    """Add weighted outer products of `count` rows' means to `sums`, float32 ((W + 2) W).
+
+    Row k < W of `sums` gains sum_e weights_e y_ek y_e (the upper triangle is right, the rest is not kept
+    up), row W sum_e weights_e (variances), row W + 1 sum_e halves_e y_e.
+    """
+    width = padded(len(lanes), UNIT)
+    common = width, table, indices, start, count, weights, halves, sums
+    if width % LANES:
+        _add_tile(ROWS_8, folded(spread(ZERO)), 0, 0, *common)
+        for first in range(UNIT, width, LANES):
+            _add_tile(ROWS_24, spread(ZERO), 0, first, *common)
+            for top in range(24, first + LANES, 16):
+                _add_tile(ROWS_16, spread(ZERO), top, first, *common)
+    else:
+        for first in range(0, width, LANES):
+            for top in range(0, first + LANES, 16):
+                _add_tile(ROWS_16, spread(ZERO), top, first, *common)
+
+
+@njit(**INLINED)
+def _add_tile(rows, like, top, first, width, table, indices, start, count, weights, halves, sums):
+    """As many rows of `add_outer` as `rows` is long, from `top`, and with top = 0 its last two, held in registers.
+
+    Of their columns as many from `first` as `like` has lanes.
+    """
+    at, last = top * width + first, width * width + first
+    tile = load_tile(rows, like, sums, at, width)
+    spreads, pulls = load_like(like, sums, last), load_like(like, sums, last + width)
+    for edge in range(count):
+        row, weight = row_of(indices, start + edge, width), element(weights, edge)
+        mean = load_like(like, table, row + first)
+        tile = plus_outer(tile, table, row + top, weight * mean)
+        if top == 0:
+            spreads = spreads + weight * load_like(like, table, row + width + first)
+            pulls = pulls + element(halves, edge) * mean
+    store_tile(sums, at, width, tile)
+    if top == 0:
+        store(sums, last, spreads), store(sums, last + width, pulls)

@@ -1,0 +1,74 @@
+"""The parts of the logistic bound against float64."""
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy.special import expit, log_expit
+
+from models.numerics.logistic_bound import (
+    FAST,
+    best_bound_of_square,
+    exp_of_minus,
+    lambda_of_square,
+    lambda_of_xi,
+    twice_lambda_and_log_sigmoid,
+    twice_lambda_of_square,
+)
+
+XI = np.concatenate([[0.0, 1e-20], np.geomspace(1e-6, 300, 4000), np.linspace(0.2, 0.3, 1000)])
+SQUARES = (XI**2).astype(np.float32)
+
+
+def exact(xi: np.ndarray) -> np.ndarray:
+    """lambda(xi) in float64; lambda(0) = 1/8."""
+    return np.divide(np.tanh(xi / 2), 4 * xi, out=np.full(len(xi), 0.125), where=xi > 0)
+
+
+@njit(fastmath=FAST)
+def of_exponential(xi, lambdas, logs):
+    for place in range(len(xi)):
+        lambdas[place], logs[place] = twice_lambda_and_log_sigmoid(xi[place])
+
+
+def test_the_line_lies_below_the_logistic_function_and_touches_it():
+    a = np.linspace(-30, 30, 601)
+    for xi in (1e-3, 0.2, 1.0, 7.0, 40.0):
+        below = log_expit(xi) + (a - xi) / 2 - lambda_of_xi(xi) * (a**2 - xi**2)
+        assert (below <= log_expit(a) + 1e-12).all()
+        for touching in (xi, -xi):
+            assert log_expit(xi) + (touching - xi) / 2 == pytest.approx(log_expit(touching), rel=1e-12)
+
+
+def test_lambda_of_xi_is_the_formula():
+    for xi in (1e-4, 0.5, 3.0, 200.0):
+        assert lambda_of_xi(xi) == pytest.approx((expit(xi) - 0.5) / (2 * xi), rel=1e-10)
+
+
+def test_twice_lambda_of_square():
+    got = np.array([twice_lambda_of_square(square) for square in SQUARES])
+    assert got == pytest.approx(2 * exact(np.sqrt(SQUARES.astype(float))), rel=5e-7)
+
+
+def test_lambda_of_square():
+    got = np.array([lambda_of_square(square) for square in SQUARES])
+    assert got == pytest.approx(exact(np.sqrt(SQUARES.astype(float))), rel=3e-7)
+
+
+def test_best_bound_of_square():
+    xi = np.sqrt(SQUARES.astype(float))
+    got = np.array([best_bound_of_square(square) for square in SQUARES])
+    assert got == pytest.approx(log_expit(xi) - xi / 2, rel=3e-7)
+
+
+def test_twice_lambda_and_log_sigmoid():
+    xi = XI[XI > 0].astype(np.float32)
+    lambdas, logs = np.empty((2, len(xi)), np.float32)
+    of_exponential(xi, lambdas, logs)
+    assert lambdas == pytest.approx(2 * exact(xi.astype(float)), rel=4e-5)
+    assert logs == pytest.approx(log_expit(xi.astype(float)), rel=2e-7, abs=1e-37)
+
+
+def test_the_exponential_of_minus_x():
+    x = np.linspace(0, 80, 5001).astype(np.float32)
+    got = np.array([exp_of_minus(number) for number in x])
+    assert got == pytest.approx(np.exp(-x.astype(float)), rel=1e-7)
