@@ -1,4 +1,4 @@
-"""What every family computes with: products, Gram matrices, inverses, selection, shards, random numbers, threads.
+"""What every family computes with: lanes, products, Gram matrices, solvers, selection, shards, random numbers, threads.
 
-Knows nothing of users, items or models.
+Imports no other room.
 """

@@ -1,6 +1,6 @@
 """Weighted matrix factorization by alternating least squares.
 
-`model` has the loss, `sides` a half-step, `kernels` and `lanes` its solvers.
+`model` has the loss, `sides` a half-step, `kernels` its solvers.
 """
 
 from models.wmf.model import Wmf

@@ -58,3 +58,10 @@ def test_the_two_commands_of_the_readme_stand_on_one_line_each():
         ".venv/bin/python -m pytest",
     ]
     assert all("-c constraints.txt" in line for line in lines)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))])
+def test_every_file_that_a_page_names_is_there(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:flows|tasks|models|sql|data_contracts|tests|benchmarks|docs)/[\w/.-]*)", text))
+    assert not [name for name in named if not (ROOT / name).exists()]
