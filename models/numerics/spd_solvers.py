@@ -3,7 +3,8 @@
 The bits of fits depend on the order of the operations, so each form stays as it is:
 `solve` takes float64 rows of a few tens of numbers, one system after another; `factorize` and
 `last_columns_of_inverse` take float32 matrices of up to a thousand rows, of which several right sides are wanted.
-The inverse of a large matrix is in `models.numerics.spd_inverse`.
+Those in vector lanes are in `models.numerics.spd_lane_solvers`, the inverse of a large matrix is in
+`models.numerics.spd_inverse`.
 """
 
 import numpy as np

@@ -9,9 +9,9 @@ order, so that the result does not depend on the number of threads.
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.lanes import DOUBLES, element, load, padded, store
 from models.numerics.logistic_bound import best_bound_of_square, lambda_of_square
-from models.paired_symbols.edges import BATCH, INLINED, OPTIONS, UNIT, add_outer, express, moments, prefetch_rows
+from models.numerics.spd_lane_solvers import solve_lifted
+from models.paired_symbols.edges import BATCH, OPTIONS, add_outer, express, moments, prefetch_rows
 
 FLUSH = 32  # batches whose sums stay in float32 before they are added to float64 sums
 SHARDS = 64  # fixed, so that sums over shards do not depend on threads
@@ -73,38 +73,6 @@ def build(n, total, pseudo, lambda_star, background, precision, bias_precision, 
         system[row + one] = total[(width + 1) * width + y] - pulled - 0.5 * pseudo * background[y * width + one]
 
 
-@njit(**INLINED)
-def eliminate(lanes, matrix, k, inverse):
-    """matrix[i] -= inverse matrix[k, i] matrix[k] for k < i < n - 1: one step of a symmetric elimination.
-
-    matrix: float64, rows W long, flat; of row i only the columns from the DOUBLES with i on are kept up.
-    """
-    n, width = len(lanes), padded(len(lanes), UNIT)
-    for begin in range(0, width, DOUBLES):
-        for i in range(max(k + 1, begin), min(begin + DOUBLES, n - 1)):
-            factor = -(inverse * element(matrix, k * width + i))
-            for column in range(begin, width, DOUBLES):
-                at = i * width + column
-                store(matrix, at, load(matrix, at) + factor * load(matrix, k * width + column))
-
-
-@njit(**OPTIONS)
-def solve(lanes, system, least, solution):
-    """Solve P x = z by Gaussian elimination of the symmetric system that `build` made.
-
-    No eigenvalue of P lies below `least`, the smallest prior precision, and so no pivot does: one that
-    rounding put lower is lifted to it.
-    """
-    n, width = len(lanes), padded(len(lanes), UNIT)
-    for k in range(n - 1):
-        system[k * width + k] = max(system[k * width + k], least)
-        eliminate(lanes, system, k, 1 / system[k * width + k])
-    for k in range(n - 2, -1, -1):
-        solution[k] = system[k * width + n - 1] / system[k * width + k]
-        for i in range(k):
-            system[i * width + n - 1] -= system[i * width + k] * solution[k]
-
-
 @njit(**OPTIONS)
 def keep(n, row, solution, diagonal):
     """Write a vertex's new means and variances; returns the largest change of a mean."""
@@ -156,7 +124,7 @@ def update_shard(
                 total,
             )
             build(n, total, pseudo[vertex], lambda_star, background, precision, bias_precision, system, diagonal)
-            solve(lanes, system, least, solution)
+            solve_lifted(lanes, system, least, solution)
             if keep(n, own[vertex], solution, diagonal) <= tolerance:
                 break
 

@@ -9,8 +9,9 @@ the graph, so a result does not depend on the shards.
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.lane_products import ROWS, UNROLLED, add_outer, add_scaled, add_weighted, scale
+from models.numerics.lane_products import ROWS, UNROLLED, add_outer, add_weighted, scale
 from models.numerics.lanes import LANES, padded
+from models.numerics.spd_lane_solvers import solve_in_rows
 from models.random_graph.edges import BATCH, FAST, gather, moments, take_own, weights, workspace
 
 HALF = np.float32(0.5)
@@ -34,22 +35,6 @@ def _add_batch(edges, sums, columns, count, sign, factors):
     for row in range(0, rows, ROWS):
         for lane in range(0, min(row + ROWS, factors + 1), LANES):
             add_outer(sums, row * stride + lane, stride, edges, width + row, step, edges, lane, step, count)
-
-
-@njit(cache=True, fastmath=FAST, inline="always")
-def _solve(sums, stride, size, solution):
-    """Overwrite z with P^-1 z; P's lower triangle lies in `sums` and is eliminated from the last row up."""
-    for last in range(size - 1, -1, -1):
-        pivot = 1 / sums[last * stride + last]
-        for row in range(last):
-            factor = -sums[last * stride + row] * pivot
-            add_scaled(sums, row * stride, np.float32(factor), sums, last * stride, row + 1)
-            solution[row] += factor * solution[last]
-    for row in range(size):
-        total = solution[row]
-        for column in range(row):
-            total -= sums[row * stride + column] * solution[column]
-        solution[row] = total / sums[row * stride + row]
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
@@ -117,7 +102,7 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
                 precision[vertex, row] = sums[row * stride + row]
             if joint:
                 bias_precision[vertex] = sums[factors * stride + factors]
-            _solve(sums, stride, size, solution)
+            solve_in_rows(sums, stride, size, solution)
             for row in range(factors):
                 mean[vertex, row] = solution[row]
             if joint:

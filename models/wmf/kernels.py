@@ -15,6 +15,7 @@ from numba import njit, prange
 
 from models.numerics.lane_products import ROWS, add_outer, add_rows, add_scaled, copy, dot, dot_rows, scale
 from models.numerics.lanes import LANES, zeros
+from models.numerics.spd_lane_solvers import factorize_tiled, solve_factorized
 
 PARTS = 16  # runs of rows whose Gram matrices are summed apart
 BATCH = 64  # rows of which outer products are added at a time
@@ -178,42 +179,6 @@ def _add_negative_outer(matrix, size, table, edges, count, start, batch):
 
 
 @njit(cache=True, fastmath=FAST)
-def _factorize(matrix, size):
-    """Upper factor U of A = U'U in place of -A, of which the upper triangle is read; False if A is not definite.
-
-    ROWS rows at a time: all that the rows above take away from them, in tiles, then the rows among themselves.
-    """
-    for first in range(0, size, ROWS):
-        begin = first // LANES * LANES
-        for lane in range(begin, size, LANES):
-            add_outer(matrix, first * size + lane, size, matrix, first, size, matrix, lane, size, first)
-        for row in range(first, first + ROWS):
-            for above in range(first, row):
-                factor = matrix[above * size + row]
-                add_scaled(matrix, row * size + begin, factor, matrix, above * size + begin, size - begin)
-            pivot = -matrix[row * size + row]
-            if not pivot > 0:
-                return False
-            factor = np.float32(-1) / np.sqrt(pivot)
-            scale(matrix, row * size + begin, factor, matrix, row * size + begin, size - begin)
-    return True
-
-
-@njit(cache=True, fastmath=FAST)
-def _solve(matrix, size, vector, half):
-    """vector = (U'U)^-1 vector, by way of half = U'^-1 vector."""
-    for row in range(size):
-        half[row] = vector[row] / matrix[row * size + row]
-        begin = row // LANES * LANES
-        add_scaled(vector, begin, -half[row], matrix, row * size + begin, size - begin)
-    vector[:size] = 0
-    for row in range(size - 1, -1, -1):
-        begin = row // LANES * LANES
-        known = dot(matrix, row * size + begin, vector, begin, size - begin)
-        vector[row] = (half[row] - known) / matrix[row * size + row]
-
-
-@njit(cache=True, fastmath=FAST)
 def _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, work, width):
     """Minimize over lanes start .. start + size of x; the edges' products are held in `values`, and kept so."""
     places, weights, pulls, values = edges
@@ -236,8 +201,8 @@ def _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, 
         errors[edge] = weights[edge] * values[edge] - pulls[edge]
     for edge in range(0, count, ROWS):
         add_rows(gradient, 0, errors, edge, table, places, edge, start, size)
-    sound = _factorize(matrix, size)
-    _solve(matrix, size, gradient, half)
+    sound = factorize_tiled(matrix, size)
+    solve_factorized(matrix, size, gradient, half)
     add_scaled(x, start, np.float32(-1), gradient, 0, size)
     for edge in range(0, count, ROWS):
         dot_rows(errors, edge, table, places, edge, start, size, gradient, 0)
