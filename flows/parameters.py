@@ -11,7 +11,6 @@ from datetime import date
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import PydanticUndefined
 
 
 @dataclass(frozen=True)
@@ -157,5 +156,5 @@ def taking(kind: type[Run]) -> Callable[[Callable[[Any], Any]], Callable[..., An
 
 
 def _parameter(name: str, field: Any) -> inspect.Parameter:
-    default = inspect.Parameter.empty if field.default is PydanticUndefined else field.default
+    default = inspect.Parameter.empty if field.is_required() else field.default
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation)
