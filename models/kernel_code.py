@@ -20,7 +20,9 @@ def install() -> None:
 
 
 def _finalize_with_own_copies(library: CPUCodeLibrary) -> None:
+    """numba's own counting of references (NRT_...) stays shared: it is known by name when pairs of counts are removed."""
     for function in library._final_module.functions:
-        if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+        shared = function.is_declaration or function.name.startswith("NRT_")
+        if not shared and function.linkage == Linkage.linkonce_odr:
             function.linkage = Linkage.internal
     _finalize_with_own_copies.original(library)
