@@ -21,8 +21,13 @@ def install() -> None:
 
 def _finalize_with_own_copies(library: CPUCodeLibrary) -> None:
     """numba's own counting of references (NRT_...) stays shared: it is known by name when pairs of counts are removed."""
+    linked = {
+        function.name
+        for other in library._linking_libraries
+        for function in other._get_module_for_linking().functions
+        if not function.is_declaration and not function.name.startswith("NRT_")
+    }
     for function in library._final_module.functions:
-        shared = function.is_declaration or function.name.startswith("NRT_")
-        if not shared and function.linkage == Linkage.linkonce_odr:
+        if function.name in linked and not function.is_declaration:
             function.linkage = Linkage.internal
     _finalize_with_own_copies.original(library)

@@ -79,7 +79,7 @@ def maximise(sums, factors, other_total, posterior, prior, shards):
             activity_rate[row] = top_rate + mean_sum
 
 
-@njit(cache=True, parallel=True, nogil=True, fastmath=FAST - {"reassoc"})
+@njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def describe(posterior, prior, shards, factors, totals, bounds):
     """exp E log theta, and for each shard the sums of E theta and of R_u without the prior's constant."""
     shape, rate, activity_rate = posterior
