@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.parameters import Backfill
 from flows.sequence import check
 from flows.settings import resolve
 from tasks import datasets
@@ -45,7 +46,7 @@ def content(lines: int) -> list[str]:
 
 def checked_and_ingested(root: Path, path: Path) -> int:
     """The events of a whole ingest as a flow has it: the check before the run, then the stage."""
-    run = resolve("ml-1m", home=root, source=[path])
+    run = resolve(Backfill(dataset="ml-1m", home=str(root), source=[str(path)]))
     check(run)
     return ingest(run.home, run.dataset, list(run.sources), "run").events
 
@@ -120,7 +121,7 @@ def replaced(path: Path, before: os.stat_result) -> None:
 @pytest.mark.parametrize("change", [rewritten, rewritten_and_dated_back, replaced])
 def test_a_log_that_changes_between_check_and_stage_is_read_as_it_is(change, tmp_path):
     path = settled(csv(tmp_path / "ratings.csv", "a,x,5"))
-    run = resolve("ml-1m", home=tmp_path, source=[path])
+    run = resolve(Backfill(dataset="ml-1m", home=str(tmp_path), source=[str(path)]))
     check(run)
     change(path, path.stat())
     ingest(run.home, run.dataset, list(run.sources), "run")
