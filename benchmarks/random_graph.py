@@ -27,7 +27,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from models.fitting import FitOptions
 from models.numerics.adjacency import transposed
-from models.numerics.lane_products import ROWS, add_outer
+from models.numerics.lane_products import ROWS
+from models.numerics.lane_tiles import add_outer
 from models.numerics.lanes import LANES, padded
 from models.numerics.threads import kernel_threads
 from models.random_graph.inference import HiddenGraph, Posterior

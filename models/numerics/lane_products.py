@@ -10,24 +10,10 @@ from llvmlite import ir
 from numba import njit
 from numba.extending import intrinsic
 
-from models.numerics.lanes import (
-    INDEX,
-    LANES,
-    Lanes,
-    element,
-    load,
-    load_tile,
-    plus_outer,
-    prefetch,
-    spread,
-    store,
-    store_tile,
-    total_of,
-)
+from models.numerics.lanes import INDEX, LANES, Lanes, element, load, prefetch, spread, store, total_of
 
 ROWS = 8  # rows that are worked on side by side
 UNROLLED = 4  # sums side by side in `add_weighted`
-EIGHT = (0,) * ROWS
 ZERO = np.float32(0)
 IN_ORDER = {"cache": True, "fastmath": {"contract"}, "forceinline": True}
 
@@ -58,18 +44,6 @@ def add_scaled(target, at, factor, source, source_at, width):
     """target[at + l] += factor source[source_at + l], l < width."""
     for lane in range(0, width, LANES):
         store(target, at + lane, load(target, at + lane) + factor * load(source, source_at + lane))
-
-
-@njit(**IN_ORDER)
-def add_outer(target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
-    """Add `count` outer products to a tile of ROWS x LANES, in their order, with the whole tile in registers.
-
-    target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r] right[right_at + right_step c + l].
-    """
-    tile = load_tile(EIGHT, spread(ZERO), target, at, stride)
-    for c in range(count):
-        tile = plus_outer(tile, left, left_at + left_step * c, load(right, right_at + right_step * c))
-    store_tile(target, at, stride, tile)
 
 
 @njit(**IN_ORDER)

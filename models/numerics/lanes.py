@@ -5,13 +5,14 @@ a register, and costs more in tests and leftovers than in arithmetic. Here a ker
 
     total = total + load(table, at) * load(own, 0)
 
-`total` is 16 float32 or 8 float64 (64 bytes, LANES or DOUBLES of them) or, with `load_half`, 8 float32. LLVM turns
+`total` is 16 float32 or 8 float64 (64 bytes, LANES or DOUBLES of them); `folded` makes 8 float32 of 16. LLVM turns
 them into whatever the processor has: one AVX-512 register, two of AVX2, four of SSE or NEON. Lanes add to and
 multiply with lanes of their kind; a number of their type multiplies all. As everywhere in numba, the `fastmath` of
 the function decides whether a product and a sum become one instruction ("contract").
 
 Arrays are contiguous, places in them are element numbers, and nothing is checked: whoever names a place sees to
-it that all lanes behind it lie in the array. `models.numerics.lane_products` has the loops built from these.
+it that all lanes behind it lie in the array. `models.numerics.lane_products` has loops over whole rows of numbers,
+`models.numerics.lane_tiles` several lanes that are held at once.
 """
 
 import operator
@@ -78,7 +79,7 @@ _arithmetic(operator.add, "fadd")
 _arithmetic(operator.mul, "fmul")
 
 
-def _address(context, builder, array_type, array, at, kind):
+def address(context, builder, array_type, array, at, kind):
     """LLVM pointer to an array's place, where a value of the LLVM type `kind` lies."""
     data = context.make_array(array_type)(context, builder, value=array).data
     return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
@@ -88,7 +89,7 @@ def _loads(kind):
     """Code that loads a value of the numba type `kind` from its last two arguments, an array and a place."""
 
     def generate(context, builder, call, arguments):
-        place = _address(context, builder, call.args[-2], *arguments[-2:], context.get_value_type(kind))
+        place = address(context, builder, call.args[-2], *arguments[-2:], context.get_value_type(kind))
         return builder.load(place, align=call.args[-2].dtype.bitwidth // 8)
 
     return generate
@@ -119,60 +120,11 @@ def store(typing, array, at, lanes):
 
     def generate(context, builder, call, arguments):
         array, at, value = arguments
-        place = _address(context, builder, call.args[0], array, at, value.type)
+        place = address(context, builder, call.args[0], array, at, value.type)
         builder.store(value, place, align=lanes.element.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, lanes), generate
-
-
-def _rows(context, builder, array_type, array, at, stride, tile):
-    """LLVM pointers to the rows of a tile in an array."""
-    for row in range(len(tile)):
-        place = builder.add(at, builder.mul(stride, stride.type(row)))
-        yield _address(context, builder, array_type, array, place, context.get_value_type(tile.dtype))
-
-
-@intrinsic
-def load_tile(typing, rows, lanes, array, at, stride):
-    """Tuple of lanes, as many as the tuple `rows` is long and of the kind of `lanes`: row r from at + stride r."""
-    tile = types.UniTuple(lanes, len(rows))
-
-    def generate(context, builder, call, arguments):
-        places = _rows(context, builder, call.args[2], *arguments[2:], tile)
-        align = lanes.element.bitwidth // 8
-        return context.make_tuple(builder, tile, [builder.load(place, align=align) for place in places])
-
-    return tile(rows, lanes, array, types.intp, types.intp), generate
-
-
-@intrinsic
-def store_tile(typing, array, at, stride, tile):
-    """Store row r of a tuple of lanes at place at + stride r."""
-
-    def generate(context, builder, call, arguments):
-        for row, place in enumerate(_rows(context, builder, call.args[0], *arguments[:3], tile)):
-            value = builder.extract_value(arguments[3], row)
-            builder.store(value, place, align=tile.dtype.element.bitwidth // 8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.intp, tile), generate
-
-
-@intrinsic
-def plus_outer(typing, tile, array, at, lanes):
-    """The tuple of tile[r] + array[at + r] lanes."""
-
-    def generate(context, builder, call, arguments):
-        tile, array, at, value = arguments
-        rows = []
-        for row in range(len(call.args[0])):
-            place = _address(context, builder, call.args[1], array, builder.add(at, at.type(row)), value.type.element)
-            scaled = builder.fmul(spread_over(builder, builder.load(place), lanes.count), value)
-            rows.append(builder.fadd(builder.extract_value(tile, row), scaled))
-        return context.make_tuple(builder, call.return_type, rows)
-
-    return tile(tile, array, types.intp, lanes), generate
 
 
 @intrinsic
@@ -214,10 +166,10 @@ def total_of(typing, lanes):
 
 @intrinsic
 def prefetch(typing, array, at):
-    """Ask for the cache line of array[at], to be had from the second-level cache when it is needed."""
+    """Ask for the cache line of array[at], to be had from the first-level cache when it is needed."""
 
     def generate(context, builder, call, arguments):
-        place = _address(context, builder, call.args[0], *arguments, ir.IntType(8))
+        place = address(context, builder, call.args[0], *arguments, ir.IntType(8))
         kind = ir.FunctionType(ir.VoidType(), [place.type] + [INDEX] * 3)
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         builder.call(function, [place, INDEX(0), INDEX(3), INDEX(1)])  # to read, first level, data

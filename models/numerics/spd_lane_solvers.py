@@ -13,7 +13,8 @@ Plain loops are in `models.numerics.spd_solvers`.
 import numpy as np
 from numba import njit
 
-from models.numerics.lane_products import ROWS, add_outer, add_scaled, dot, scale
+from models.numerics.lane_products import ROWS, add_scaled, dot, scale
+from models.numerics.lane_tiles import add_outer
 from models.numerics.lanes import DOUBLES, LANES, element, load, padded, store
 from models.numerics.logistic_bound import FAST as LOOSE
 

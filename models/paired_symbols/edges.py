@@ -13,17 +13,15 @@ import numpy as np
 from numba import njit
 
 from models.numerics.lane_products import ZERO, prefetch_row
+from models.numerics.lane_tiles import load_tile, plus_outer, store_tile
 from models.numerics.lanes import (
     LANES,
     element,
     folded,
     load_like,
-    load_tile,
     padded,
-    plus_outer,
     spread,
     store,
-    store_tile,
     total_of,
 )
 

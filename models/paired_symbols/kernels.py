@@ -9,7 +9,7 @@ order, so that the result does not depend on the number of threads.
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.logistic_bound import best_bound_of_square, lambda_of_square
+from models.numerics.logistic_bound import best_bound_of_square, best_square, lambda_of_square
 from models.numerics.spd_lane_solvers import solve_lifted
 from models.paired_symbols.edges import BATCH, OPTIONS, add_outer, express, moments, prefetch_rows
 
@@ -37,7 +37,7 @@ def weighted_sums(lanes, start, end, indices, counts, other, pseudo, lambda_star
         for e in range(count):
             hits[e], shares[e] = counts[first + e], other[indices[first + e], share_lane]
         for e in range(BATCH):
-            bend = lambda_of_square(variances[e] + means[e] * means[e])
+            bend = lambda_of_square(best_square(means[e], variances[e]))
             weights[e] = np.float32(2) * (bend * hits[e] + pseudo * shares[e] * (bend - lambda_star))
             halves[e] = np.float32(0.5) * hits[e]
         add_outer(lanes, other, indices, first, count, weights, halves, sums)
@@ -190,7 +190,7 @@ def edge_sums_of_shard(lanes, vertices, indptr, indices, counts, own, other, out
             prefetch_rows(lanes, other, indices, first + count, min(BATCH, indptr[vertex + 1] - first - count))
             moments(lanes, factors, other, indices, first, count, means, variances)
             for e in range(BATCH):
-                squares[e] = variances[e] + means[e] * means[e]
+                squares[e] = best_square(means[e], variances[e])
                 heights[e] = best_bound_of_square(squares[e])
             for e in range(count):
                 share = np.float64(other[indices[first + e], share_lane])

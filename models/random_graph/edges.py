@@ -12,7 +12,7 @@ from numba import njit, prange
 
 from models.numerics.lane_products import IN_ORDER, ROWS, ZERO, copy, prefetch_row
 from models.numerics.lanes import LANES, load, padded, spread, total_of, zeros
-from models.numerics.logistic_bound import FAST, twice_lambda_of_square
+from models.numerics.logistic_bound import FAST, best_square, twice_lambda_of_square
 
 BATCH = 64  # edges gathered at a time; with their packed rows they fill half of a first-level cache
 AHEAD = 64  # edges between asking for a packed row and reading it
@@ -95,7 +95,7 @@ def moments(edges, own, columns, count, factors):
             variances = variances + mean * mean * load(own, 2 * width + lane)
         columns[0, edge], columns[1, edge] = total_of(means), total_of(variances)
     for edge in range(count):
-        columns[1, edge] += columns[0, edge] * columns[0, edge]
+        columns[1, edge] = best_square(columns[0, edge], columns[1, edge])
 
 
 @njit(cache=True, fastmath=FAST, inline="always")

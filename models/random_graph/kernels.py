@@ -9,7 +9,8 @@ the graph, so a result does not depend on the shards.
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.lane_products import ROWS, UNROLLED, add_outer, add_weighted, scale
+from models.numerics.lane_products import ROWS, UNROLLED, add_weighted, scale
+from models.numerics.lane_tiles import add_outer
 from models.numerics.lanes import LANES, padded
 from models.numerics.spd_lane_solvers import solve_in_rows
 from models.random_graph.edges import BATCH, FAST, gather, moments, take_own, weights, workspace

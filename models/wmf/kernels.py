@@ -13,7 +13,8 @@ its edges in their order.
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.lane_products import ROWS, add_outer, add_rows, add_scaled, copy, dot, dot_rows, scale
+from models.numerics.lane_products import ROWS, add_rows, add_scaled, copy, dot, dot_rows, scale
+from models.numerics.lane_tiles import add_outer
 from models.numerics.lanes import LANES, zeros
 from models.numerics.spd_lane_solvers import factorize_tiled, solve_factorized
 

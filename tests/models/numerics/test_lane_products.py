@@ -23,13 +23,12 @@ def compiled(kernel):
     return call
 
 
-copy, scale, add_scaled, add_outer, add_weighted, dot, dot_rows, add_rows, prefetch_row = (
+copy, scale, add_scaled, add_weighted, dot, dot_rows, add_rows, prefetch_row = (
     compiled(getattr(lane_products, name))
     for name in (
         "copy",
         "scale",
         "add_scaled",
-        "add_outer",
         "add_weighted",
         "dot",
         "dot_rows",
@@ -60,18 +59,6 @@ def test_scaled_lanes_are_added():
     expected = target.astype(float)
     expected[3 : 3 + WIDTH] += 1.5 * source[5 : 5 + WIDTH]
     add_scaled(target, 3, np.float32(1.5), source, 5, WIDTH)
-    assert_allclose(target, expected, **CLOSE)
-
-
-@pytest.mark.parametrize("count", [0, 1, 7])
-def test_outer_products_are_added_to_a_tile(count):
-    target, left, right, stride = numbers(300), numbers(200, 1), numbers(400, 2), 20
-    expected = target.astype(float)
-    for c in range(count):
-        for row in range(ROWS):
-            at = 4 + stride * row
-            expected[at : at + LANES] += float(left[3 + 9 * c + row]) * right[5 + 17 * c : 5 + 17 * c + LANES]
-    add_outer(target, 4, stride, left, 3, 9, right, 5, 17, count)
     assert_allclose(target, expected, **CLOSE)
 
 

@@ -12,18 +12,13 @@ from models.numerics.lanes import (
     folded,
     load,
     load_like,
-    load_tile,
     padded,
-    plus_outer,
     prefetch,
     spread,
     store,
-    store_tile,
     total_of,
     zeros,
 )
-
-ROWS = (0,) * 5
 
 
 def numbers(size: int, dtype: type = np.float32, seed: int = 0) -> np.ndarray:
@@ -57,12 +52,6 @@ def halves(target, source):
 @njit
 def totals(source):
     return total_of(load(source, 0)), total_of(folded(load(source, 0)))
-
-
-@njit
-def tiles(target, at, stride, source, left, left_at, right):
-    tile = load_tile(ROWS, load(right, 0), source, at, stride)
-    store_tile(target, at, stride, plus_outer(tile, left, left_at, load(right, 0)))
 
 
 @njit
@@ -113,15 +102,6 @@ def test_lanes_are_summed_by_halves():
     while len(expected) > 1:
         expected = expected[: len(expected) // 2] + expected[len(expected) // 2 :]
     assert totals(source) == (expected[0], expected[0])
-
-
-def test_a_tile_gains_an_outer_product():
-    source, left, right = numbers(200), numbers(9, seed=1), numbers(LANES, seed=2)
-    target = np.zeros_like(source)
-    tiles(target, 2, 23, source, left, 3, right)
-    expected, rows = np.zeros_like(source), 2 + 23 * np.arange(len(ROWS))[:, None] + np.arange(LANES)
-    expected[rows] = source[rows] + left[3 : 3 + len(ROWS), None] * right
-    np.testing.assert_array_equal(target, expected)
 
 
 def test_asking_for_a_line_changes_nothing():

@@ -8,6 +8,7 @@ from scipy.special import expit, log_expit
 from models.numerics.logistic_bound import (
     FAST,
     best_bound_of_square,
+    best_square,
     exp_of_minus,
     lambda_of_square,
     lambda_of_xi,
@@ -28,6 +29,19 @@ def exact(xi: np.ndarray) -> np.ndarray:
 def of_exponential(xi, lambdas, logs):
     for place in range(len(xi)):
         lambdas[place], logs[place] = twice_lambda_and_log_sigmoid(xi[place])
+
+
+@njit(fastmath=FAST)
+def squares(means, variances, out):
+    for place in range(len(out)):
+        out[place] = best_square(means[place], variances[place])
+
+
+def test_the_best_square_is_rounded_twice_even_in_a_kernel_that_may_fuse():
+    means, variances = np.random.default_rng(1).normal(size=(2, 1000)).astype(np.float32)
+    out = np.empty_like(means)
+    squares(means, variances, out)
+    np.testing.assert_array_equal(out, means * means + variances)
 
 
 def test_the_line_lies_below_the_logistic_function_and_touches_it():
