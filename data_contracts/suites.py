@@ -1,7 +1,6 @@
 """Contracts as Great Expectations' own suites and batches, for the check and for its Data Docs alike."""
 
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 import sql
+from data_contracts import loading
 from data_contracts.contracts import COLUMNS, UNEXPECTED_ROWS, Contract, Rule, placeholders
-from data_contracts.lent_connection import URL, LentConnection, engine_options
 
 if TYPE_CHECKING:
     import great_expectations as gx
@@ -26,14 +25,13 @@ def session(
     It loads nothing from and sends nothing to the network, shows no progress and logs nothing: what goes
     wrong in a rule comes back in the rule's result.
     """
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    lent = LentConnection(connection)
     with _silenced(logging.getLogger("great_expectations")):
-        import great_expectations as gx
+        gx = loading.great_expectations()
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
-        from data_contracts import expectations  # noqa: F401 - defining its classes makes add_duckdb
+        from data_contracts.lent_connection import URL, LentConnection, engine_options
 
+        lent = LentConnection(connection)
         context = gx.get_context(mode="ephemeral")
         # A context in memory would still spell its configuration out as YAML for every table; nobody reads it.
         context._save_project_config = lambda: None

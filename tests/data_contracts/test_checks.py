@@ -1,8 +1,6 @@
 """The check itself: on the connection of an open transaction, which it leaves as it found it."""
 
 import logging
-import subprocess
-import sys
 
 import duckdb
 import pytest
@@ -206,23 +204,6 @@ def test_a_check_prints_and_logs_nothing(numbers, capfd, caplog):
         check_contracts(numbers, [contract_of(rule(query="select no_such_column from {batch}"))], {})
     assert capfd.readouterr() == ("", "")
     assert [record for record in caplog.records if record.name.startswith("great_expectations")] == []
-
-
-def test_a_process_that_checks_says_nothing_at_its_end(tmp_path):
-    """Great Expectations is loaded by the check alone, and DuckDB reports no leaks after it."""
-    program = """
-import sys, duckdb, data_contracts, sql
-assert "great_expectations" not in sys.modules
-connection = duckdb.connect()
-for statement in sql.schema():
-    connection.execute(statement)
-connection.begin()
-print(len(data_contracts.check(connection, "publish", {"top_n": 20})))
-assert "great_expectations" in sys.modules and "duckdb_engine" not in sys.modules
-connection.close()
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "9\n", "")
 
 
 def test_data_docs_show_every_contract(good, parameters, tmp_path):
