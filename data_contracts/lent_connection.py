@@ -1,19 +1,16 @@
 """A DuckDB connection lent to SQLAlchemy inside its owner's open transaction, which SQLAlchemy cannot end.
 
-This is all of a DuckDB dialect that reading takes. The package duckdb_engine would be another; loaded beside
-Great Expectations it makes DuckDB print a page of "nanobind: leaked" lines when the process ends. The module
-`duckdb` is kept out of here for the same reason.
+This is all of a DuckDB dialect that reading takes. The dialect of the package duckdb_engine begins, commits and rolls
+back by itself, which would end the stage's transaction.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import duckdb
 import sqlalchemy
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.pool import StaticPool
-
-if TYPE_CHECKING:
-    import duckdb
 
 URL = "duckdb+lent://"
 registry.register("duckdb.lent", __name__, "LentDialect")
@@ -29,7 +26,7 @@ class _DBAPI:
 class LentConnection:
     """The owner's connection as its own cursor; a cursor of DuckDB's would be a second connection."""
 
-    def __init__(self, connection: "duckdb.DuckDBPyConnection") -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
     def cursor(self) -> "LentConnection":
@@ -40,7 +37,7 @@ class LentConnection:
         """Nothing, of the cursor and of the connection alike: the owner closes."""
 
     def give_back(self) -> None:
-        """Let go of the owner's connection: Great Expectations keeps its last context, and all in it."""
+        """Let go of the owner's connection: Great Expectations keeps its last context, and all that is in it."""
         self._connection = None
 
     def __getattr__(self, name: str) -> Any:
