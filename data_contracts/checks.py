@@ -17,8 +17,9 @@ def check(
     """Check every contract that closes `stage` and leave the connection's transaction open as it was.
 
     Uncommitted rows and temporary tables of the connection are seen; nothing is written. Where the columns
-    of a table are not as declared, its other rules are left out. Where a rule's query fails, DuckDB gives
-    the transaction up: that rule counts as broken and the check ends with it.
+    of a table are not as declared, its other rules are left out. Where a rule's query fails, DuckDB gives the
+    transaction up: that rule counts as broken and the check ends with it; of the conditions, which are asked
+    together, the first stands for all.
 
     Args:
         parameters: values that the contracts' rules refer to by name; more than they ask for is fine.
@@ -43,12 +44,10 @@ def check_contracts(
     with session(connection) as (_, datasource):
         for contract, given in zip(contracts, values, strict=True):
             batch = batch_definition(datasource, contract, given).get_batch()
-            queries = [columns_rule(contract), *(rule for rule in contract.rules if rule.type == UNEXPECTED_ROWS)]
-            found = _validated(batch, contract, queries, given)[COLUMNS].result["details"]
-            of_table = {
-                rule.name: _of_query(contract, rule, found[rule.name]) for rule in queries if rule.name in found
-            }
-            if failed := [rule.name for rule in queries if rule.name in found and found[rule.name]["count"] is None]:
+            ours = [columns_rule(), *(rule for rule in contract.rules if rule.type == UNEXPECTED_ROWS)]
+            found = _validated(batch, contract, ours, given)[COLUMNS].result["details"]
+            of_table = {rule.name: _of_ours(contract, rule, found[rule.name]) for rule in ours if rule.name in found}
+            if failed := [rule.name for rule in ours if rule.name in found and found[rule.name]["count"] is None]:
                 return [*results, of_table[failed[0]]]
             others = [rule for rule in contract.rules if rule.type != UNEXPECTED_ROWS]
             if of_table[COLUMNS].success and others:
@@ -80,8 +79,8 @@ def _not_checked(contract: Contract, rule: Rule, message: str) -> RuleResult:
     return RuleResult(contract.table, rule.name, "error", False, observed, [], rule.description)
 
 
-def _of_query(contract: Contract, rule: Rule, found: Mapping[str, Any]) -> RuleResult:
-    """What a rule's query found."""
+def _of_ours(contract: Contract, rule: Rule, found: Mapping[str, Any]) -> RuleResult:
+    """What a rule's condition or query found."""
     if found["count"] is None:
         return _not_checked(contract, rule, found["failure"])
     observed = f"{found['count']:,} " + ("row" if found["count"] == 1 else "rows")

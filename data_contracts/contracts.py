@@ -21,15 +21,20 @@ class _Declared(BaseModel):
 
 
 class Column(_Declared):
-    """A column, as `duckdb_columns()` must show it."""
+    """A column, as `describe` must show it."""
 
     type: str = Field(description="DuckDB's name of the type.")
     meaning: str = Field(description="What a value says, in a sentence.")
     nullable: bool = Field(False, description="Whether the table lets the column be null.")
 
+    @property
+    def declared(self) -> str:
+        """Type and constraint, such as `BIGINT not null`."""
+        return self.type if self.nullable else f"{self.type} not null"
+
 
 class Rule(_Declared):
-    """One thing that must hold: an expectation of Great Expectations, or a query that must find no row."""
+    """One thing that must hold: an expectation of Great Expectations, or a condition or query that finds no row."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     type: str = Field(
@@ -38,16 +43,23 @@ class Rule(_Declared):
     kwargs: dict[str, Any] = Field(
         {}, description='Of the expectation type; `{"$PARAMETER": name}` for a stage\'s value.'
     )
+    where: str | None = Field(
+        None,
+        description="Of `unexpected_rows`: a condition that no row meets. All those of a table take one look at it.",
+    )
     query: str | None = Field(
-        None, description="Of `unexpected_rows`: `{batch}` is the table, `{name}` a stage's value."
+        None, description="Of `unexpected_rows`: `{batch}` is the table, `{name}` a stage's value or a relation."
     )
     severity: Severity = "error"
     description: str = Field(description="The rule in a sentence, as a person who broke it will read it.")
 
     @model_validator(mode="after")
-    def _query_or_kwargs(self) -> "Rule":
-        if (self.type == UNEXPECTED_ROWS) != (self.query is not None) or (self.query and self.kwargs):
-            raise ValueError(f"rule {self.name}: `query` belongs to the type unexpected_rows, `kwargs` to all others")
+    def _where_or_query_or_kwargs(self) -> "Rule":
+        texts = [text for text in (self.where, self.query) if text is not None]
+        if len(texts) != (self.type == UNEXPECTED_ROWS) or (texts and self.kwargs):
+            raise ValueError(
+                f"rule {self.name}: either `where` or `query` belongs to the type unexpected_rows, `kwargs` to all others"
+            )
         return self
 
 
@@ -70,9 +82,9 @@ class Contract(_Declared):
             raise ValueError(f"names of rules that are taken: {sorted(twice)}")
         return self
 
-    def query_of(self, rule: Rule) -> str:
-        """The rule's query with the contract's relations in their places; empty where it has none."""
-        text = rule.query or ""
+    def text_of(self, rule: Rule) -> str:
+        """The rule's condition or query with the contract's relations in their places; empty where it has neither."""
+        text = rule.where or rule.query or ""
         for name, query in self.relations.items():
             text = text.replace("{" + name + "}", f"({query})")
         return text
@@ -85,7 +97,7 @@ class Contract(_Declared):
         """
         arguments = [argument for rule in self.rules for argument in rule.kwargs.values()]
         asked = {one["$PARAMETER"] for one in arguments if isinstance(one, dict) and "$PARAMETER" in one}
-        asked |= placeholders(self.only or "").union(*(placeholders(self.query_of(rule)) for rule in self.rules))
+        asked |= placeholders(self.only or "").union(*(placeholders(self.text_of(rule)) for rule in self.rules))
         values = {**self.defaults, **given}
         if missing := sorted(asked - set(values)):
             raise ValueError(f"data_contracts/{self.table}.yaml: stage {self.stage} was to give values of {missing}")

@@ -32,7 +32,7 @@ def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Mappin
     """
     contracts = [contract for contract in load() if "." in contract.table]
     values = [contract.values(parameters[contract.stage]) for contract in contracts]
-    with session(connection) as (context, datasource):
+    with session(connection, apart=True) as (context, datasource):
         import great_expectations as gx
 
         store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
@@ -41,9 +41,7 @@ def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Mappin
             SITE, {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
         )
         for contract, given in zip(contracts, values, strict=True):
-            expectations = context.suites.add(
-                suite(contract, [columns_rule(contract), *contract.rules], given, apart=True)
-            )
+            expectations = context.suites.add(suite(contract, [columns_rule(), *contract.rules], given, apart=True))
             rows = batch_definition(datasource, contract, given)
             definition = gx.ValidationDefinition(name=contract.table, data=rows, suite=expectations)
             context.validation_definitions.add(definition).run(expectation_parameters=given)

@@ -1,14 +1,15 @@
 """Contracts as Great Expectations' own suites and batches, for the check and for its Data Docs alike."""
 
+import itertools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-import sql
 from data_contracts import loading
 from data_contracts.contracts import COLUMNS, UNEXPECTED_ROWS, Contract, Rule, placeholders
 
@@ -18,31 +19,42 @@ if TYPE_CHECKING:
 
 @contextmanager
 def session(
-    connection: duckdb.DuckDBPyConnection,
+    connection: duckdb.DuckDBPyConnection, *, apart: bool = False
 ) -> Iterator[tuple["gx.data_context.EphemeralDataContext", Any]]:
     """A context of Great Expectations and its data source over `connection`, for as long as the block lasts.
 
     It loads nothing from and sends nothing to the network, shows no progress and logs nothing: what goes
     wrong in a rule comes back in the rule's result.
+
+    Args:
+        apart: a context of its own, for a block that adds to it; else the one that all checks of the process share.
     """
     with _silenced(logging.getLogger("great_expectations")):
-        gx = loading.great_expectations()
-        from great_expectations.data_context.types.base import ProgressBarsConfig
-
+        context = _context() if apart else _shared_context()
         from data_contracts.lent_connection import URL, LentConnection, engine_options
 
-        lent = LentConnection(connection)
-        context = gx.get_context(mode="ephemeral")
-        # A context in memory would still spell its configuration out as YAML for every table; nobody reads it.
-        context._save_project_config = lambda: None
-        context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        datasource = context.data_sources.add_duckdb(
-            name="warehouse", connection_string=URL, kwargs=engine_options(lent)
-        )
+        lent, name = LentConnection(connection), f"warehouse {next(_SESSIONS)}"
+        datasource = context.data_sources.add_duckdb(name=name, connection_string=URL, kwargs=engine_options(lent))
         try:
             yield context, datasource
         finally:
             lent.give_back()
+            context.data_sources.delete(name)
+
+
+def _context() -> "gx.data_context.EphemeralDataContext":
+    gx = loading.great_expectations()
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    # A context in memory would still spell its configuration out as YAML for every table; nobody reads it.
+    context._save_project_config = lambda: None
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    return context
+
+
+_shared_context = cache(_context)  # making one takes as long as a small table's check
+_SESSIONS = itertools.count(1)  # so that sessions that are open at once differ in name
 
 
 @contextmanager
@@ -72,7 +84,7 @@ def suite(
     """The rules as expectations, each with the names of its rules in its `meta`.
 
     Args:
-        apart: an expectation for each rule; else one asks all queries, which is many times faster.
+        apart: an expectation for each rule; else one asks all of `unexpected_rows`, which is many times faster.
 
     Raises:
         ValueError: a rule names no expectation type, or arguments that its type does not take.
@@ -80,13 +92,11 @@ def suite(
     import great_expectations as gx
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-    queries = [rule for rule in rules if rule.type == UNEXPECTED_ROWS]
+    ours = [rule for rule in rules if rule.type == UNEXPECTED_ROWS]
     groups = [[rule] for rule in rules if apart or rule.type != UNEXPECTED_ROWS]
     made = gx.ExpectationSuite(name=contract.table)
-    for group in groups if apart or not queries else [queries, *groups]:
-        kwargs = dict(group[0].kwargs)
-        if group[0].type == UNEXPECTED_ROWS:
-            kwargs["queries"] = {rule.name: _filled(contract.query_of(rule), parameters) for rule in group}
+    for group in groups if apart or not ours else [ours, *groups]:
+        kwargs = _asked(contract, group, parameters) if group[0].type == UNEXPECTED_ROWS else dict(group[0].kwargs)
         configuration = ExpectationConfiguration(
             type=group[0].type,
             kwargs=kwargs,
@@ -104,18 +114,26 @@ def suite(
     return made
 
 
-def columns_rule(contract: Contract) -> Rule:
-    """The table has the declared columns and no others, with their types and NOT NULL constraints."""
-    declared = ", ".join(
-        f"({_literal(name)}, {_literal(column.type)}, {_literal(column.nullable)})"
-        for name, column in contract.columns.items()
-    )
+def columns_rule() -> Rule:
+    """The rule that every table has; what is declared of its columns stands in the contract."""
     return Rule(
         name=COLUMNS,
         type=UNEXPECTED_ROWS,
-        query=sql.statement("data_contracts/columns", declared=declared, table=contract.table),
+        where="false",
         description="the table has the declared columns and no others, types and NOT NULL included",
     )
+
+
+def _asked(contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `unexpected_rows`, which asks all these rules at once."""
+    asked: dict[str, Any] = {"table": contract.table, "declared": {}, "conditions": {}, "queries": {}}
+    for rule in rules:
+        if rule.name == COLUMNS:
+            asked["declared"] = {name: column.declared for name, column in contract.columns.items()}
+        else:
+            kind = "conditions" if rule.where else "queries"
+            asked[kind][rule.name] = _filled(contract.text_of(rule), parameters)
+    return asked
 
 
 def _filled(text: str, parameters: Mapping[str, Any]) -> str:

@@ -4,8 +4,9 @@ import logging
 
 import duckdb
 import pytest
+from pydantic import ValidationError
 
-from data_contracts import ContractBroken, RuleResult, check, docs, raise_if_broken
+from data_contracts import ContractBroken, RuleResult, check, docs, raise_if_broken, suites
 from data_contracts.checks import check_contracts
 from data_contracts.contracts import STAGES, Column, Contract, Rule
 from tasks.stores import warehouse
@@ -127,15 +128,7 @@ def test_a_value_that_the_stage_did_not_give_is_named(empty):
 
 def test_where_the_columns_are_not_as_declared_the_rules_are_left_out(numbers):
     (result,) = check_contracts(numbers, [contract_of(rule(), nullable=False)], {})
-    assert result.samples == [
-        {
-            "column_name": "number",
-            "declared_type": "INTEGER",
-            "declared_nullable": False,
-            "found_type": "INTEGER",
-            "found_nullable": True,
-        }
-    ]
+    assert result.samples == [{"column_name": "number", "declared": "INTEGER not null", "found": "INTEGER"}]
 
 
 def test_a_query_that_fails_is_a_broken_rule_and_says_why(numbers):
@@ -145,6 +138,38 @@ def test_a_query_that_fails_is_a_broken_rule_and_says_why(numbers):
     assert results[-1].observed.startswith("could not be checked") and "no_such_column" in results[-1].observed
     with pytest.raises(ContractBroken, match="no_such_column"):
         raise_if_broken("ingest", results)
+
+
+def test_conditions_are_each_counted_and_shown(numbers):
+    rules = [rule(query=None, where="number >= 10"), rule(name="few", query=None, where="number < 3 or number is null")]
+    small, few = check_contracts(numbers, [contract_of(*rules, rule(name="query", query="from {batch}"))], {})[1:3]
+    assert (small.rule, small.observed, small.samples) == ("small", "1 row", [{"number": 30}])
+    assert (few.rule, few.observed, few.samples) == ("few", "2 rows", [{"number": 1}, {"number": 2}])
+
+
+def test_a_condition_that_fails_is_a_broken_rule_and_says_why(numbers):
+    rules = [rule(query=None, where="number >= 10"), rule(name="wrong", query=None, where="no_such_column > 1")]
+    results = check_contracts(numbers, [contract_of(*rules), contract_of(rule())], {})
+    assert [result.rule for result in results] == ["small"] and not results[0].success
+    assert results[0].observed.startswith("could not be checked") and "no_such_column" in results[0].observed
+
+
+@pytest.mark.parametrize(
+    "changes", [{"where": "number > 1"}, {"query": None}, {"kwargs": {"column": "number"}}, {"type": "expect_x"}]
+)
+def test_a_rule_is_asked_in_one_way(changes):
+    with pytest.raises(ValidationError, match="rule small: either `where` or `query`"):
+        rule(**changes)
+
+
+def test_checks_that_overlap_ask_their_own_connections(tmp_path):
+    contract = contract_of(rule())
+    with duckdb.connect() as one, duckdb.connect() as other:
+        one.execute("create table numbers as select 1 as number")
+        other.execute("create table numbers as select 30 as number")
+        with suites.session(one):
+            assert not only(check_contracts(other, [contract], {})).success
+            assert only(check_contracts(one, [contract], {})).success
 
 
 def test_the_message_of_a_breach_names_stage_table_and_rule_and_shows_rows(good, parameters):
