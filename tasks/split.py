@@ -85,13 +85,22 @@ def split(
     Raises:
         InputError: liang2018 with too few users for `split.held_out_users`.
     """
-    parameters = {**settings.model_dump(), "seed": seed, **{one: one in protocols for one in PROTOCOLS}}
+    train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
+    parameters = {
+        **settings.model_dump(),
+        "seed": seed,
+        **{one: one in protocols for one in PROTOCOLS},
+        "train_files": train_files,
+        "test_files": test_files,
+    }
     with warehouse.stage(home, run_id, "split", parameters) as connection:
         for protocol in PROTOCOLS:
             connection.execute(f"delete from splits.{protocol}")
         store = _Store(home, connection)
         if "strong_generalization" in protocols:
             store.keep(_strong_generalization(connection, settings, seed, ids_are_numbers))
+            if settings.scheme == "liang2018":
+                parameters |= select(connection, "split/drawn").row(0, named=True)  # SQL cannot draw it again
         if "leave_one_out" in protocols:
             store.keep(_leave_one_out(connection, seed))
         if "given" in protocols:

@@ -61,7 +61,7 @@ def stage(
     stage's own work back.
 
     Args:
-        parameters: values that the contracts' rules refer to by name.
+        parameters: values that the contracts' rules refer to by name; the block may add to them.
 
     Raises:
         ContractBroken: a rule of severity `error` was broken; the warehouse is as it was.

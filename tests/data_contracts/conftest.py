@@ -34,7 +34,7 @@ insert into splits.strong_generalization
 insert into splits.leave_one_out
     select user_id, item_id, if(item_id = 'i1', 'held_out', 'train') from curated.interactions;
 insert into splits.given
-    select user_id, item_id, if(user_id = 'u1', 'test', 'train') from curated.interactions;
+    select user_id, item_id, if(first_file_id = 2, 'test', 'train') from curated.interactions;
 insert into diagnostics.degrees values ('user', 5, 2), ('user', 6, 1), ('item', 3, 5), ('item', 1, 1);
 insert into diagnostics.power_law_fits
     select side, family, 1.4, null, d_min, d_max, -5, 10 + 2 * parameters, 0.2, p_value
@@ -124,6 +124,8 @@ def parameters():
         "strong_generalization": True,
         "leave_one_out": True,
         "given": True,
+        "train_files": "1",
+        "test_files": "2",
         "top_n": 20,
     }
 

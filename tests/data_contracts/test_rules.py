@@ -113,17 +113,17 @@ BREACHES = [
     ),
     (
         "splits.strong_generalization",
-        "edge_in_one_role",
+        "edges_agree",
         "insert into splits.strong_generalization values ('u2', 'i2', 'validation', 'fold_in')",
     ),
     (
         "splits.strong_generalization",
-        "edges_curated",
+        "edges_agree",
         "insert into splits.strong_generalization values ('u2', 'i3', 'validation', 'dropped')",
     ),
     (
         "splits.strong_generalization",
-        "edges_complete",
+        "edges_agree",
         "delete from splits.strong_generalization where role = 'target'",
     ),
     (
@@ -188,24 +188,29 @@ BREACHES = [
     ),
     (
         "splits.leave_one_out",
-        "edge_in_one_role",
+        "edges_agree",
         "insert into splits.leave_one_out values ('u1', 'i1', 'train')",
     ),
     (
         "splits.leave_one_out",
-        "edges_curated",
+        "edges_agree",
         "insert into splits.leave_one_out values ('u1', 'i9', 'train')",
     ),
     (
         "splits.leave_one_out",
-        "edges_curated",
+        "edges_agree",
         "update splits.leave_one_out set item_id = 'i9' where item_id = 'i3'",
     ),
-    ("splits.leave_one_out", "edges_complete", "delete from splits.leave_one_out where item_id = 'i2'"),
-    ("splits.leave_one_out", "edges_complete", "delete from splits.leave_one_out where user_id = 'u2'"),
+    ("splits.leave_one_out", "edges_agree", "delete from splits.leave_one_out where item_id = 'i2'"),
+    ("splits.leave_one_out", "edges_agree", "delete from splits.leave_one_out where user_id = 'u2'"),
     ("splits.given", "role_known", "update splits.given set role = 'fit'"),
-    ("splits.given", "edge_in_one_role", "insert into splits.given values ('u1', 'i1', 'train')"),
-    ("splits.given", "edges_curated", "insert into splits.given values ('u1', 'i3', 'train')"),
+    ("splits.given", "edges_agree", "insert into splits.given values ('u1', 'i1', 'train')"),
+    ("splits.given", "edges_agree", "insert into splits.given values ('u1', 'i3', 'train')"),
+    ("splits.given", "edges_agree", "insert into splits.given values ('u9', 'i1', 'train')"),
+    ("splits.given", "edges_agree", "delete from splits.given where user_id = 'u2' and item_id = 'i1'"),
+    ("splits.given", "edges_agree", "delete from splits.given"),
+    ("splits.given", "edges_agree", "update splits.given set role = 'train' where role = 'test'"),
+    ("splits.strong_generalization", "drawn_as_published", "select 1"),
     ("diagnostics.degrees", "side_known", "insert into diagnostics.degrees values ('users', 1, 1)"),
     ("diagnostics.degrees", "degree_once", "insert into diagnostics.degrees values ('user', 5, 1)"),
     ("diagnostics.degrees", "counts_positive", "insert into diagnostics.degrees values ('user', 9, 0)"),
@@ -399,6 +404,7 @@ BREACHES = [
 BINDING = {
     "active_stay": {"min_user_edges": 5},
     "parts_sized": {"scheme": "liang2018", "held_out_users": 1},
+    "drawn_as_published": {"scheme": "liang2018", "drawn_parts": "1"},
 }
 
 
@@ -468,14 +474,37 @@ def test_a_filtered_split_may_leave_out_users_and_items_but_no_edge_between_thos
     assert broken(good, table, filtered) == {}
     assert set(broken(good, table, parameters)) == {"everybody_there"}
     good.execute("delete from splits.strong_generalization where user_id = 'u3' and item_id = 'i2'")
-    assert broken(good, table, filtered)["edges_complete"].samples == [{"user_id": "u3", "item_id": "i2"}]
+    assert broken(good, table, filtered)["edges_agree"].samples == [
+        {"user_id": "u3", "item_id": "i2", "times": 0, "curated": True, "one_role": None, "other_role": None}
+    ]
     assert "everybody_there" in broken(good, table, {**parameters, "min_user_edges": 6})
+
+
+def test_an_edge_in_a_train_and_in_a_test_file_is_for_training(good, parameters):
+    both = {**parameters, "train_files": "1,2"}
+    assert set(broken(good, "splits.given", both)) == {"edges_agree"}
+    good.execute("update splits.given set role = 'train'")
+    assert broken(good, "splits.given", both) == {}
+
+
+def test_a_given_split_that_was_not_asked_for_is_empty(good, parameters):
+    not_asked = {**parameters, "given": False, "train_files": "", "test_files": ""}
+    assert broken(good, "splits.given", not_asked)["edges_agree"].observed == "16 rows"
+    good.execute("delete from splits.given")
+    assert broken(good, "splits.given", not_asked) == {}
+
+
+@pytest.mark.parametrize("unknown", ["train_files", "test_files"])
+def test_roles_of_files_that_are_not_known_are_not_recounted(good, parameters, unknown):
+    good.execute("update splits.given set role = 'train'")
+    given = {name: value for name, value in parameters.items() if name != unknown}
+    assert broken(good, "splits.given", given) == {}
 
 
 def test_one_edge_in_place_of_another_is_seen(good, parameters):
     """As many edges as there should be: counts alone would not tell."""
     good.execute("update splits.leave_one_out set item_id = 'i3' where user_id = 'u2' and item_id = 'i2'")
-    assert set(broken(good, "splits.leave_one_out", parameters)) == {"edges_curated", "edges_complete"}
+    assert set(broken(good, "splits.leave_one_out", parameters)) == {"edges_agree"}
 
 
 def test_recommendations_that_the_run_did_not_make_are_not_held_against_its_edges(good, parameters):
