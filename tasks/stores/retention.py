@@ -1,4 +1,9 @@
-"""What the stores of matrices and models keep: whatever the latest runs used, and nothing half written."""
+"""What the stores of matrices and models keep: whatever the latest evaluated runs used, and nothing half written.
+
+Runs that failed, tunes and sweeps do not count among them, so that no night's fits go because somebody tuned a model.
+What a sweep fitted is kept until the next run has published, so that a sweep that was stopped goes on where it was; a
+tune keeps no fits.
+"""
 
 import logging
 import shutil
@@ -13,7 +18,11 @@ RUNS_KEPT = 3
 
 
 def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
-    """Delete the fits and matrices that none of the latest `runs` runs used; the number of folders deleted."""
+    """Delete what neither the run that is going on nor the latest `runs` evaluated ones used.
+
+    Returns:
+        How many folders were deleted.
+    """
     with warehouse.connect(home, read_only=True) as connection:
         kept = set(connection.execute(sql.statement("train/kept_fits"), {"runs": runs}).fetchall())
     staying, deleted = fits.drop_others(home, kept)
@@ -23,5 +32,9 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
             shutil.rmtree(folder)
             deleted += 1
     if deleted:
-        logger.info("%d folders of matrices and models that the latest %d runs did not use were deleted", deleted, runs)
+        logger.info(
+            "%d folders of matrices and models that the latest %d evaluated runs did not use were deleted",
+            deleted,
+            runs,
+        )
     return deleted

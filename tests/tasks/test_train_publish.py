@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from tasks.evaluate.stage import evaluate
 from tasks.publish import Choice, PublishSettings, choose, publish
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import matrices, retention, runs, warehouse
+from tasks.train import fitted as fit_of_a_sweep
 from tasks.train import train
 from tests.conftest import home_in, log_into
 
@@ -217,15 +219,40 @@ def test_the_link_swings_and_the_last_two_publications_stay(home, after_publishi
     assert sorted(folder.name for folder in (home.folder / "publications").iterdir()) == ["second", "third"]
 
 
-def test_the_store_keeps_what_the_latest_runs_used(home, digests):
+@contextmanager
+def recorded(home, run_id, flow="backfill", *, evaluated=True):
+    """A run in the block, which ends with a metric if it is evaluated."""
+    with runs.recorded(home, run_id, flow, {}):
+        yield
+        if evaluated:
+            with warehouse.connect(home) as connection:
+                metric = "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', 'mean_rank', 1, 0, 1)"
+                connection.execute(metric, [run_id])
+
+
+def test_the_store_keeps_what_the_latest_evaluated_runs_and_the_one_going_on_used(home, digests):
+    folder, kept = home.models / "mrf_dense", set()
+    for seed in range(3):
+        with recorded(home, f"night-{seed}"):
+            fit = fitted(home, digests, seed=seed, run_id=f"night-{seed}")
+        kept |= {fit.digest} if seed else set()
+    with suppress(ZeroDivisionError), recorded(home, "broken", evaluated=False):
+        fitted(home, digests, seed=3, run_id="broken")
+        raise ZeroDivisionError
     for number in range(3):
-        with runs.recorded(home, f"run-{number}", "backfill", {}):
-            fit = fitted(home, digests, seed=number, run_id=f"run-{number}")
-    (home.models / "mrf_dense" / "partial-left-by-a-kill").mkdir()
-    assert retention.tidy(home, runs=2) == 1 + 1 + 2  # a fit, the half one, and two splits that no fit uses
-    assert len(list((home.models / "mrf_dense").iterdir())) == 2
-    assert (home.models / "mrf_dense" / fit.digest).exists()
-    assert [folder.name for folder in home.matrices.iterdir()] == [digests[PROTOCOL]]
+        with recorded(home, f"tune-{number}", "tune", evaluated=False):
+            pass
+    with recorded(home, "sweep", "sweep", evaluated=False):  # which keeps fits that are no run's own
+        settings = MODELS["mrf_dense"].Settings()
+        fit_of_a_sweep(home, matrices_digest=digests[PROTOCOL], model="mrf_dense", settings=settings, seed=4)
+    (folder / "partial-left-by-a-kill").mkdir()
+    with recorded(home, "tonight"):
+        kept |= {fitted(home, digests, seed=5, run_id="tonight").digest}
+        assert len(list(folder.iterdir())) == 3 + 1 + 1 + 1 + 1
+        assert retention.tidy(home, runs=2) == 4 + 2  # those of seeds 0, 3 and 4, the half one; splits that no fit uses
+        assert {one.name for one in folder.iterdir()} == kept
+    assert [one.name for one in home.matrices.iterdir()] == [digests[PROTOCOL]]
+    assert retention.tidy(home, runs=2) == 1 and len(list(folder.iterdir())) == 2  # night-1 is the third latest now
 
 
 def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
@@ -246,6 +273,6 @@ def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
 def test_a_fit_that_does_not_say_what_it_is_of_is_swept(home, digests):
     with runs.recorded(home, "run", "backfill", {}):
         fit = fitted(home, digests)
-    (home.models / "mrf_dense" / fit.digest / "fit.json").write_text("{}")
-    assert retention.tidy(home) == 1 + len(digests)
+        (home.models / "mrf_dense" / fit.digest / "fit.json").write_text("{}")
+        assert retention.tidy(home) == 1 + len(digests)
     assert not list((home.models / "mrf_dense").iterdir())
