@@ -65,7 +65,7 @@ def exclusive(home: Home) -> Iterator[None]:
 
 def latest_evaluated(connection: duckdb.DuckDBPyConnection) -> str | None:
     """The newest completed run that evaluated anything; None where there is none."""
-    found = connection.execute("select max_by(run_id, started_at) from operations.evaluated_runs").fetchall()
+    found = connection.execute("select max_by(run_id, place) from operations.evaluated_runs").fetchall()
     return found[0][0]
 
 

@@ -13,6 +13,7 @@ from tasks.evaluate.stage import evaluate
 from tasks.explain import item_titles
 from tasks.explain import page as explanation_page
 from tasks.explain.explanation import ByModel, Explanation, explain
+from tasks.publish import PublishSettings, publish
 from tasks.split import SplitSettings, split
 from tasks.stores import matrices, runs, warehouse
 from tasks.train import train
@@ -49,6 +50,7 @@ def run(home, log_events):
                     for model in models
                 }
                 evaluate(home, run_id, protocol, digests[protocol], fits)
+            publish(home, run_id, PublishSettings())
         return digests
 
     return made
@@ -121,7 +123,7 @@ def test_a_user_held_out_of_every_fit_is_folded_in(home, run):
     [
         ("nobody", [], "--user nobody: no such user in small. There are .* and others"),
         ("grump", [], "--user grump: has 1 events in the logs of small, and none of them is kept as a like"),
-        ("u7", ["hpf"], "--models hpf: the latest run kept no fit of it. It kept popularity"),
+        ("u7", ["hpf"], "--models hpf: the published run has no fit of it. It has popularity"),
     ],
 )
 def test_who_or_what_is_not_there_is_told(home, run, user, models, message):
@@ -131,20 +133,25 @@ def test_who_or_what_is_not_there_is_told(home, run, user, models, message):
 
 
 def test_a_home_without_a_run_says_what_to_run(home):
-    with pytest.raises(InputError, match="no such warehouse. Run `python -m flows.backfill --dataset small`"):
-        explain(home, "u7")
-    with warehouse.connect(home):
-        pass
-    with pytest.raises(InputError, match="no run that was evaluated.*flows.backfill"):
+    with pytest.raises(InputError, match="nothing is published yet. Run `python -m flows.backfill --dataset small`"):
         explain(home, "u7")
 
 
-def test_likes_that_were_filtered_anew_are_told(home, run):
+def test_what_an_earlier_version_published_says_what_to_run(home, run):
     run("run", "leave_one_out", models=["popularity"])
-    binarize(home, BinarizeSettings(threshold=4, min_item_edges=16), "next")
-    user = rows(home, "select any_value(user_id) from curated.interactions")[0][0]
-    with pytest.raises(InputError, match="filtered anew since the last run"):
-        explain(home, user)
+    for name in ("published.duckdb", "manifest.json"):
+        (home.published / name).unlink()
+    with pytest.raises(InputError, match="by an earlier version of this program. Run `python -m flows.backfill"):
+        explain(home, "u7")
+
+
+def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(home, run):
+    run("run", "leave_one_out", models=["popularity"])
+    before = explain(home, "u7")
+    assert len(before.history) == len(rows(home, "select 1 from curated.interactions where user_id = 'u7'"))
+    binarize(home, BinarizeSettings(threshold=4, min_item_edges=16), "next")  # a run that goes on
+    with warehouse.connect(home):
+        assert explain(home, "u7") == before
 
 
 def test_the_command_prints_titles_and_writes_its_page_only(home, run, tmp_path, capsys):

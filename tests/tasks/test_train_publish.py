@@ -14,7 +14,7 @@ from tasks.errors import OneclassError
 from tasks.evaluate.stage import evaluate
 from tasks.publish import Choice, PublishSettings, choose, publish
 from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import matrices, retention, runs, warehouse
+from tasks.stores import manifest, matrices, retention, runs, warehouse
 from tasks.train import train
 from tests.conftest import home_in, log_into
 
@@ -131,6 +131,7 @@ def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
     values = np.load(array)
     values.flat[0] = np.nan
     np.save(array, values)
+    manifest.seal(array.parent, "fit.json", manifest.facts(array.parent, "fit.json"))  # as if it had been fitted so
     with pytest.raises(Exception, match="not_finite") as caught:
         fitted(home, digests, run_id="next")
     assert caught.value.exit_status == 1
