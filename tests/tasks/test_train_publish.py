@@ -99,10 +99,11 @@ def test_a_half_written_fit_is_made_again(home, digests):
     [
         lambda file: file.unlink(),
         lambda file: file.write_bytes(file.read_bytes()[:-1]),
+        lambda file: file.write_bytes(file.read_bytes()[:-1] + b"?"),
     ],
-    ids=["lost", "cut short"],
+    ids=["lost", "cut short", "flipped"],
 )
-def test_a_damaged_store_is_made_again(home, log_events, digests, damage):
+def test_a_damaged_store_is_made_again(home, digests, damage, caplog):
     first = fitted(home, digests)
     weights = home.models / "mrf_dense" / first.digest / "weights.npy"
     targets = home.matrices / digests[PROTOCOL] / "test_targets_indices.npy"
@@ -113,6 +114,7 @@ def test_a_damaged_store_is_made_again(home, log_events, digests, damage):
     assert again[PROTOCOL] == digests[PROTOCOL]
     assert fitted(home, again, run_id="next").digest == first.digest
     assert (weights.read_bytes(), targets.read_bytes()) == before
+    assert str(weights) in caplog.text and str(targets) in caplog.text
 
 
 def test_a_matrix_that_no_model_can_take_is_told(home, digests):
