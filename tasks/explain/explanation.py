@@ -21,6 +21,7 @@ from tasks.stores import fits, matrices, publications
 from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
 from tasks.stores.warehouse import select
+from tasks.terminal import printable
 
 PREFERRED = sorted([*PROTOCOLS, ALL_EDGES], key=lambda name: name != "leave_one_out")  # it has most of a history
 REASONS = 3
@@ -132,15 +133,19 @@ def _fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequence[st
 
 
 def _user(connection: duckdb.DuckDBPyConnection, home: Home, user_id: str) -> int:
+    shown = printable(user_id)
+    if any("\ud800" <= character <= "\udfff" for character in user_id):  # of an argument in another encoding
+        raise InputError(f"--user {shown}: is no text in UTF-8, as the ids of users are.")
     found = select(connection, "explain/user", user_id=user_id).row(0, named=True)
     if found["user_index"] is not None:
         return found["user_index"]
     if found["events"]:
         raise InputError(
-            f"--user {user_id}: has {found['events']:,} events in the logs of {home.dataset}, and none of them is kept "
+            f"--user {shown}: has {found['events']:,} events in the logs of {home.dataset}, and none of them is kept "
             "as a like; binarize.threshold and the activity filters decide that."
         )
-    raise InputError(f"--user {user_id}: no such user in {home.dataset}. There are {found['others']} and others.")
+    others = printable(str(found["others"]))
+    raise InputError(f"--user {shown}: no such user in {home.dataset}. There are {others} and others.")
 
 
 def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, history: list[Liked]) -> _Asked:

@@ -169,10 +169,34 @@ def test_the_command_prints_titles_and_writes_its_page_only(home, run, tmp_path,
     page = home.report / "users" / "u7.html"
     assert str(page) in printed and files(home).items() - before.items() == {(page, page.stat().st_mtime_ns)}
     text = page.read_text()
-    assert "Film, the" in text and "because of" in text and "http" not in text and "<script" not in text
+    assert "Film, the" in text and "because of" in text and "://" not in text and "<script" not in text
     assert command.main([*arguments, "nobody"]) == 2
     assert "no such user" in capsys.readouterr().err
     assert command.main([*arguments[:-1], "--top", "0", "--user", "u7"]) == 2
+
+
+def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, run, log_events, tmp_path, capsys):
+    user, item = "\x1b]0;title\x07\n\u202e<img src=//x>", "i1\x1b[2J"
+    log_events([(user, item, 5), (user, "i2", 5), (user, "i3", 5), ("other\x1b", "i1", 1)], file_id=2)
+    (home.root / "datasets").mkdir(parents=True)
+    (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
+    titles = tmp_path / "titles.csv"
+    titles.write_text(f"item_id,title\n{item},\x1b[31mRed\ni2,Two\n")
+    run("run", "leave_one_out", models=["popularity"])
+    arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles)]
+    assert command.main([*arguments, "--top", "1000000000", "--user", user]) == 0
+    printed = capsys.readouterr().out
+    assert r"User \x1b]0;title\x07\n\u202e<img src=//x> of small likes" in printed
+    assert r"i1\x1b[2J" in printed and r"\x1b[31mRed" in printed and "Two" in printed
+    for unknown in ("no\x1b[2Jbody", "other\x1b", "\udcff"):
+        assert command.main([*arguments, "--user", unknown]) == 2
+        printed += capsys.readouterr().err
+    assert r"--user no\x1b[2Jbody: no such user" in printed and r"--user other\x1b: has 1 events" in printed
+    assert r"--user \udcff: is no text" in printed
+    assert printed.isascii() or not set(printed) & set("\x1b\x07\u202e")
+    [page] = (home.report / "users").iterdir()
+    text = page.read_text()
+    assert "default-src 'none'" in text and "<img" not in text and not set(text) & set("\x1b\x07\u202e")
 
 
 @pytest.mark.parametrize("user", ["../../x", "a/b", ".", "..", "x" * 400, "naïve <b>", "%2E"])
