@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 
 from flows.parameters import Flag
 from tasks.errors import InputError
+from tasks.terminal import printable_lines
 
 Kind = TypeVar("Kind", bound=BaseModel)
 
@@ -118,9 +119,9 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     except Exception as error:  # noqa: BLE001  (the last boundary: whatever it was becomes a message and a status)
         if debug:
             traceback.print_exc()
-        print(f"\n{_message(error)}", file=sys.stderr)
+        print(f"\n{printable_lines(_message(error))}", file=sys.stderr)
         return getattr(error, "exit_status", 1)
-    print(f"\n{words}")
+    print(f"\n{printable_lines(words)}")
     return 0
 
 

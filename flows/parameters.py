@@ -51,7 +51,14 @@ class Run(OfDataset):
         {}, description="single settings, such as binarize.threshold=4 mrf_dense.l2=500; they override all files"
     )
     seed: Annotated[int, Flag("N")] = Field(0, description="the one seed of every draw")
-    threads: Annotated[int | None, Flag("N")] = Field(None, description="cores to use; all by default")
+    threads: Annotated[int | None, Flag("N")] = Field(
+        None, description="cores to use; all by default, and never more than there are"
+    )
+    memory: Annotated[str | None, Flag("SIZE")] = Field(
+        None,
+        description="memory for DuckDB, such as 4GB, past which it spills to the home; by default a third of the "
+        "machine's, or of the container's",
+    )
 
     def as_backfill(self, **more: Any) -> "Backfill":
         """The backfill that these parameters describe, with `more` of its own."""

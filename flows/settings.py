@@ -1,6 +1,7 @@
 """The settings of a run, in layers: the data set's own, then the files of `--config`, then `--set`, then the flags."""
 
 import functools
+import logging
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,9 +20,13 @@ from tasks.errors import InputError
 from tasks.publish import PublishSettings
 from tasks.settings import STAGE_SETTINGS, check_model, check_protocol, validated
 from tasks.split import SplitSettings
-from tasks.stores import home
-from tasks.stores.home import Home, Limits
+from tasks.stores import allowance, home
+from tasks.stores.home import FileSettings, Home, Limits
 from tasks.train import TrainSettings
+
+logger = logging.getLogger(__name__)
+
+LEAST_MEMORY = 256 * 10**6  # bytes; with less, DuckDB cannot hold a block of each thread's
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class RunSettings:
     train: TrainSettings
     demo: DemoSettings
     publish: PublishSettings
+    files: FileSettings
     seed: int = 0
     since: date | None = None
     until: date | None = None
@@ -95,7 +101,7 @@ def resolve(given: Backfill) -> RunSettings:
         raise InputError(f"setting publish.model = {published}: is not among this run's models, {', '.join(chosen)}.")
     _check_flags(given)
     return RunSettings(
-        home=Home(root, declared.name, Limits(threads=given.threads) if given.threads else Limits()),
+        home=Home(root, declared.name, _limits(given), settings["files"]),
         dataset=declared,
         sources=tuple(map(Path, given.source)),
         split_files=_pair(given.split_files),
@@ -106,6 +112,29 @@ def resolve(given: Backfill) -> RunSettings:
         since=given.since,
         until=given.until,
     )
+
+
+def _limits(given: Backfill) -> Limits:
+    asked: dict[str, int] = {}
+    if given.threads is not None:
+        asked["threads"] = _cores(given.threads)
+    if given.memory is not None:
+        size = allowance.bytes_of(given.memory)
+        if size is None or size < LEAST_MEMORY:
+            raise InputError(
+                f"--memory {given.memory}: write a size of at least {LEAST_MEMORY // 10**6} MB, such as 512MB or 4GB."
+            )
+        asked["memory"] = size
+    return Limits(**asked)
+
+
+@functools.cache
+def _cores(asked: int) -> int:
+    """As many cores as were asked for, or all, which is said once."""
+    there = allowance.cores()
+    if asked > there:
+        logger.warning("--threads %d: this process may use %d cores, so %d are used", asked, there, there)
+    return min(asked, there)
 
 
 def _check_flags(given: Backfill) -> None:

@@ -23,5 +23,18 @@ def statement(name: str, **names: str) -> str:
 
 def schema() -> list[str]:
     """Every `sql/schema/*.sql`, in file order: the warehouse's tables, each made only where absent."""
-    folder = files(__name__).joinpath("schema")
-    return [file.read_text(encoding="utf-8") for file in sorted(folder.iterdir(), key=lambda f: f.name)]
+    return list(_in_order("schema").values())
+
+
+def migrations() -> dict[int, str]:
+    """Number -> text of every `sql/schema/migrations/NNN_*.sql`, in order: what older warehouses lack.
+
+    They run before `schema`, on a new warehouse too, so each leaves alone what is not there (`alter table if exists`)
+    and what is there already (`add column if not exists`). A new table needs none.
+    """
+    return {int(name.partition("_")[0]): text for name, text in _in_order("schema/migrations").items()}
+
+
+def _in_order(folder: str) -> dict[str, str]:
+    found = [file for file in files(__name__).joinpath(folder).iterdir() if file.name.endswith(".sql")]
+    return {file.name: file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name)}

@@ -26,7 +26,7 @@ def build(home: Home, dataset: Dataset) -> Path:
     """
     if not home.warehouse.exists():
         raise InputError(f"{home.warehouse}: no such warehouse. Run the backfill of {dataset.name} first.")
-    with warehouse.connect(home, read_only=True) as connection:
+    with home.writing(), warehouse.connect(home, read_only=True) as connection:
         run_id = runs.latest_evaluated(connection)
         chosen = "select settings from operations.runs where run_id = ?"
         (settings,) = connection.execute(chosen, [run_id]).fetchone() if run_id else ("{}",)

@@ -11,7 +11,3 @@ class InputError(OneclassError):
     """Bad arguments, settings or input that cannot be read; nothing was written."""
 
     exit_status = 2
-
-
-class WarehouseHeld(InputError):
-    """Another process has the warehouse open; the same call may succeed once it has ended."""

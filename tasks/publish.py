@@ -1,12 +1,9 @@
 """Publish: recommendations in the logs' own ids, and the evaluation as Parquet, CSV and Markdown.
 
-The files of a run lie in `publications/<run>/`, and `published` is a link to the newest that is whole, put
-in place in one step: a reader sees the old tables or the new.
+Beside them `published.duckdb`, the same tables and what an explanation needs, for readers: `tasks/stores/publications.py`.
 """
 
 import logging
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +18,22 @@ from models import catalogue
 from models.base import Model
 from tasks import main_table
 from tasks.orchestration.stage_task import stage_task
-from tasks.protocols import VALIDATION_METRIC
-from tasks.stores import fits, matrices, warehouse
+from tasks.protocols import VALIDATION_METRIC, main_metrics
+from tasks.stores import fits, matrices, publications, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
 BLOCK_ENTRIES = 1 << 26  # scores held at a time: 256 MB of float32
+TABLES = (
+    "published/recommendations",
+    "published/metrics",
+    "published/comparisons",
+    "published/fits",
+    "published/users",
+    "published/items",
+    "published/histories",
+)
 
 
 class PublishSettings(BaseModel):
@@ -90,9 +96,7 @@ def publish(
     Args:
         choice: None leaves the recommendations as they are (a run of `given` alone).
     """
-    fresh = home.folder / "publications" / run_id
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
+    fresh = publications.begin(home, run_id)
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n}
     with warehouse.stage(home, run_id, "publish", parameters) as connection:
         if choice is not None:
@@ -102,7 +106,11 @@ def publish(
         recommendations = connection.execute("select count(*) from published.recommendations").fetchone()[0]
         table = main_table.rows(connection, run_id)
         _write_files(connection, home, run_id, table, fresh)
-    _point_to(home, fresh)
+        publications.copy_tables(home, fresh, _tables(connection, run_id))
+        fits_of_run = connection.execute(
+            "select distinct model, digest from operations.model_fits where run_id = ? order by all", [run_id]
+        ).fetchall()
+    publications.swing(home, fresh, {"run_id": run_id, "fits": fits_of_run})
     logger.info(
         "%s recommendations%s, tables in %s",
         f"{recommendations:,}",
@@ -158,20 +166,17 @@ def _write_files(
     (folder / "evaluation.md").write_text(main_table.markdown(table, f"Evaluation on {home.dataset}"), encoding="utf-8")
 
 
-def _point_to(home: Home, fresh: Path) -> None:
-    """Swing the link `published` to a folder that is whole, and drop the folders that no link ever showed."""
-    link = home.folder / ".published-next"
-    link.unlink(missing_ok=True)
-    link.symlink_to(fresh.relative_to(home.folder), target_is_directory=True)
-    before = home.published.resolve() if home.published.is_symlink() else None
-    os.replace(link, home.published)
-    for folder in fresh.parent.iterdir():
-        if folder not in (fresh, before) and folder.resolve() != before:
-            shutil.rmtree(folder, ignore_errors=True)
+def _tables(connection: duckdb.DuckDBPyConnection, run_id: str) -> Iterator[tuple[str, duckdb.DuckDBPyRelation]]:
+    """The tables of `published.duckdb`, each asked for when the one before is written."""
+    of_run = {"run_id": run_id}
+    values = {"published/comparisons": of_run, "published/fits": of_run | main_metrics()}
+    for name in TABLES:
+        connection.complete()
+        yield name.partition("/")[2], connection.sql(sql.statement(name), params=values.get(name))
 
 
 def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
+    return str(path.absolute()).replace("'", "''")
 
 
 publish_task = stage_task(publish)

@@ -15,6 +15,7 @@ from tasks.errors import InputError
 from tasks.protocols import PROTOCOLS
 from tasks.publish import PublishSettings
 from tasks.split import SplitSettings
+from tasks.stores.home import FileSettings
 from tasks.train import TrainSettings
 
 STAGE_SETTINGS: dict[str, type[BaseModel]] = {
@@ -23,6 +24,7 @@ STAGE_SETTINGS: dict[str, type[BaseModel]] = {
     "train": TrainSettings,
     "demo": DemoSettings,
     "publish": PublishSettings,
+    "files": FileSettings,
 }
 EXTRAS = {"neural": "torch"}  # the module that an optional extra of the installation brings
 

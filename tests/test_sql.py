@@ -90,7 +90,7 @@ def test_a_file_begins_with_what_one_row_is(file):
 
 
 def test_each_table_of_the_schema_says_what_one_row_is():
-    for file in (ROOT / "sql" / "schema").iterdir():
+    for file in (ROOT / "sql" / "schema").rglob("*.sql"):
         found = re.findall(r"((?:--.*\n)+)(?:create schema .*;\n)?create .*?([a-z]+\.\w+) ", file.read_text())
         assert len(found) == len(re.findall(r"^create (?!schema)", file.read_text(), re.MULTILINE)), file
         for comment, table in found:

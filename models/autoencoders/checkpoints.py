@@ -1,19 +1,23 @@
 """Where a long fit stands, kept in one file, so that a fit that was interrupted goes on instead of beginning anew.
 
-The file is numpy's `.npz`, read without pickle, and names the fit that it is of: settings, seed and data.
+The file is numpy's `.npz`, read without pickle, and names the fit that it is of: settings, seed and data. It has a sha256
+of its arrays in it, without which it is not gone on from.
 """
 
 import contextlib
 import hashlib
 import json
+import logging
 import os
-import zipfile
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
+
+logger = logging.getLogger(__name__)
 
 NAME = "checkpoint.npz"
 
@@ -33,18 +37,30 @@ def write(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"partial-{NAME}"
     with partial.open("wb") as file:
-        np.savez(file, key=np.array(key), **arrays)
+        np.savez(file, key=np.array(key), sha256=np.array(_sha256(arrays)), **arrays)
     os.replace(partial, folder / NAME)
 
 
 def read(folder: Path, key: str) -> dict[str, np.ndarray] | None:
-    """The arrays that `write` was given; None where there are none, they are of another fit, or the file is damaged."""
-    try:
-        with (folder / NAME).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = dict(stored)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    """The arrays that `write` was given; None where there are none, or they are of another fit.
+
+    A file that is damaged is deleted, which is said.
+    """
+    path = folder / NAME
+    if not os.path.lexists(path):
         return None
-    return arrays if str(arrays.pop("key", "")) == key else None
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = dict(stored)
+        owner, digest = str(arrays.pop("key")), str(arrays.pop("sha256"))
+        whole = digest == _sha256(arrays)
+    except Exception:  # noqa: BLE001  (what a reader of zip files makes of damaged bytes has no end)
+        whole = False
+    if not whole:
+        logger.warning("%s: is damaged, or of an earlier version of this program; the fit begins anew", path)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return None
+    return arrays if owner == key else None
 
 
 def remove(folder: Path) -> None:
@@ -52,3 +68,12 @@ def remove(folder: Path) -> None:
     (folder / NAME).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
+
+
+def _sha256(arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.data if array.size else b"")
+    return digest.hexdigest()

@@ -5,6 +5,6 @@ select
     earlier.code_version
 from operations.evaluated_runs as earlier
 join operations.runs as this using (dataset)
-where this.run_id = $run_id and earlier.started_at < this.started_at
-order by earlier.started_at desc
+where this.run_id = $run_id and earlier.place < this.rowid
+order by earlier.place desc
 limit 1

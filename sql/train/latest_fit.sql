@@ -3,5 +3,5 @@ select digest
 from operations.model_fits
 join operations.evaluated_runs using (run_id)
 where protocol = $protocol and model = $model
-order by started_at desc
+order by place desc
 limit 1

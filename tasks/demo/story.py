@@ -5,7 +5,7 @@ biased coin a considered edge decides whether it is liked (Paquet and Koenigstei
 like becomes 4 or 5 stars, a considered item that is not liked 1 to 3. What a real log hides is kept in
 `<home>/demo/truth/`:
 
-    settings.json    settings, seed, generator version, the laws of the degrees, and what came out
+    settings.json    settings, seed, generator version, the laws of the degrees, what came out, and sha256s
     edges.parquet    one row per edge of H: user, item (ids as in the log), probability, liked
     users.npy, items.npy, item_bias.npy    u (M, K), v (N, K), b (N,), float32; row i belongs to id i + 1
 
@@ -14,7 +14,9 @@ the ranking by (degree in H) x sigma(u'v + b), which knows the truth, has mean r
 popularity has .935 and .246. (Mean rank: the share of the items not liked that stand below the one held out.)
 """
 
+import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -33,6 +35,8 @@ from models.generator.story import Traits, draw_traits, flip, rated, with_likes
 from tasks.demo.netflix_writer import blocks, items_of, write_log
 from tasks.errors import InputError, OneclassError
 from tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
 
 GENERATOR = 1  # raise it with every change of what a seed gives
 FIRST_DAY, DAYS = np.datetime64("2001-01-01"), 5 * 365
@@ -191,17 +195,29 @@ def _kept(home: Home, asked: dict[str, Any]) -> list[Path] | None:
     made = _made(home)
     if {key: made.get(key) for key in asked} != asked:
         return None
-    sizes = {home.truth / name: size for name, size in made["truth"].items()}
-    logs = {home.landing / name: size for name, size in made["logs"].items()}
-    whole = all(file.is_file() and file.stat().st_size == size for file, size in (sizes | logs).items())
-    return list(logs) if whole else None
+    truth = {home.truth / name: digest for name, digest in made.get("truth", {}).items()}
+    logs = {home.landing / name: digest for name, digest in made.get("logs", {}).items()}
+    damaged = [str(file) for file, digest in (truth | logs).items() if _sha256(file) != digest]
+    if damaged:
+        logger.warning("%s: not as the demo left it; the demo is made anew", ", ".join(damaged))
+    return list(logs) if truth and logs and not damaged else None
+
+
+def _sha256(file: Path) -> str | None:
+    """Of a file's bytes; None where it is absent or cannot be read."""
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def _made(home: Home) -> dict[str, Any]:
     try:
-        return json.loads((home.truth / "settings.json").read_text(encoding="utf-8"))
+        made = json.loads((home.truth / "settings.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
+    return made if isinstance(made, dict) else {}
 
 
 def _move(home: Home, making: Path, made: dict[str, Any]) -> list[Path]:
@@ -248,8 +264,8 @@ def _write(folder: Path, story: Story, asked: dict[str, Any]) -> dict[str, Any]:
         "laws": laws,
         "considered": len(story.users),
         "liked": int(story.liked.sum()),
-        "logs": {name: (folder / name).stat().st_size for name in logs},
-        "truth": {name: (folder / name).stat().st_size for name in truth},
+        "logs": {name: _sha256(folder / name) for name in logs},
+        "truth": {name: _sha256(folder / name) for name in truth},
     }
 
 

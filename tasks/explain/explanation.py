@@ -1,7 +1,8 @@
-"""Explain: one user's history, what each model of the last run recommends, and why. It writes nothing.
+"""Explain: one user's history, what each model of the published run recommends, and why. It writes nothing.
 
-A model answers as it did in its evaluation: for a training user of one of its fits, from what that fit learned of
-the user; for anybody else, by folding the history in.
+It reads what is published and the fits behind that, never the warehouse, so a run that goes on is not in its way. A model
+answers as it did in its evaluation: for a training user of one of its fits, from what that fit learned of the user; for
+anybody else, by folding the history in.
 """
 
 from collections.abc import Sequence
@@ -15,11 +16,12 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from tasks.errors import InputError
-from tasks.protocols import ALL_EDGES, PROTOCOLS, main_metrics
-from tasks.stores import fits, matrices, warehouse
+from tasks.protocols import ALL_EDGES, PROTOCOLS
+from tasks.stores import fits, matrices, publications
 from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
 from tasks.stores.warehouse import select
+from tasks.terminal import printable
 
 PREFERRED = sorted([*PROTOCOLS, ALL_EDGES], key=lambda name: name != "leave_one_out")  # it has most of a history
 REASONS = 3
@@ -96,23 +98,22 @@ class _Asked:
 
 
 def explain(home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 10) -> Explanation:
-    """Explain a user by the fits that the last evaluated run kept.
+    """Explain a user by the fits of the run that is published.
 
     Args:
         models: names; all that the run fitted by default.
-        top: recommendations of each.
+        top: recommendations of each; past the number of items, all of them.
 
     Raises:
-        InputError: there is no run yet, the user is unknown, or the run kept no fit of a model that is named.
+        InputError: nothing is published yet, the user is unknown, or the run has no fit of a model that is named.
+        Damaged: what is published, a fit or its matrices is not what was written.
     """
-    if not home.warehouse.exists():
-        raise InputError(f"{home.warehouse}: no such warehouse. {_run_first(home)}")
-    with warehouse.connect(home, read_only=True) as connection:
+    with publications.opened(home) as connection:
         kept = _fits(connection, home, models)
-        user_index = _user(connection, home, user_id)
-        history = [Liked(**row) for row in select(connection, "explain/history", user_id=user_id).iter_rows(named=True)]
-        asked = [_asked(home, of_model, user_index, history) for of_model in kept]
-        _check_numbering(connection, home, asked[0].split)
+        user = _user(connection, home, user_id)
+        found = select(connection, "explain/history", user_index=user)
+        history = [Liked(**row) for row in found.iter_rows(named=True)]
+        asked = [_asked(home, of_model, user, history) for of_model in kept]
         by_model = [_of_model(connection, home, one, history, top) for one in asked]
     return Explanation(home.dataset, user_id, history, by_model)
 
@@ -120,32 +121,36 @@ def explain(home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 
 def _fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequence[str]) -> list[list[dict[str, Any]]]:
     """The fits of each model, the preferred protocol's first."""
     kept: dict[str, list[dict[str, Any]]] = {}
-    for fit in select(connection, "explain/fits", **main_metrics()).iter_rows(named=True):
-        if found := fits.find(home, fit["model"], fit["digest"]):
-            kept.setdefault(fit["model"], []).append(fit | {"matrices": found.matrices})
+    for fit in connection.sql("from fits").pl().iter_rows(named=True):
+        if (matrices_digest := fits.matrices_of(home, fit["model"], fit["digest"])) is not None:
+            kept.setdefault(fit["model"], []).append(fit | {"matrices": matrices_digest})
     if not kept:
-        raise InputError(f"{home.folder}: no run that was evaluated has left a fitted model. {_run_first(home)}")
+        raise InputError(f"{home.models}: holds none of the fits behind what is published. {_run_again(home)}")
     for name in models:
         if name not in kept:
-            raise InputError(f"--models {name}: the latest run kept no fit of it. It kept {', '.join(kept)}.")
+            raise InputError(f"--models {name}: the published run has no fit of it. It has {', '.join(kept)}.")
     return [sorted(kept[name], key=lambda fit: PREFERRED.index(fit["protocol"])) for name in models or kept]
 
 
 def _user(connection: duckdb.DuckDBPyConnection, home: Home, user_id: str) -> int:
+    shown = printable(user_id)
+    if any("\ud800" <= character <= "\udfff" for character in user_id):  # of an argument in another encoding
+        raise InputError(f"--user {shown}: is no text in UTF-8, as the ids of users are.")
     found = select(connection, "explain/user", user_id=user_id).row(0, named=True)
     if found["user_index"] is not None:
         return found["user_index"]
     if found["events"]:
         raise InputError(
-            f"--user {user_id}: has {found['events']:,} events in the logs of {home.dataset}, and none of them is kept "
+            f"--user {shown}: has {found['events']:,} events in the logs of {home.dataset}, and none of them is kept "
             "as a like; binarize.threshold and the activity filters decide that."
         )
-    raise InputError(f"--user {user_id}: no such user in {home.dataset}. There are {found['others']} and others.")
+    others = printable(str(found["others"]))
+    raise InputError(f"--user {shown}: no such user in {home.dataset}. There are {others} and others.")
 
 
 def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, history: list[Liked]) -> _Asked:
     """The first fit that has the user among its training users; where none has, the first fit, to fold the user in."""
-    splits = [matrices.read(home, fit["matrices"]) for fit in of_model]
+    splits = [matrices.read(home, fit["matrices"], parts=()) for fit in of_model]
     rows = [np.flatnonzero(split.users == user_index) for split in splits]
     of_user = next((place for place, row in enumerate(rows) if len(row)), None)
     place = of_user or 0
@@ -159,20 +164,13 @@ def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, history:
     return _Asked(fit["model"], fit["score"], fit["digest"], split, folded, None)
 
 
-def _check_numbering(connection: duckdb.DuckDBPyConnection, home: Home, split: SplitMatrices) -> None:
-    """Check that users and items are still numbered as in the fits; a later run that failed may have changed that."""
-    now = {"users": split.numbering["users"], "items": split.numbering["items"]}
-    if select(connection, "split/numbering", **now).item() != split.numbering["digest"]:
-        raise InputError(f"{home.folder}: likes were filtered anew since the last run. {_run_first(home)}")
-
-
 def _of_model(
     connection: duckdb.DuckDBPyConnection, home: Home, asked: _Asked, history: list[Liked], top: int
 ) -> ByModel:
     model = fits.load(home, asked.name, asked.digest)
     users = None if asked.row is None else np.array([asked.row], dtype=np.int32)
     score = asked.score or model.score_names[0]
-    ids, values = model.recommend(asked.history, top, users=users, score=score)
+    ids, values = model.recommend(asked.history, min(top, len(asked.split.items)), users=users, score=score)
     ids, values = ids[:, ids[0] >= 0], values[0]
     likes = model.like(asked.history, users=users, items=ids)
     facts = _item_facts(connection, asked.split.items[ids[0]])
@@ -206,5 +204,5 @@ def _item_facts(connection: duckdb.DuckDBPyConnection, items: np.ndarray) -> dic
     return {row["item_index"]: row for row in found.iter_rows(named=True)}
 
 
-def _run_first(home: Home) -> str:
-    return f"Run `python -m flows.backfill --dataset {home.dataset}` with the same --home first."
+def _run_again(home: Home) -> str:
+    return f"Run `python -m flows.backfill --dataset {home.dataset}` with the same --home again."

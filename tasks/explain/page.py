@@ -11,6 +11,7 @@ import jinja2
 from tasks.errors import OneclassError
 from tasks.explain.explanation import Explanation
 from tasks.stores.home import Home
+from tasks.terminal import printable
 
 LONGEST_NAME = 120
 
@@ -22,11 +23,14 @@ def write(home: Home, explanation: Explanation, titles: Mapping[str, str]) -> Pa
         OneclassError: the folder cannot be written to.
     """
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.filters["printable"] = printable
     text = files("tasks.explain").joinpath("page.html").read_text(encoding="utf-8")
     page = home.report / "users" / f"{file_name(explanation.user_id)}.html"
+    written = environment.from_string(text).render(found=explanation, titles=titles)
     try:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(environment.from_string(text).render(found=explanation, titles=titles), encoding="utf-8")
+        with home.writing():
+            page.parent.mkdir(parents=True, exist_ok=True)
+            page.write_text(written, encoding="utf-8")
     except OSError as error:
         raise OneclassError(f"{page}: cannot be written ({error.strerror}).") from error
     return page

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tasks.explain.explanation import ByModel, Explanation, Recommended
+from tasks.terminal import printable
 
 TITLE_WIDTH, REASON_WIDTH, HISTORY_SHOWN = 44, 24, 20
 
@@ -25,7 +26,7 @@ def plain(explanation: Explanation, titles: Mapping[str, str]) -> str:
         ]
         for liked in shown
     ]
-    head = f"User {explanation.user_id} of {explanation.dataset} likes {len(history):,} items, the newest first:"
+    head = f"User {printable(explanation.user_id)} of {explanation.dataset} likes {len(history):,} items, the newest first:"
     parts = [f"{head}\n\n{_grid([['item', 'title', 'since', 'liked by'], *likes])}{more}"]
     parts += [_of_model(of_model, titles) for of_model in explanation.by_model]
     return "\n\n".join(parts)
@@ -60,6 +61,7 @@ def _title(item_id: str, titles: Mapping[str, str], width: int = TITLE_WIDTH) ->
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:
     """Columns side by side; a column without a single value is left out."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     kept = [column for column in range(len(rows[0])) if column == 0 or any(row[column] for row in rows[1:])]
     widths = [max(len(row[column]) for row in rows) for column in kept]
     lines = ["  ".join(row[column].ljust(width) for column, width in zip(kept, widths, strict=True)) for row in rows]

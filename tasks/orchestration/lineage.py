@@ -17,7 +17,14 @@ from tasks.stores.home import Home
 FILES_NAMED = 50  # of a log in more files than this, the folders are named
 KEY_LENGTH = 512
 NOT_IN_A_KEY = re.compile(r"[\s\0#?&%\"'<>\[\]{}|\\^`]")  # what Prefect refuses there
-PUBLISHED_FILES = ("evaluation.parquet", "evaluation.csv", "evaluation.md", "recommendations.parquet")
+PUBLISHED_FILES = (
+    "evaluation.parquet",
+    "evaluation.csv",
+    "evaluation.md",
+    "recommendations.parquet",
+    "published.duckdb",
+    "manifest.json",
+)
 
 
 def _on_leave_one_out(arguments: Mapping[str, Any]) -> bool:

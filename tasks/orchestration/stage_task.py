@@ -14,7 +14,7 @@ from prefect.context import AssetContext
 from prefect.states import get_state_exception
 
 from data_contracts import ContractBroken
-from tasks.errors import OneclassError, WarehouseHeld
+from tasks.errors import OneclassError
 from tasks.orchestration import artifacts, lineage
 from tasks.orchestration.progress import duration
 
@@ -73,4 +73,4 @@ def _set_assets(stage: str, arguments: Mapping[str, Any]) -> None:
 def _may_succeed(task: Task[..., Any], task_run: TaskRun, state: State) -> bool:
     """Whether another try may end otherwise: not where a contract is broken, or the input or the settings are wrong."""
     error = get_state_exception(state)
-    return isinstance(error, WarehouseHeld) or not isinstance(error, ContractBroken | OneclassError)
+    return not isinstance(error, ContractBroken | OneclassError)

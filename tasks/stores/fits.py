@@ -2,18 +2,20 @@
 
 The digest is that of everything a fit depends on: the matrices, the settings, the seed, the versions of the numerical
 libraries and the source of the model. So a fit that is in the store already need not be made again. Beside the model's
-own files lies `fit.json`, written last: what the fit is of and what it took.
+own files lies `fit.json`, written last: what the fit is of, what it took, and the sha256 of each file.
 """
 
 import hashlib
 import importlib.metadata
 import json
 import logging
+import os
 import shutil
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -21,11 +23,13 @@ import numpy as np
 import sql
 from models import catalogue, fingerprint
 from models.base import Model, ModelSettings
+from tasks.stores import manifest
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
 RECORD = "fit.json"
+NAMES = ("model", "digest")  # of a fit: its place in the store says them
 ENTRIES_AT_A_TIME = 1 << 22  # of a memory-mapped array that is looked through
 
 
@@ -75,18 +79,15 @@ def digest_from(key: str, previous: Fit | None) -> str:
 
 
 def find(home: Home, model: str, digest: str) -> Fit | None:
-    """The fit of that digest; None where the store has none, or one that was damaged, which is said."""
+    """The fit of that digest; None where the store has none, or one that is damaged, which is said."""
     folder = _folder(home, model, digest)
-    if not folder.exists():
-        return None
-    try:
-        fit = Fit(model, digest, **json.loads((folder / RECORD).read_text()))
-        whole = fit.saved_bytes == _size(folder)
-    except (OSError, ValueError, TypeError):
-        whole = False
-    if not whole:
-        logger.warning("%s: is damaged, and counts as absent", folder)
-    return fit if whole else None
+    return _described(model, digest, lambda: manifest.checked(folder, RECORD)) if os.path.lexists(folder) else None
+
+
+def matrices_of(home: Home, model: str, digest: str) -> str | None:
+    """The digest of the matrices that a fit is of, from its record alone; None as in `find`."""
+    fit = _recorded(home, model, digest)
+    return fit.matrices if fit else None
 
 
 def keep(home: Home, estimator: Model, digest: str, *, key: str, matrices: str, seconds: float, peak_bytes: int) -> Fit:
@@ -101,9 +102,8 @@ def keep(home: Home, estimator: Model, digest: str, *, key: str, matrices: str, 
     try:
         estimator.save(partial)
         fit = Fit(estimator.name, digest, key, matrices, seconds, peak_bytes, _size(partial))
-        record = {name: value for name, value in asdict(fit).items() if name not in ("model", "digest")}
-        (partial / RECORD).write_text(json.dumps(record) + "\n")
-        shutil.rmtree(folder, ignore_errors=True)
+        manifest.seal(partial, RECORD, {name: value for name, value in asdict(fit).items() if name not in NAMES})
+        manifest.remove(folder)
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -111,8 +111,14 @@ def keep(home: Home, estimator: Model, digest: str, *, key: str, matrices: str, 
 
 
 def load(home: Home, model: str, digest: str) -> Model:
-    """The fitted model, its arrays memory-mapped, on as many threads as the home's limits give."""
-    return catalogue.load(model, _folder(home, model, digest), threads=home.limits.threads)
+    """The fitted model, its arrays memory-mapped, on as many threads as the home's limits give.
+
+    Raises:
+        Damaged: it is not what was kept. A run makes it anew.
+    """
+    folder = _folder(home, model, digest)
+    manifest.checked(folder, RECORD)
+    return catalogue.load(model, folder, threads=home.limits.threads)
 
 
 def checkpoints(home: Home, model: str, digest: str) -> Path:
@@ -134,18 +140,32 @@ def drop_others(home: Home, kept: Collection[tuple[str, str]]) -> tuple[list[Fit
     """Delete every fit but some, and what was left half-written; the fits that stay, and how many folders went.
 
     Args:
-        kept: (model, digest) of those that stay, unless they are damaged: such a one would be made anew.
+        kept: (model, digest) of those that stay, unless their record is damaged: such a one would be made anew.
     """
     staying, dropped = [], 0
     for folder in home.models.glob("*/*"):
         name = folder.parent.name, folder.name
-        fit = find(home, *name) if name in kept else None
+        fit = _recorded(home, *name) if name in kept else None
         if fit:
             staying.append(fit)
         else:
-            shutil.rmtree(folder)
+            manifest.remove(folder)
             dropped += 1
     return staying, dropped
+
+
+def _recorded(home: Home, model: str, digest: str) -> Fit | None:
+    """As `find`, but for the arrays, which are not looked at."""
+    folder = _folder(home, model, digest)
+    return _described(model, digest, lambda: manifest.facts(folder, RECORD)) if os.path.lexists(folder) else None
+
+
+def _described(model: str, digest: str, facts: Callable[[], dict[str, Any]]) -> Fit | None:
+    try:
+        return Fit(model, digest, **facts())
+    except manifest.Damaged as error:
+        logger.warning("%s; the fit counts as absent, and a run makes it anew", error)
+        return None
 
 
 def _folder(home: Home, model: str, digest: str) -> Path:

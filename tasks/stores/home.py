@@ -1,13 +1,34 @@
-"""Where everything of one data set lies, and the limits that a run works under."""
+"""Where everything of one data set lies, who may read it, and the limits that a run works under."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.errors import InputError
+from tasks.stores import allowance
+
+UMASKS = {"owner": 0o077, "group": 0o027, "everybody": 0}
 
 
 def root(given: str | Path | None = None) -> Path:
     """The folder that holds every data set's own: `given`, which `--home` is, else `$ONECLASS_HOME`, else `./var`."""
     return Path(given or os.environ.get("ONECLASS_HOME") or "var")
+
+
+class FileSettings(BaseModel):
+    """Who may read what a run writes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    readable_by: Literal["owner", "group", "everybody"] = Field(
+        "group",
+        description="Who may read what a run writes into the home; never more than the process's own umask lets.",
+    )
 
 
 @dataclass(frozen=True)
@@ -17,29 +38,49 @@ class Limits:
     Attributes:
         threads: cores for DuckDB, numba and BLAS.
         memory: DuckDB's memory limit in bytes; past it, DuckDB spills to the home folder.
+        patience: seconds that a warehouse is waited for while another program has it open.
     """
 
-    threads: int = field(default_factory=lambda: available_cores())
-    memory: int = field(default_factory=lambda: max(1 << 30, physical_memory() // 3))
+    threads: int = field(default_factory=allowance.cores)
+    memory: int = field(default_factory=lambda: share_of(allowance.memory()))
+    patience: float = 300.0
 
 
-def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def physical_memory() -> int:
-    """Bytes of memory in this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def share_of(memory: int) -> int:
+    """What DuckDB may take of that many bytes: a third, but a gigabyte where that is no more than half."""
+    return max(memory // 3, min(1 << 30, memory // 2))
 
 
 @dataclass(frozen=True)
 class Home:
-    """`<root>/<dataset>/`, laid out as the README's page on files says."""
+    """`<root>/<dataset>/`, laid out as the README's page on files says.
+
+    Raises:
+        InputError: DuckDB could keep no database there.
+    """
 
     root: Path
     dataset: str
     limits: Limits = field(default_factory=Limits)
+    files: FileSettings = field(default_factory=FileSettings)
+
+    def __post_init__(self) -> None:
+        for character in "?\\":
+            if character in os.path.realpath(self.folder):
+                raise InputError(
+                    f"--home {self.root}: its full path has a {character} in it, and DuckDB takes such a path for "
+                    "another one. Choose another --home."
+                )
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Files that this process makes meanwhile can be read by nobody but those of `files.readable_by`."""
+        before = os.umask(0o077)  # the one that a process has can be seen only by setting another
+        os.umask(before | UMASKS[self.files.readable_by])
+        try:
+            yield
+        finally:
+            os.umask(before)
 
     @property
     def folder(self) -> Path:
@@ -58,6 +99,10 @@ class Home:
         return self.folder / "models"
 
     @property
+    def publications(self) -> Path:
+        return self.folder / "publications"
+
+    @property
     def published(self) -> Path:
         return self.folder / "published"
 
@@ -68,6 +113,10 @@ class Home:
     @property
     def tuning(self) -> Path:
         return self.folder / "tuning"
+
+    @property
+    def spill(self) -> Path:
+        return self.folder / "spill"
 
     @property
     def landing(self) -> Path:

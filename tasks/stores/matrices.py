@@ -1,11 +1,12 @@
 """The matrix store: a split as CSR arrays in `<home>/<dataset>/matrices/<digest>/`, memory-mapped when read.
 
 The digest is that of the arrays' bytes, so that equal splits are one folder, and a stage that is handed a
-digest knows what it reads.
+digest knows what it reads. `split.json`, written last, says what the arrays are, and the sha256 of each.
 """
 
 import hashlib
-import json
+import logging
+import os
 import shutil
 import uuid
 from collections.abc import Collection
@@ -16,7 +17,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from tasks.stores import manifest
 from tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+RECORD = "split.json"
 
 
 @dataclass(frozen=True)
@@ -61,9 +67,9 @@ def write(home: Home, split: SplitMatrices) -> str:
     arrays = _arrays(split)
     digest = _digest(f"{split.protocol} {split.numbering.get('digest')}", arrays)
     target = home.matrices / digest
-    if _holds(target, arrays):
+    if _is_whole(target):
         return digest
-    shutil.rmtree(target, ignore_errors=True)
+    manifest.remove(target)
     partial = home.matrices / f"partial-{uuid.uuid4().hex}"
     partial.mkdir(parents=True)
     try:
@@ -72,24 +78,26 @@ def write(home: Home, split: SplitMatrices) -> str:
         description = {
             "protocol": split.protocol,
             "parts": sorted(split.parts),
-            "shape": split.train.shape,
+            "shape": list(split.train.shape),
             "numbering": split.numbering,
         }
-        (partial / "split.json").write_text(json.dumps(description) + "\n")
+        manifest.seal(partial, RECORD, description)
         partial.rename(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return digest
 
 
-def _holds(folder: Path, arrays: dict[str, np.ndarray]) -> bool:
-    """The folder has every array, each in its full length."""
-    try:
-        stored = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in folder.glob("*.npy")}
-        json.loads((folder / "split.json").read_text())
-    except (OSError, ValueError):
+def _is_whole(folder: Path) -> bool:
+    """Whether the split is there already; one that is damaged is not, which is said."""
+    if not os.path.lexists(folder):
         return False
-    return stored.keys() == arrays.keys() and all(stored[name].shape == arrays[name].shape for name in arrays)
+    try:
+        manifest.checked(folder, RECORD)
+    except manifest.Damaged as error:
+        logger.warning("%s; the matrices are made anew", error)
+        return False
+    return True
 
 
 def read(home: Home, digest: str, parts: Collection[str] | None = None) -> SplitMatrices:
@@ -97,11 +105,15 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None) -> Split
 
     Args:
         parts: those to read, all by default; of the others no file is opened.
+
+    Raises:
+        Damaged: a file is not what was written. A run makes it anew.
     """
     folder = home.matrices / digest
-    description = json.loads((folder / "split.json").read_text())
+    description = manifest.facts(folder, RECORD)
     wanted = [name for name in description["parts"] if parts is None or name in parts]
     left_out = tuple(f"{name}_" for name in set(description["parts"]) - set(wanted))
+    manifest.checked(folder, RECORD, lambda name: not name.startswith(left_out))
     files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
     arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
     train = _matrix(arrays, "train", description["shape"][1])

@@ -9,12 +9,12 @@ import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import duckdb
 
 from tasks.errors import InputError
-from tasks.stores import warehouse
+from tasks.stores import leftovers, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> It
     """
     with exclusive(home):
         with warehouse.connect(home) as connection:
+            leftovers.remove(home)
             connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
             connection.execute(
                 "insert into operations.runs values (?, ?, ?, ?, null, 'running', ?, ?)",
@@ -47,13 +48,11 @@ def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> It
 
 @contextlib.contextmanager
 def exclusive(home: Home) -> Iterator[None]:
-    """Hold the lock file of a data set; the system lets go of it when the process ends, however it ends."""
-    try:
-        home.folder.mkdir(parents=True, exist_ok=True)
-        lock = open(home.folder / ".lock", "w")  # noqa: SIM115  (closed below; opening has its own error)
-    except OSError as error:
-        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
-    with lock:
+    """Hold the lock file of a data set; the system lets go of it when the process ends, however it ends.
+
+    What is written meanwhile can be read by those of the setting `files.readable_by`.
+    """
+    with home.writing(), _lock_file(home) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -63,9 +62,17 @@ def exclusive(home: Home) -> Iterator[None]:
         yield
 
 
+def _lock_file(home: Home) -> IO[str]:
+    try:
+        home.folder.mkdir(parents=True, exist_ok=True)
+        return open(home.folder / ".lock", "w")
+    except OSError as error:
+        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
+
+
 def latest_evaluated(connection: duckdb.DuckDBPyConnection) -> str | None:
     """The newest completed run that evaluated anything; None where there is none."""
-    found = connection.execute("select max_by(run_id, started_at) from operations.evaluated_runs").fetchall()
+    found = connection.execute("select max_by(run_id, place) from operations.evaluated_runs").fetchall()
     return found[0][0]
 
 

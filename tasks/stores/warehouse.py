@@ -13,7 +13,8 @@ import polars as pl
 
 import data_contracts
 import sql
-from tasks.errors import InputError, OneclassError, WarehouseHeld
+from tasks.errors import InputError
+from tasks.stores import database, schema
 from tasks.stores.home import Home
 
 
@@ -21,32 +22,30 @@ from tasks.stores.home import Home
 def connect(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the warehouse, made with its tables where it is absent, and close it at the end.
 
+    Where another program has it open, it is waited for. What was written is in the file itself at the end (a
+    checkpoint), so that no more than the work of one opening is ever in DuckDB's log alone.
+
     Raises:
-        WarehouseHeld: another process has it open.
-        InputError: the folder cannot be written to, the file is no warehouse, or it is opened for reading and lacks a
-            table that is asked for.
+        InputError: another program holds it for too long, the folder cannot be written to, the file is no whole
+            warehouse or of a newer version, or it is opened for reading and lacks a table that is asked for.
     """
+    connection = database.connect(home, read_only=read_only)
     try:
-        if not read_only:
-            home.folder.mkdir(parents=True, exist_ok=True)
-        connection = duckdb.connect(str(home.warehouse), read_only=read_only, config=_limits(home))
-    except OSError as error:
-        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
-    except duckdb.Error as error:
-        raise _why_closed(home, error) from error
-    try:
-        if not read_only:
-            for statement in sql.schema():
-                connection.execute(statement)
+        if read_only:
+            schema.refuse_newer(connection, home)
+        else:
+            schema.bring_up_to_date(connection, home)
         yield connection
+        if not read_only:
+            connection.execute("checkpoint")
     except duckdb.CatalogException as error:
         if not read_only:
             raise
         raise InputError(_why_lacking(home, error)) from error
     except duckdb.Error as error:
-        if (full := _why_full(home, error)) is None:
+        if (told := database.why(home, error)) is None:
             raise
-        raise OneclassError(full) from error
+        raise told from error
     finally:
         connection.close()
 
@@ -124,33 +123,6 @@ def _record(connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str,
     insert(connection, "operations.contract_results", pl.DataFrame(rows, infer_schema_length=None))
 
 
-def _limits(home: Home) -> dict[str, Any]:
-    return {
-        "threads": home.limits.threads,
-        "memory_limit": f"{home.limits.memory // 1_000_000}MB",
-        "temp_directory": str(home.folder / "spill"),
-        "preserve_insertion_order": True,
-    }
-
-
-def _why_closed(home: Home, error: duckdb.Error) -> InputError:
-    text = str(error)
-    if "could not set lock" in text.lower():
-        return WarehouseHeld(
-            f"{home.warehouse}: another process holds the warehouse. Wait for it to end, then run again.\n{text}"
-        )
-    if "permission" in text.lower() or "read-only" in text.lower():
-        return InputError(f"{home.warehouse}: cannot be written to. Choose another --home.\n{text}")
-    return InputError(f"{home.warehouse}: cannot be opened as a DuckDB warehouse. Move it away and run again.\n{text}")
-
-
 def _why_lacking(home: Home, error: duckdb.Error) -> str:
     what = str(error).splitlines()[0]
     return f"{home.warehouse}: is of an earlier version of this program ({what}). Any run on {home.dataset} updates it."
-
-
-def _why_full(home: Home, error: duckdb.Error) -> str | None:
-    text = str(error)
-    if "no space left" in text.lower() or "could not write" in text.lower():
-        return f"{home.folder}: the disk is full. Free some space or choose another --home, then run again.\n{text}"
-    return None

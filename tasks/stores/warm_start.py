@@ -12,7 +12,7 @@ import sql
 from models import fitting
 from models.base import Model
 from models.fitting import FitOptions, Start
-from tasks.stores import fits, matrices, warehouse
+from tasks.stores import fits, manifest, matrices, warehouse
 from tasks.stores.fits import Fit
 from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
@@ -30,7 +30,11 @@ def latest_fit(home: Home, protocol: str, model: str) -> Fit | None:
 
 def start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> Start | None:
     """The earlier fit as a start for a fit of the estimator on a split; None where it cannot be, which is said."""
-    before = matrices.read(home, previous.matrices)
+    try:
+        before = matrices.read(home, previous.matrices, parts=())
+    except manifest.Damaged as error:
+        logger.warning("%s begins afresh: %s", estimator.name, error)
+        return None
     if not _same_numbering(home, before):
         logger.warning("%s begins afresh: users or items were numbered anew since the last run", estimator.name)
         return None

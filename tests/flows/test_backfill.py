@@ -87,6 +87,8 @@ def test_a_log_becomes_published_tables(first):
         "evaluation.csv",
         "evaluation.md",
         "recommendations.parquet",
+        "published.duckdb",
+        "manifest.json",
     }
     stages = {stage for (stage,) in query(home, "select distinct stage from operations.contract_results where success")}
     assert stages == {"ingest", "binarize", "split", "diagnose", "train", "evaluate", "publish"}

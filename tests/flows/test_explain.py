@@ -13,6 +13,7 @@ from tasks.evaluate.stage import evaluate
 from tasks.explain import item_titles
 from tasks.explain import page as explanation_page
 from tasks.explain.explanation import ByModel, Explanation, explain
+from tasks.publish import PublishSettings, publish
 from tasks.split import SplitSettings, split
 from tasks.stores import matrices, runs, warehouse
 from tasks.train import train
@@ -49,6 +50,7 @@ def run(home, log_events):
                     for model in models
                 }
                 evaluate(home, run_id, protocol, digests[protocol], fits)
+            publish(home, run_id, PublishSettings())
         return digests
 
     return made
@@ -121,7 +123,7 @@ def test_a_user_held_out_of_every_fit_is_folded_in(home, run):
     [
         ("nobody", [], "--user nobody: no such user in small. There are .* and others"),
         ("grump", [], "--user grump: has 1 events in the logs of small, and none of them is kept as a like"),
-        ("u7", ["hpf"], "--models hpf: the latest run kept no fit of it. It kept popularity"),
+        ("u7", ["hpf"], "--models hpf: the published run has no fit of it. It has popularity"),
     ],
 )
 def test_who_or_what_is_not_there_is_told(home, run, user, models, message):
@@ -131,20 +133,25 @@ def test_who_or_what_is_not_there_is_told(home, run, user, models, message):
 
 
 def test_a_home_without_a_run_says_what_to_run(home):
-    with pytest.raises(InputError, match="no such warehouse. Run `python -m flows.backfill --dataset small`"):
-        explain(home, "u7")
-    with warehouse.connect(home):
-        pass
-    with pytest.raises(InputError, match="no run that was evaluated.*flows.backfill"):
+    with pytest.raises(InputError, match="nothing is published yet. Run `python -m flows.backfill --dataset small`"):
         explain(home, "u7")
 
 
-def test_likes_that_were_filtered_anew_are_told(home, run):
+def test_what_an_earlier_version_published_says_what_to_run(home, run):
     run("run", "leave_one_out", models=["popularity"])
-    binarize(home, BinarizeSettings(threshold=4, min_item_edges=16), "next")
-    user = rows(home, "select any_value(user_id) from curated.interactions")[0][0]
-    with pytest.raises(InputError, match="filtered anew since the last run"):
-        explain(home, user)
+    for name in ("published.duckdb", "manifest.json"):
+        (home.published / name).unlink()
+    with pytest.raises(InputError, match="by an earlier version of this program. Run `python -m flows.backfill"):
+        explain(home, "u7")
+
+
+def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(home, run):
+    run("run", "leave_one_out", models=["popularity"])
+    before = explain(home, "u7")
+    assert len(before.history) == len(rows(home, "select 1 from curated.interactions where user_id = 'u7'"))
+    binarize(home, BinarizeSettings(threshold=4, min_item_edges=16), "next")  # a run that goes on
+    with warehouse.connect(home):
+        assert explain(home, "u7") == before
 
 
 def test_the_command_prints_titles_and_writes_its_page_only(home, run, tmp_path, capsys):
@@ -162,10 +169,34 @@ def test_the_command_prints_titles_and_writes_its_page_only(home, run, tmp_path,
     page = home.report / "users" / "u7.html"
     assert str(page) in printed and files(home).items() - before.items() == {(page, page.stat().st_mtime_ns)}
     text = page.read_text()
-    assert "Film, the" in text and "because of" in text and "http" not in text and "<script" not in text
+    assert "Film, the" in text and "because of" in text and "://" not in text and "<script" not in text
     assert command.main([*arguments, "nobody"]) == 2
     assert "no such user" in capsys.readouterr().err
     assert command.main([*arguments[:-1], "--top", "0", "--user", "u7"]) == 2
+
+
+def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, run, log_events, tmp_path, capsys):
+    user, item = "\x1b]0;title\x07\n\u202e<img src=//x>", "i1\x1b[2J"
+    log_events([(user, item, 5), (user, "i2", 5), (user, "i3", 5), ("other\x1b", "i1", 1)], file_id=2)
+    (home.root / "datasets").mkdir(parents=True)
+    (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
+    titles = tmp_path / "titles.csv"
+    titles.write_text(f"item_id,title\n{item},\x1b[31mRed\ni2,Two\n")
+    run("run", "leave_one_out", models=["popularity"])
+    arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles)]
+    assert command.main([*arguments, "--top", "1000000000", "--user", user]) == 0
+    printed = capsys.readouterr().out
+    assert r"User \x1b]0;title\x07\n\u202e<img src=//x> of small likes" in printed
+    assert r"i1\x1b[2J" in printed and r"\x1b[31mRed" in printed and "Two" in printed
+    for unknown in ("no\x1b[2Jbody", "other\x1b", "\udcff"):
+        assert command.main([*arguments, "--user", unknown]) == 2
+        printed += capsys.readouterr().err
+    assert r"--user no\x1b[2Jbody: no such user" in printed and r"--user other\x1b: has 1 events" in printed
+    assert r"--user \udcff: is no text" in printed
+    assert printed.isascii() or not set(printed) & set("\x1b\x07\u202e")
+    [page] = (home.report / "users").iterdir()
+    text = page.read_text()
+    assert "default-src 'none'" in text and "<img" not in text and not set(text) & set("\x1b\x07\u202e")
 
 
 @pytest.mark.parametrize("user", ["../../x", "a/b", ".", "..", "x" * 400, "naïve <b>", "%2E"])

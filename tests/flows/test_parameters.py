@@ -39,6 +39,7 @@ FULL = {
     "settings": {"binarize.threshold": 4, "split.scheme": "liang2018", "mrf_dense.centred": False},
     "seed": 7,
     "threads": 2,
+    "memory": "4GB",
     "source": ["ratings.csv"],
     "split_files": ["train.txt", "test.txt"],
     "models": ["slim", "wmf"],

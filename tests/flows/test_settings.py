@@ -10,6 +10,7 @@ from flows.settings import RunSettings
 from flows.settings import resolve as resolved
 from models.catalogue import MODELS
 from tasks.errors import InputError
+from tasks.stores.allowance import cores
 
 
 def resolve(dataset: str, **given) -> RunSettings:
@@ -85,6 +86,10 @@ def test_a_broken_assignment_is_told(text):
         ({"settings": {"publish.model": "slimm"}}, "setting publish.model = slimm"),
         ({"config": ["absent.toml"]}, "--config absent.toml: cannot be read"),
         ({"threads": 0}, "--threads 0"),
+        ({"memory": "4"}, "--memory 4: write a size of at least 256 MB, such as 512MB or 4GB"),
+        ({"memory": "255MB"}, "--memory 255MB: write a size"),
+        ({"home": "a?b"}, "--home a.b: its full path has a \\? in it"),
+        ({"settings": {"files.readable_by": "all"}}, "setting files.readable_by = 'all'"),
         ({"seed": -1}, "--seed -1"),
         ({"seed": 2**63}, "--seed 9223372036854775808"),
         ({"since": date(2026, 1, 2), "until": date(2026, 1, 1)}, "--since 2026-01-02: is after --until 2026-01-01"),
@@ -93,6 +98,15 @@ def test_a_broken_assignment_is_told(text):
 def test_a_wrong_setting_is_named(tmp_path, wrong, message):
     with pytest.raises(InputError, match=message):
         resolve(**{"dataset": "ml-1m", "home": tmp_path, **wrong})
+
+
+def test_what_a_run_may_take_is_what_was_asked_for_and_no_more_than_there_is(tmp_path, caplog):
+    asked = resolve("ml-1m", home=tmp_path, memory="512MB", threads=100_000, settings={"files.readable_by": "owner"})
+    limits = asked.home.limits
+    assert (limits.memory, limits.threads, asked.home.files.readable_by) == (512 * 10**6, cores(), "owner")
+    assert f"--threads 100000: this process may use {cores()} cores" in caplog.text
+    caplog.clear()
+    assert resolve("ml-1m", home=tmp_path, threads=1).home.limits.threads == 1 and not caplog.text
 
 
 def test_a_data_sets_own_count_waits_for_its_scheme(tmp_path):

@@ -52,7 +52,7 @@ def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
     for folder in (home.models / "mrf_dense").iterdir():
         model = catalogue.load("mrf_dense", folder)
         varied = json.dumps({"alpha": 0.0} if model.settings.alpha == 0 else {"l2": model.settings.l2})
-        split = matrices.read(home, json.loads((folder / "fit.json").read_text())["matrices"])
+        split = matrices.read(home, json.loads((folder / "fit.json").read_text())["facts"]["matrices"])
         of_users, edge_ranks = rank(model, "score", split.parts["test"])
         kept = query(
             tmp_path,

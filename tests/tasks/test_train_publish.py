@@ -15,7 +15,7 @@ from tasks.errors import OneclassError
 from tasks.evaluate.stage import evaluate
 from tasks.publish import Choice, PublishSettings, choose, publish
 from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import matrices, retention, runs, warehouse
+from tasks.stores import manifest, matrices, retention, runs, warehouse
 from tasks.train import fitted as fit_of_a_sweep
 from tasks.train import train
 from tests.conftest import home_in, log_into
@@ -101,10 +101,11 @@ def test_a_half_written_fit_is_made_again(home, digests):
     [
         lambda file: file.unlink(),
         lambda file: file.write_bytes(file.read_bytes()[:-1]),
+        lambda file: file.write_bytes(file.read_bytes()[:-1] + b"?"),
     ],
-    ids=["lost", "cut short"],
+    ids=["lost", "cut short", "flipped"],
 )
-def test_a_damaged_store_is_made_again(home, log_events, digests, damage):
+def test_a_damaged_store_is_made_again(home, digests, damage, caplog):
     first = fitted(home, digests)
     weights = home.models / "mrf_dense" / first.digest / "weights.npy"
     targets = home.matrices / digests[PROTOCOL] / "test_targets_indices.npy"
@@ -115,6 +116,7 @@ def test_a_damaged_store_is_made_again(home, log_events, digests, damage):
     assert again[PROTOCOL] == digests[PROTOCOL]
     assert fitted(home, again, run_id="next").digest == first.digest
     assert (weights.read_bytes(), targets.read_bytes()) == before
+    assert str(weights) in caplog.text and str(targets) in caplog.text
 
 
 def test_a_matrix_that_no_model_can_take_is_told(home, digests):
@@ -133,6 +135,7 @@ def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
     values = np.load(array)
     values.flat[0] = np.nan
     np.save(array, values)
+    manifest.seal(array.parent, "fit.json", manifest.facts(array.parent, "fit.json"))  # as if it had been fitted so
     with pytest.raises(Exception, match="not_finite") as caught:
         fitted(home, digests, run_id="next")
     assert caught.value.exit_status == 1

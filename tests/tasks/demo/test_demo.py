@@ -135,6 +135,18 @@ def test_the_same_request_makes_nothing_anew(home):
     assert len(parsed([log])) == made(home)["considered"]
 
 
+@pytest.mark.parametrize("name", ["users.npy", "edges.parquet", "settings.json", "log"])
+def test_one_byte_flipped_is_made_anew(home, name, caplog):
+    [log] = make_demo(home, SMALL, 1)
+    file = log if name == "log" else home.truth / name
+    before = file.read_bytes()
+    place = before.index(b'"truth"') + 2 if name == "settings.json" else len(before) // 2
+    file.write_bytes(before[:place] + bytes([before[place] ^ 1]) + before[place + 1 :])
+    assert make_demo(home, SMALL, 1) == [log]
+    assert file.read_bytes() == before
+    assert (str(file) in caplog.text) == (name != "settings.json")
+
+
 def test_other_settings_take_the_place_of_the_old_log(home, monkeypatch):
     monkeypatch.setattr("tasks.demo.netflix_writer.LINES_PER_FILE", 3_000)
     several = make_demo(home, SMALL, 1)

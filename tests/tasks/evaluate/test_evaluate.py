@@ -16,7 +16,7 @@ from models.popularity import Popularity
 from tasks.errors import OneclassError
 from tasks.evaluate import stage
 from tasks.evaluate.tables import OF_LEAVE_ONE_OUT, OF_PROTOCOL
-from tasks.stores import matrices, warehouse
+from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home, Limits
 from tasks.stores.matrices import Part, SplitMatrices
 
@@ -104,9 +104,7 @@ def strong_generalization(random) -> SplitMatrices:
 def store(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, dict[str, str]]:
     """The digests of a stored split and of models fitted on it."""
     for model in models:
-        folder = home.models / model.name / "digest"
-        folder.mkdir(parents=True)
-        model().fit(split.train).save(folder)
+        fits.keep(home, model().fit(split.train), "digest", key="k", matrices="m", seconds=1, peak_bytes=1)
     return matrices.write(home, split), {model.name: "digest" for model in models}
 
 

@@ -9,7 +9,7 @@ from prefect.states import Failed
 from data_contracts import ContractBroken
 from tasks.binarize import binarize_task
 from tasks.diagnose import diagnose_task
-from tasks.errors import InputError, OneclassError, WarehouseHeld
+from tasks.errors import InputError, OneclassError
 from tasks.evaluate.stage import evaluate_task
 from tasks.ingest import ingest_task
 from tasks.orchestration.stage_task import stage_task
@@ -43,7 +43,6 @@ def test_a_stage_is_a_task_with_its_retries_declared(one):
     ("error", "again"),
     [
         (OSError("the network's folder is away"), True),
-        (WarehouseHeld("held"), True),
         (ContractBroken("train", []), False),
         (InputError("no such file"), False),
         (OneclassError("cannot be fitted"), False),

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -103,7 +104,8 @@ def test_a_data_set_held_by_another_process_is_told(home, what, message):
     )
     with holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(InputError, match=message), runs.exclusive(home), warehouse.connect(home):
+        hasty = replace(home, limits=replace(home.limits, patience=0.1))
+        with pytest.raises(InputError, match=message), runs.exclusive(hasty), warehouse.connect(hasty):
             pass
         holder.stdin.close()
 

@@ -1,0 +1,109 @@
+"""The record of a stored folder: written last, with the sha256 of every file beside it and of itself.
+
+What is read is checked against the record first, each file once in a process for as long as its inode, size and time
+stay the same. That reads a file once from its beginning to its end, at 1 to 2 GB a second.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import OneclassError
+
+_known: dict[tuple[int, int], tuple[int, int, str]] = {}
+"""(device, inode) of a file -> its size, time and digest when this process last hashed it."""
+
+
+class Damaged(OneclassError):
+    """A stored file is not what was written."""
+
+
+def seal(folder: Path, name: str, facts: dict[str, Any]) -> None:
+    """Write the record `name` of a folder whose other files are complete.
+
+    Args:
+        facts: plain data to keep with it, for `facts` to give back.
+    """
+    digests = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.name != name}
+    (folder / name).write_text(_text(facts, digests), encoding="utf-8")
+
+
+def facts(folder: Path, name: str) -> dict[str, Any]:
+    """The facts in a folder's record; the record alone is checked, for it is small.
+
+    Raises:
+        Damaged: the record is absent, of an earlier version of this program, or not what was written.
+    """
+    return _record(folder, name)[0]
+
+
+def checked(folder: Path, name: str, wanted: Callable[[str], bool] = lambda file: True) -> dict[str, Any]:
+    """The facts in a folder's record, after its files were checked.
+
+    Args:
+        wanted: tells by a file's name whether its bytes are read; of the others it is seen that they are there.
+
+    Raises:
+        Damaged: the record or a file is absent, cannot be read, or is not what was written; or there is one too many.
+    """
+    found, digests = _record(folder, name)
+    try:
+        there = {file.name for file in folder.iterdir()} - {name}
+        if differing := sorted(there ^ digests.keys()):
+            one = differing[0]
+            raise Damaged(f"{folder / one}: {'is missing' if one in digests else 'does not belong there'}")
+        for file in filter(wanted, digests):
+            if _sha256(folder / file) != digests[file]:
+                raise Damaged(f"{folder / file}: is damaged, for its sha256 is not the one that was noted")
+    except OSError as error:
+        raise Damaged(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from error
+    return found
+
+
+def remove(path: Path) -> None:
+    """Delete a folder, or whatever stands in its place, if anything does."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _record(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, str]]:
+    path = folder / name
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Damaged(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise Damaged(f"{path}: is damaged, for it is no text") from error
+    try:
+        record = json.loads(text)
+        found, digests = record["facts"], record["files"]
+        whole = text == _text(found, digests)
+    except (ValueError, TypeError, KeyError):
+        whole = False
+    if not whole:
+        raise Damaged(f"{path}: is damaged, or of an earlier version of this program")
+    return found, digests
+
+
+def _text(facts: dict[str, Any], digests: dict[str, str]) -> str:
+    body = {"facts": facts, "files": digests}
+    own = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**body, "sha256": own}, indent=1, sort_keys=True) + "\n"
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        stamp = status.st_size, status.st_mtime_ns
+        known = _known.get((status.st_dev, status.st_ino))
+        if known and known[:2] == stamp:
+            return known[2]
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    _known[status.st_dev, status.st_ino] = *stamp, digest
+    return digest

@@ -1,0 +1,105 @@
+"""What runs publish: a folder each, `publications/<run>/`, which nobody writes to once `published` is a link to it.
+
+The link is swung in one step: a reader sees the old tables or the new. `published.duckdb` in the folder is for
+readers: a database of copies, so that no reader is ever in the way of a run, nor a run in a reader's.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from tasks.errors import InputError
+from tasks.stores import database, manifest
+from tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+RECORD = "manifest.json"
+DATABASE = "published.duckdb"
+ROWS_AT_A_TIME = 1 << 17
+
+
+def begin(home: Home, run_id: str) -> Path:
+    """An empty folder for what a run publishes."""
+    folder = home.publications / run_id
+    manifest.remove(folder)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def copy_tables(home: Home, folder: Path, tables: Iterable[tuple[str, duckdb.DuckDBPyRelation]]) -> None:
+    """Make the folder's database: tables by their names, each of the rows that a relation has."""
+    with duckdb.connect(os.path.abspath(folder / DATABASE), config=_config(home)) as target:
+        for name, rows in tables:
+            target.register("incoming", rows.to_arrow_reader(ROWS_AT_A_TIME))
+            target.execute(f"create table {name} as select * from incoming")
+            target.unregister("incoming")
+
+
+def swing(home: Home, folder: Path, facts: dict[str, Any]) -> None:
+    """Close a folder, point `published` to it, and drop all others but the one before.
+
+    Args:
+        facts: plain data on the publication; `fits` among them, the [model, digest] of each that readers may ask.
+    """
+    manifest.seal(folder, RECORD, facts)
+    link = home.folder / ".published-next"
+    link.unlink(missing_ok=True)
+    link.symlink_to(folder.relative_to(home.folder), target_is_directory=True)
+    before = home.published.resolve() if home.published.is_symlink() else None
+    if home.published.exists() and before is None:
+        aside = home.published.with_name(f"published.{datetime.now(UTC):%Y%m%dT%H%M%S}.set-aside")
+        logger.warning("%s: is no link, but a folder or file of its own; it is now %s", home.published, aside.name)
+        home.published.rename(aside)
+    os.replace(link, home.published)
+    for other in home.publications.iterdir():
+        if other.resolve() not in (folder.resolve(), before):
+            manifest.remove(other)
+
+
+def unfinished(home: Home) -> list[Path]:
+    """Folders that were never closed, for the run that made them was killed or failed."""
+    shown = home.published.resolve()
+    return [one for one in home.publications.glob("*") if not (one / RECORD).exists() and one.resolve() != shown]
+
+
+def fits_in_use(home: Home) -> set[tuple[str, str]]:
+    """(model, digest) of the fits that the publications in the home ask for an explanation."""
+    found: set[tuple[str, str]] = set()
+    for folder in home.publications.glob("*"):
+        with contextlib.suppress(manifest.Damaged):
+            found.update((model, digest) for model, digest in manifest.facts(folder, RECORD)["fits"])
+    return found
+
+
+@contextlib.contextmanager
+def opened(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The tables of what is published now, to read; a run that publishes meanwhile changes nothing of them.
+
+    Raises:
+        InputError: nothing is published, or by an earlier version of this program.
+        Damaged: one of the files is not what was published.
+    """
+    folder = home.published.resolve()
+    first = f"`python -m flows.backfill --dataset {home.dataset}` with the same --home"
+    if not folder.is_dir():
+        raise InputError(f"{home.published}: nothing is published yet. Run {first} first.")
+    if not (folder / DATABASE).exists() and not (folder / RECORD).exists():
+        raise InputError(f"{home.published}: was published by an earlier version of this program. Run {first} again.")
+    try:
+        manifest.checked(folder, RECORD)
+    except manifest.Damaged as error:
+        raise manifest.Damaged(f"{error}. What is published is not trusted; run {first} again.") from error
+    with duckdb.connect(str(folder / DATABASE), read_only=True, config=_config(home)) as connection:
+        yield connection
+
+
+def _config(home: Home) -> dict[str, Any]:
+    """The home's limits, and no file of DuckDB's own beside the database."""
+    return {**database.limits(home), "temp_directory": ""}

@@ -1,0 +1,160 @@
+"""Damage to stored files, of every kind and to every file: it is seen, named, and what was damaged is made anew."""
+
+import os
+import random
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from models.popularity import Popularity
+from tasks.stores import fits, manifest, matrices
+from tasks.stores.matrices import Part, SplitMatrices
+
+GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 2], [0, 0, 1]], dtype=np.float32))
+TARGETS = csr_matrix(np.array([[0, 0, 1], [0, 1, 0], [1, 0, 0]], dtype=np.float32))
+USERS = np.arange(3, dtype=np.int32)
+SPLIT = SplitMatrices(
+    "strong_generalization",
+    GRAPH,
+    USERS,
+    USERS,
+    {"test": Part(GRAPH, TARGETS, USERS), "validation": Part(GRAPH, TARGETS, USERS)},
+    {"users": 3, "items": 3, "digest": "d"},
+)
+
+
+def flip(file):
+    data = bytearray(file.read_bytes())
+    data[random.Random(file.name).randrange(len(data))] ^= 1
+    file.write_bytes(data)
+
+
+def flip_at_the_same_time(file):
+    """As a disk does it, which tells nobody."""
+    before = file.stat()
+    flip(file)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    manifest._known.clear()  # another process reads it
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def lose(file):
+    file.unlink()
+
+
+def empty(file):
+    file.write_bytes(b"")
+
+
+def into_folder(file):
+    file.unlink()
+    file.mkdir()
+
+
+def forbid(file):
+    if os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    file.chmod(0)
+
+
+def spoil(file):
+    file.write_text('{"facts": {}, "files"' if file.suffix == ".json" else "[]")
+
+
+def add_another(file):
+    (file.parent / f"more-{file.name}").write_bytes(b"more")
+
+
+DAMAGES = [
+    flip,
+    flip_at_the_same_time,
+    cut,
+    lose,
+    empty,
+    into_folder,
+    forbid,
+    spoil,
+    add_another,
+]
+every_damage = pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
+
+
+def bits(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def keep(home):
+    made = {"key": "k", "matrices": "m", "seconds": 1.5, "peak_bytes": 7}
+    return fits.keep(home, Popularity(threads=1).fit(GRAPH), "a" * 16, **made)
+
+
+@every_damage
+def test_a_damaged_fit_is_absent_cannot_be_loaded_and_is_made_anew(home, caplog, damage):
+    fit = keep(home)
+    folder = home.models / "popularity" / fit.digest
+    whole = bits(folder)
+    for name in whole:
+        damage(folder / name)
+        caplog.clear()
+        assert fits.find(home, "popularity", fit.digest) is None
+        assert name in caplog.text and "a run makes it anew" in caplog.text
+        with pytest.raises(manifest.Damaged, match=name):
+            fits.load(home, "popularity", fit.digest)
+        assert keep(home) == fits.find(home, "popularity", fit.digest) == fit
+        assert bits(folder) == whole
+
+
+@every_damage
+def test_damaged_matrices_cannot_be_read_and_are_made_anew(home, caplog, damage):
+    digest = matrices.write(home, SPLIT)
+    folder = home.matrices / digest
+    whole = bits(folder)
+    assert len(whole) == 20
+    for name in whole:
+        damage(folder / name)
+        with pytest.raises(manifest.Damaged, match=name):
+            matrices.read(home, digest)
+        caplog.clear()
+        assert matrices.write(home, SPLIT) == digest
+        assert name in caplog.text and "are made anew" in caplog.text
+        assert bits(folder) == whole and matrices.read(home, digest).parts["test"].targets.nnz == 3
+
+
+def test_a_file_in_the_folders_place_is_damage_too(home):
+    fit, digest = keep(home), matrices.write(home, SPLIT)
+    for folder in (home.models / "popularity" / fit.digest, home.matrices / digest):
+        manifest.remove(folder)
+        folder.write_text("")
+    assert fits.find(home, "popularity", fit.digest) is None
+    assert keep(home) == fits.find(home, "popularity", fit.digest)
+    assert matrices.read(home, matrices.write(home, SPLIT)).train.nnz == 5
+
+
+def test_of_parts_that_are_not_wanted_no_file_is_opened(home):
+    digest = matrices.write(home, SPLIT)
+    flip(home.matrices / digest / "test_targets_indices.npy")
+    assert matrices.read(home, digest, parts=["validation"]).parts.keys() == {"validation"}
+    with pytest.raises(manifest.Damaged):
+        matrices.read(home, digest)
+
+
+def test_a_file_is_hashed_once_while_it_stays_as_it_is(home, monkeypatch):
+    fit = keep(home)
+    monkeypatch.setattr(manifest.hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
+    assert fits.find(home, "popularity", fit.digest) == fit
+    fits.load(home, "popularity", fit.digest)
+
+
+def test_every_byte_of_a_record_counts(home):
+    fit = keep(home)
+    file = home.models / "popularity" / fit.digest / "fit.json"
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        bit = 1 << place % 8
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+        with pytest.raises(manifest.Damaged):
+            manifest.facts(file.parent, file.name)

@@ -1,0 +1,105 @@
+"""A home: where it may lie, who may read it, what a run may take of the machine."""
+
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import InputError
+from tasks.publish import PublishSettings, publish
+from tasks.stores import allowance, publications, runs, warehouse
+from tasks.stores.home import FileSettings, Home, Limits, share_of
+
+LIMITS = Limits(threads=1, memory=1 << 28)
+
+
+@pytest.mark.parametrize("name", ["md:x", "s3:", "a#b%20", 'it\'s "1" [1]*; é'])
+def test_a_home_of_any_other_name_works(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    home = Home(Path(name), "small", LIMITS)
+    with runs.recorded(home, "run", "backfill", {}):
+        publish(home, "run", PublishSettings())
+    with publications.opened(home) as connection:
+        assert connection.execute("select count(*) from metrics").fetchone() == (0,)
+    assert {path.name for path in tmp_path.iterdir()} == {name}
+    assert (tmp_path / name / "small" / "warehouse.duckdb").is_file()
+    assert (tmp_path / name / "small" / "published" / "recommendations.parquet").is_file()
+
+
+@pytest.mark.parametrize("name", ["a?b", "a\\b"])
+def test_a_home_where_duckdb_keeps_nothing_is_refused(tmp_path, monkeypatch, name):
+    with pytest.raises(InputError, match="DuckDB takes such a path for another one. Choose another --home"):
+        Home(tmp_path / name, "small")
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    with pytest.raises(InputError, match="Choose another --home"):
+        Home(Path("var"), "small")
+
+
+def modes(folder):
+    return {stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*") if not path.is_symlink()}
+
+
+@pytest.mark.parametrize(
+    ("readable_by", "umask", "expected"),
+    [
+        ("group", 0o022, {0o750, 0o640}),
+        ("owner", 0o022, {0o700, 0o600}),
+        ("everybody", 0o022, {0o755, 0o644}),
+        ("everybody", 0o077, {0o700, 0o600}),  # never more than the process itself would let
+    ],
+)
+def test_who_may_read_what_a_run_writes(home, readable_by, umask, expected):
+    before = os.umask(umask)
+    try:
+        private = replace(home, files=FileSettings(readable_by=readable_by))
+        with runs.recorded(private, "run", "backfill", {}):
+            publish(private, "run", PublishSettings())
+        assert os.umask(umask) == umask
+    finally:
+        os.umask(before)
+    assert modes(home.root) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "name"),
+    [
+        ("0::/a/b", "", "memory.max"),
+        ("5:memory:/a/b", "memory", "memory.limit_in_bytes"),
+        ("4:cpu,memory:/a/b", "memory", "memory.limit_in_bytes"),
+    ],
+)
+def test_the_limit_of_every_control_group_counts(tmp_path, line, folder, name):
+    cgroup, mounted = tmp_path / "cgroup", tmp_path / "fs"
+    cgroup.write_text(f"1:name=systemd:/a/b\n{line}\n")
+    for path, limit in (("", "max"), ("a", "4096"), ("a/b", "8192"), ("other", "1")):
+        group = mounted / folder / path
+        group.mkdir(parents=True, exist_ok=True)
+        (group / name).write_text(f"{limit}\n")
+    assert sorted(allowance.cgroup_limits(cgroup, mounted)) == [4096, 8192]
+    assert allowance.cgroup_limits(tmp_path / "absent", mounted) == []
+
+
+def test_duckdb_takes_a_third_of_what_there_is():
+    assert share_of(30 << 30) == 10 << 30
+    assert share_of(2 << 30) == 1 << 30
+    assert share_of(1 << 30) == 1 << 29  # of a small container half, not more than all
+    assert Limits().memory == share_of(allowance.memory()) and Limits().threads == allowance.cores()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("4GB", 4 * 10**9), ("512 mb", 512 * 10**6), ("1.5GiB", 3 << 29), ("2T", 2 * 10**12), ("4G", 4 * 10**9)]
+    + [(text, None) for text in ("", "4", "GB", "4KB", "much", "nanGB", "infGB", "4GBB", "1e999GB")],
+)
+def test_sizes_of_memory_are_read(text, found):
+    assert allowance.bytes_of(text) == found
+
+
+def test_duckdb_is_held_to_the_limits_and_fetches_nothing(home):
+    names = ("threads", "memory_limit", "autoload_known_extensions", "autoinstall_known_extensions")
+    with warehouse.connect(home) as connection:
+        found = [connection.execute(f"select current_setting('{name}')").fetchone()[0] for name in names]
+    assert found == [2, "1023.2 MiB", False, False]

@@ -1,0 +1,131 @@
+"""What a crash leaves of the warehouse: a log of DuckDB's that cannot be replayed, a file that is cut short."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tasks.errors import InputError
+from tasks.stores import leftovers, publications, runs, warehouse
+
+KILLED = """
+import os, signal, sys
+import duckdb
+connection = duckdb.connect(sys.argv[1])
+for number in range(3):
+    connection.execute("insert into raw.rejects select ?, i, 'line', 'reason' from range(50) r(i)", [number])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def crashed(home):
+    """A home whose writer was killed after three transactions; the file in which DuckDB keeps them."""
+    with warehouse.connect(home) as connection:
+        connection.execute("insert into raw.rejects values (9, 9, 'line', 'before the crash')")
+    subprocess.run([sys.executable, "-c", KILLED, str(home.warehouse)], capture_output=True, check=False)
+    log = home.warehouse.with_name("warehouse.duckdb.wal")
+    assert log.stat().st_size > 1000
+    return log
+
+
+def rejects(home):
+    with warehouse.connect(home) as connection:
+        return connection.execute("select count(*) from raw.rejects").fetchone()[0]
+
+
+def flip(file, place):
+    data = bytearray(file.read_bytes())
+    data[place] ^= 255
+    file.write_bytes(data)
+
+
+def test_what_was_committed_before_a_kill_is_there(home, crashed):
+    assert rejects(home) == 151
+    assert not crashed.exists() and not list(home.folder.glob("*.unreadable"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: flip(file, 0),  # DuckDB itself passes over a log whose beginning it does not know
+        lambda file: flip(file, 60),
+        lambda file: flip(file, file.stat().st_size // 2),
+        lambda file: file.write_bytes(b"no log"),
+    ],
+    ids=["beginning", "first entry", "middle", "other"],
+)
+def test_a_log_that_cannot_be_replayed_is_set_aside_and_said(home, crashed, damage, caplog):
+    damage(crashed)
+    bytes_left = crashed.read_bytes()
+    assert rejects(home) == 1
+    [aside] = home.folder.glob("warehouse.duckdb.wal.*.unreadable")
+    assert aside.read_bytes() == bytes_left
+    assert f"set aside as {aside.name}. Lost: {len(bytes_left):,} bytes" in caplog.text
+    caplog.clear()
+    assert rejects(home) == 1 and not caplog.text
+
+
+def test_who_only_reads_leaves_such_a_log_to_the_next_run(home, crashed):
+    flip(crashed, 60)
+    with (
+        pytest.raises(InputError, match="cannot be replayed. Any run on small sets it aside"),
+        warehouse.connect(home, read_only=True),
+    ):
+        pass
+    assert crashed.exists()
+
+
+def test_every_opening_ends_with_a_checkpoint(home):
+    with warehouse.connect(home) as connection:
+        connection.execute("insert into raw.rejects values (1, 1, 'line', 'reason')")
+        assert home.warehouse.with_name("warehouse.duckdb.wal").exists()
+    assert [file.name for file in home.folder.iterdir()] == ["warehouse.duckdb"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5])
+def test_a_warehouse_that_is_cut_short_has_one_message(home, share):
+    with warehouse.connect(home) as connection:
+        connection.execute("insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
+    os.truncate(home.warehouse, int(share * home.warehouse.stat().st_size))
+    with pytest.raises(InputError, match="Put a copy of it back, or move it away and run again"):
+        rejects(home)
+
+
+def test_a_block_that_is_damaged_is_told_when_it_is_read(home):
+    with warehouse.connect(home) as connection:
+        connection.execute("insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
+    flip(home.warehouse, home.warehouse.stat().st_size // 2)
+    with pytest.raises(InputError, match="warehouse.duckdb: .*is damaged"), warehouse.connect(home) as connection:
+        connection.execute("select max(line), sum(line_number) from raw.rejects").fetchall()
+
+
+def test_what_a_killed_run_left_half_made_is_removed_by_the_next(home, tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    monkeypatch.setattr(leftovers.tempfile, "gettempdir", lambda: str(temporary))
+    half = [
+        "spill/duckdb_temp_storage-0.tmp",
+        "spill/ingest-abc/1.txt",
+        "matrices/partial-1/train.npy",
+        "models/slim/partial-2/weights.npy",
+        "models/mult_vae/unfinished-3/partial-checkpoint.npz",
+        ".demo-4/log.txt",
+        "report/.index.html",
+    ]
+    stay = ["models/mult_vae/unfinished-3/checkpoint.npz", "matrices/digest/train.npy", "report/index.html"]
+    compiled = [temporary / f"oneclass-numba-{name}" / "kernel.nbc" for name in ("old", "new")]
+    for file in (*(home.folder / name for name in half + stay), *compiled):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("left")
+    os.utime(compiled[0].parent, (0, 0))
+    whole = publications.begin(home, "whole")
+    publications.swing(home, whole, {"fits": []})
+    half_published = home.publications / "killed" / "evaluation.csv"
+    half_published.parent.mkdir()
+    half_published.write_text("left")
+    with runs.recorded(home, "run", "backfill", {}):
+        pass
+    left = {str(file.relative_to(home.folder)) for file in home.folder.rglob("*") if file.is_file()}
+    assert left == {*stay, "warehouse.duckdb", ".lock", "publications/whole/manifest.json"}
+    assert [file.exists() for file in compiled] == [False, True]

@@ -1,0 +1,113 @@
+"""Versions of the warehouse's tables: an older home goes on, a newer one is refused, and a migration is whole or not."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import sql
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.errors import InputError
+from tasks.stores import runs, warehouse
+
+BEFORE = Path(__file__).with_name("schema_before_versions.sql").read_text()
+RUN = "insert into operations.runs values (?, 'backfill', 'small', ?, null, 'completed', '{}', '0')"
+EVENTS = "insert into raw.events select 'u' || u, 'i' || i, 1, null, 1, row_number() over () from range(4) u(u), range(3) i(i)"
+
+
+@pytest.fixture
+def older(home):
+    """A home that the program made before it noted versions, with a run, a log and its events."""
+    home.folder.mkdir(parents=True)
+    with duckdb.connect(str(home.warehouse)) as connection:
+        connection.execute(BEFORE)
+        connection.execute(RUN, ["old", "2026-01-02"])
+        connection.execute("insert into operations.log_files values (1, 'log', 'sha', 1, 12, 0, now()::timestamp)")
+        connection.execute(EVENTS)
+    return home
+
+
+def columns(home):
+    with warehouse.connect(home) as connection:
+        kinds = "select schema_name, table_name, column_name, data_type from duckdb_columns() where not internal"
+        return connection.execute(f"{kinds} order by schema_name, table_name, column_index").fetchall()
+
+
+def versions(home):
+    with warehouse.connect(home, read_only=True) as connection:
+        return [number for (number,) in connection.execute("select version from operations.schema_version").fetchall()]
+
+
+def test_an_older_home_has_the_columns_of_a_new_one_and_keeps_its_rows(older, tmp_path):
+    fresh = type(older)(tmp_path / "fresh", "small", older.limits)
+    assert columns(older) == columns(fresh), "give what is new in sql/schema/ a migration"
+    assert versions(older) == versions(fresh) == list(sql.migrations())
+    with warehouse.connect(older) as connection:
+        assert connection.execute("select run_id from operations.runs").fetchall() == [("old",)]
+        assert connection.execute("select count(*) from raw.events").fetchall() == [(12,)]
+    assert versions(older) == list(sql.migrations())  # once
+
+
+def test_an_older_home_takes_a_run(older):
+    with runs.recorded(older, "new", "backfill", {}):
+        assert binarize(older, BinarizeSettings(), "new").edges == 12
+
+
+def test_what_only_reads_an_older_home_says_what_updates_it(older):
+    with (
+        pytest.raises(InputError, match="schema_version.* Any run on small updates it"),
+        warehouse.connect(older, read_only=True) as connection,
+    ):
+        connection.execute("from operations.schema_version")
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_newer_home_is_refused(home, read_only):
+    with warehouse.connect(home) as connection:
+        connection.execute("insert into operations.schema_version values (99, now()::timestamp)")
+    with (
+        pytest.raises(InputError, match="written by a newer version of this program .*version 99.*Update the program"),
+        warehouse.connect(home, read_only=read_only),
+    ):
+        pass
+
+
+NEXT = "alter table if exists operations.log_files add column if not exists note varchar default 'none';"
+
+
+def test_a_migration_is_applied_once_and_to_new_homes_too(older, tmp_path, monkeypatch):
+    known = sql.migrations()
+    monkeypatch.setattr(sql, "migrations", lambda: {**known, 2: NEXT})
+    assert columns(older) == columns(older)
+    assert versions(older) == [1, 2]
+    with warehouse.connect(older) as connection:
+        assert connection.execute("select note from operations.log_files").fetchall() == [("none",)]
+    fresh = type(older)(tmp_path / "fresh", "small", older.limits)
+    columns(fresh)
+    assert versions(fresh) == [1, 2]
+
+
+def test_a_migration_that_fails_leaves_the_home_as_it_was(older, monkeypatch):
+    known = sql.migrations()
+    monkeypatch.setattr(sql, "migrations", lambda: {**known, 2: f"{NEXT} select broken"})
+    with pytest.raises(duckdb.Error, match="broken"), warehouse.connect(older):
+        pass
+    with duckdb.connect(str(older.warehouse)) as connection:
+        tables = "select count(*) from duckdb_tables() where table_name = 'schema_version'"
+        assert connection.execute(tables).fetchone() == (0,)
+        assert len(connection.execute("from operations.log_files").description) == 7
+
+
+def test_runs_are_in_the_order_that_they_were_recorded_in_whatever_the_clock_says(home):
+    for number, run_id in enumerate(("future", "now"), 1):
+        with runs.recorded(home, run_id, "backfill", {}), warehouse.connect(home) as connection:
+            connection.execute(
+                "update operations.runs set started_at = make_timestamp(2030 - ?, 1, 1, 0, 0, 0) where run_id = ?",
+                [number, run_id],
+            )
+            connection.execute("insert into evaluation.metrics values (?, 'p', 'm', 's', 'k', 1, 0, 1)", [run_id])
+    with warehouse.connect(home, read_only=True) as connection:
+        assert runs.latest_evaluated(connection) == "now"
+        found = warehouse.select(connection, "changes/previous_run", run_id="now")
+        assert found["run_id"].to_list() == ["future"]
+        assert warehouse.select(connection, "changes/previous_run", run_id="future").is_empty()
