@@ -16,6 +16,7 @@ from tasks.binarize import BinarizeSettings
 from tasks.datasets import Dataset
 from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
+from tasks.orchestration.notices import NotifySettings
 from tasks.publish import PublishSettings
 from tasks.settings import STAGE_SETTINGS, check_model, check_protocol, validated
 from tasks.split import SplitSettings
@@ -43,6 +44,7 @@ class RunSettings:
     train: TrainSettings
     demo: DemoSettings
     publish: PublishSettings
+    notify: NotifySettings
     seed: int = 0
     since: date | None = None
     until: date | None = None
@@ -52,7 +54,7 @@ class RunSettings:
         stages = {
             name: getattr(self, name).model_dump(mode="json")
             for name in STAGE_SETTINGS
-            if name != "demo" or self.is_demo
+            if name != "notify" and (name != "demo" or self.is_demo)
         }
         fitted = {name: settings.model_dump(mode="json") for name, settings in self.models.items()}
         return {

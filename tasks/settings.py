@@ -12,6 +12,7 @@ from models.search_space import SearchSpace
 from tasks.binarize import BinarizeSettings
 from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
+from tasks.orchestration.notices import NotifySettings
 from tasks.protocols import PROTOCOLS
 from tasks.publish import PublishSettings
 from tasks.split import SplitSettings
@@ -23,6 +24,7 @@ STAGE_SETTINGS: dict[str, type[BaseModel]] = {
     "train": TrainSettings,
     "demo": DemoSettings,
     "publish": PublishSettings,
+    "notify": NotifySettings,
 }
 EXTRAS = {"neural": "torch"}  # the module that an optional extra of the installation brings
 
