@@ -2,9 +2,10 @@
 
 import contextlib
 import logging
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 
-import httpx
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from tasks.errors import InputError
@@ -47,7 +48,9 @@ def _away() -> str | None:
     if not (address := PREFECT_API_URL.value()):
         return None
     try:
-        httpx.get(f"{address}/health", timeout=SECONDS_TO_ANSWER)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        urllib.request.urlopen(f"{address}/health", timeout=SECONDS_TO_ANSWER).close()
+    except urllib.error.HTTPError:  # it answers, if only that it wants a password
+        return None
+    except (OSError, ValueError) as error:
         return f"PREFECT_API_URL = {address}: no Prefect server answers there ({error})"
     return None

@@ -80,7 +80,7 @@ def test_the_summary_says_where_the_pages_are_and_links_to_what_is_served(two_ru
     assert "Data Docs" not in first and f"Data Docs: `{two_runs.folder.resolve()}/data_docs/index.html`" in second
     assert f"Report: `{two_runs.report.resolve()}/index.html`" in first and "](file:" not in first + second
     assert [artifact.data for artifact in shown("ml-latest-small-report")] == [
-        "[Report](http://reports.example/ml-latest-small/)"
+        "[Report on ml-latest-small](http://reports.example/ml-latest-small/)"
     ]
 
 
