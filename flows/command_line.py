@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import shlex
+import signal
 import sys
 import tomllib
 import traceback
@@ -105,17 +106,23 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     """Run `command` and print what it returns.
 
     Returns:
-        The exit status: 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input.
+        The exit status: 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input, 130 or
+        143 ended by Ctrl-C or SIGTERM.
     """
     import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
+    from prefect.exceptions import TerminationSignal
+
+    from flows import endings, server
 
     if not debug:
         _silence_tracebacks()
     try:
-        words = command()
-    except KeyboardInterrupt:
-        print("Interrupted; what was published before stays as it was.", file=sys.stderr)
-        return 130
+        with endings.watched(), server.at_hand():
+            words = command()
+    except (KeyboardInterrupt, TerminationSignal, endings.Told) as told:
+        number = signal.SIGINT if isinstance(told, KeyboardInterrupt) else signal.SIGTERM
+        print(f"\n{endings.words_of(number)}", file=sys.stderr)
+        return 128 + number
     except Exception as error:  # noqa: BLE001  (the last boundary: whatever it was becomes a message and a status)
         if debug:
             traceback.print_exc()
@@ -153,15 +160,15 @@ def _one_kind(annotation: Any) -> Any:
 
 
 def _silence_tracebacks() -> None:
-    """Keep tracebacks out of the terminal; Prefect's own record of the run keeps them."""
+    """Keep tracebacks out of the terminal, and what Prefect says of a run that was told to end; its own record has both."""
 
-    class WithoutTraceback(logging.Filter):
+    class Told(logging.Filter):
         def filter(self, record: logging.LogRecord) -> bool:
             record.exc_info = record.exc_text = None
-            return True
+            return not any(words in record.getMessage() for words in ("Crash detected!", "in state Crashed("))
 
     for handler in logging.getLogger().handlers:
-        handler.addFilter(WithoutTraceback())
+        handler.addFilter(Told())
     # Prefect's warning of events that it has not sent yet would come after the command's own last line.
     logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 

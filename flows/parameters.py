@@ -101,6 +101,18 @@ class NightlyRetrain(_Models, Run):
     dataset: Annotated[str, Flag("NAME")] = Field("demo", description="the data set")
 
 
+class Deploy(NightlyRetrain):
+    """Of `flows.deploy`, which is no flow: what each night is given, and when and where the nights run."""
+
+    cron: Annotated[str, Flag("CRON")] = Field(
+        "0 3 * * *", description="when the nights begin: minute, hour, and so on"
+    )
+    timezone: Annotated[str, Flag("ZONE")] = Field("UTC", description="the time zone of --cron, such as Europe/Paris")
+    pool: Annotated[str, Flag("NAME")] = Field(
+        "oneclass", description="the work pool; a process pool is made if absent"
+    )
+
+
 class Sweep(_Source, Run):
     """Of `flows.sweep`."""
 

@@ -1,15 +1,21 @@
 """The sequence of stages, from raw logs to published tables, and the two flows that run all of it."""
 
+import contextlib
 import logging
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from datetime import date
+from typing import Any
 
 from prefect import flow
+from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
+from prefect.states import Cancelled
 
+from flows import endings
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
 from tasks import main_table
@@ -19,7 +25,8 @@ from tasks.diagnose import diagnose_task
 from tasks.errors import InputError
 from tasks.evaluate.stage import evaluate_task
 from tasks.ingest import expected_sources, ingest_task, inspect
-from tasks.orchestration import artifacts
+from tasks.orchestration import artifacts, crashed_runs, run_summary
+from tasks.orchestration.notices import notify
 from tasks.orchestration.progress import duration
 from tasks.protocols import ALL_EDGES
 from tasks.publish import Published, choose, publish_task
@@ -30,6 +37,7 @@ from tasks.train import train_task
 
 logger = logging.getLogger(__name__)
 
+NIGHTLY = "nightly-retrain"
 ROOMS = ("flows", "tasks", "models", "data_contracts", "sql")
 
 
@@ -45,13 +53,29 @@ def backfill(given: Backfill) -> Published:
     return run_sequence(resolve(given), "backfill")
 
 
-@flow(name="nightly-retrain", flow_run_name=run_name)
+@flow(name=NIGHTLY, flow_run_name=run_name)
 @taking(NightlyRetrain)
-def nightly_retrain(given: NightlyRetrain) -> Published:
-    """Retrain on everything so far, the new files of the landing folder included, and publish."""
+def nightly_retrain(given: NightlyRetrain) -> Published | State:
+    """Retrain on everything so far, the new files of the landing folder included, and publish.
+
+    One night at a time works on a data set, whichever deployment it is of: the data set's own lock sees to that, which
+    a process that died does not keep. A run that comes too late, or meets another, ends as cancelled.
+    """
     run = resolve(given.as_backfill())
+    if why := _needless(run):
+        logger.warning("%s: %s", run.dataset.name, why)
+        return Cancelled(message=why)
     check(run)
-    return run_sequence(run, "nightly-retrain")
+    return run_sequence(run, NIGHTLY)
+
+
+def _needless(run: RunSettings) -> str | None:
+    """Why there is nothing for this run to do; None where there is."""
+    if runs.is_held(run.home):
+        return "another run is at work on this data set; nothing was done."
+    if later := runs.completed_since(run.home, flow_run.scheduled_start_time, NIGHTLY):
+        return f"this run was due before run {later} began, which did its work; nothing was done."
+    return None
 
 
 def check(run: RunSettings) -> None:
@@ -76,7 +100,7 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
     plan = f"{len(run.models)} models ({', '.join(run.models)}) under {' and '.join(run.protocols)}"
     where = f"{run.home.limits.threads} threads, in {run.home.folder}"
     logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, where)
-    with runs.recorded(run.home, run_id, flow_name, run.describe()):
+    with _told(run, run_id, flow_name), recorded(run, run_id, flow_name):
         splits = prepare(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
         fits = {
@@ -87,10 +111,41 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
         published = _publish(run, run_id, splits)
         report_task(run.home, run_id)
         artifacts.evaluation(run.home, published.table)
-        artifacts.summary(run.home, run_id)
         retention.tidy(run.home)
     logger.info("%s: done in %s; report: %s", run.dataset.name, duration(time.perf_counter() - began), published.report)
     return published
+
+
+@contextlib.contextmanager
+def recorded(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Iterator[None]:
+    """Hold the data set for this run and keep its row; runs whose process died are put right, in Prefect too.
+
+    Args:
+        more: what else was asked for, to be kept with the settings.
+    """
+    with (
+        endings.at_work(run.home, run_id),
+        runs.recorded(run.home, run_id, flow_name, run.describe() | more) as crashed,
+    ):
+        crashed_runs.settle(crashed)
+        yield
+
+
+@contextlib.contextmanager
+def _told(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
+    """Show the run's summary in Prefect, and tell whom the settings name, whether it is completed or has failed."""
+    name, url = run.dataset.name, run.notify.report_url
+    url = url and url.replace("{dataset}", name)
+    try:
+        yield
+    except Exception as error:
+        text = run_summary.of_failure(run.home, run_id, flow_name, error)
+        artifacts.summary(name, text, None)
+        notify(run.notify, dataset=name, run_id=run_id, state="failed", text=text)
+        raise
+    text = run_summary.of_success(run.home, run_id, url)
+    artifacts.summary(name, text, url)
+    notify(run.notify, dataset=name, run_id=run_id, state="completed", text=text)
 
 
 def prepare(run: RunSettings, run_id: str) -> Splits:

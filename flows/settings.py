@@ -17,6 +17,7 @@ from tasks.binarize import BinarizeSettings
 from tasks.datasets import Dataset
 from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
+from tasks.orchestration.notices import NotifySettings
 from tasks.publish import PublishSettings
 from tasks.settings import STAGE_SETTINGS, check_model, check_protocol, validated
 from tasks.split import SplitSettings
@@ -49,6 +50,7 @@ class RunSettings:
     demo: DemoSettings
     publish: PublishSettings
     files: FileSettings
+    notify: NotifySettings
     seed: int = 0
     since: date | None = None
     until: date | None = None
@@ -58,7 +60,7 @@ class RunSettings:
         stages = {
             name: getattr(self, name).model_dump(mode="json")
             for name in STAGE_SETTINGS
-            if name != "demo" or self.is_demo
+            if name != "notify" and (name != "demo" or self.is_demo)
         }
         fitted = {name: settings.model_dump(mode="json") for name, settings in self.models.items()}
         return {

@@ -7,7 +7,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from flows.parameters import Sweep, taking
-from flows.sequence import prepare, run_name
+from flows.sequence import prepare, recorded, run_name
 from flows.settings import RunSettings, resolve
 from tasks import sweep as sweeps
 from tasks.errors import InputError
@@ -29,7 +29,7 @@ def sweep(given: Sweep) -> dict[str, list[Result]]:
     """
     run, names = planned(given)
     run_id = str(flow_run.id or uuid.uuid4())
-    with runs.recorded(run.home, run_id, "sweep", run.describe() | {"sweeps": names}):
+    with recorded(run, run_id, "sweep", sweeps=names):
         digests = prepare(run, run_id).digests
         results = {name: _swept(run, run_id, name, digests) for name in names}
         with warehouse.connect(run.home, read_only=True) as connection:

@@ -11,12 +11,11 @@ from prefect.runtime import flow_run
 
 from flows import command_line
 from flows.parameters import Tune, taking
-from flows.sequence import prepare, run_name
+from flows.sequence import prepare, recorded, run_name
 from flows.settings import RunSettings, resolve
 from tasks import tuning
 from tasks.errors import InputError, OneclassError
 from tasks.settings import search_space
-from tasks.stores import runs
 from tasks.tuning import Search, Study
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ def tune(given: Tune) -> Tuned:
     """
     run, space = planned(given)
     run_id = str(flow_run.id or uuid.uuid4())
-    with runs.recorded(run.home, run_id, "tune", run.describe() | {"trials": given.trials}):
+    with recorded(run, run_id, "tune", trials=given.trials):
         chosen, digests = run.protocols[0], prepare(run, run_id).digests
         if chosen not in digests:
             raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")

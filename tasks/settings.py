@@ -12,6 +12,7 @@ from models.search_space import SearchSpace
 from tasks.binarize import BinarizeSettings
 from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
+from tasks.orchestration.notices import NotifySettings
 from tasks.protocols import PROTOCOLS
 from tasks.publish import PublishSettings
 from tasks.split import SplitSettings
@@ -25,6 +26,7 @@ STAGE_SETTINGS: dict[str, type[BaseModel]] = {
     "demo": DemoSettings,
     "publish": PublishSettings,
     "files": FileSettings,
+    "notify": NotifySettings,
 }
 EXTRAS = {"neural": "torch"}  # the module that an optional extra of the installation brings
 

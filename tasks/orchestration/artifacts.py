@@ -21,7 +21,6 @@ from prefect.artifacts import (
 from prefect.context import FlowRunContext, TaskRunContext
 
 from tasks import main_table
-from tasks.orchestration import run_summary
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 
@@ -30,7 +29,7 @@ logger = logging.getLogger(__name__)
 SECONDS_TO_FIRST_PROGRESS, SECONDS_BETWEEN_PROGRESS = 3.0, 5.0
 
 
-def _in_a_run(show: Callable[..., None]) -> Callable[..., None]:
+def in_a_run(show: Callable[..., None]) -> Callable[..., None]:
     """Show within a run of Prefect only, and log what goes wrong instead of raising it."""
 
     @functools.wraps(show)
@@ -45,7 +44,7 @@ def _in_a_run(show: Callable[..., None]) -> Callable[..., None]:
     return shown
 
 
-@_in_a_run
+@in_a_run
 def contract_results(home: Home, run_id: str, stage: str) -> None:
     """A table of the rules that the stage was checked against; none where the stage never came so far."""
     if not home.warehouse.exists():
@@ -60,23 +59,19 @@ def contract_results(home: Home, run_id: str, stage: str) -> None:
         )
 
 
-@_in_a_run
+@in_a_run
 def evaluation(home: Home, table: list[main_table.MainRow]) -> None:
     """The evaluation as a table."""
     description = f"Evaluation on {home.dataset}"
     create_table_artifact(table=main_table.records(table), key=key(home.dataset, "evaluation"), description=description)
 
 
-@_in_a_run
-def summary(home: Home, run_id: str) -> None:
-    """The run in Markdown, with what changed since the last one; links to the report and to Data Docs, where built."""
-    pages = {"Report": home.report / "index.html", "Data Docs": home.folder / "data_docs" / "index.html"}
-    links = {name: page.resolve().as_uri() for name, page in pages.items() if page.exists()}
-    with warehouse.connect(home, read_only=True) as connection:
-        text = run_summary.markdown(connection, run_id, home.dataset, links)
-    create_markdown_artifact(text, key=key(home.dataset, "summary"), description=f"Summary of {home.dataset}")
-    for name, address in links.items():
-        create_link_artifact(address, link_text=f"{name} on {home.dataset}", key=key(home.dataset, name))
+@in_a_run
+def summary(dataset: str, text: str, report_url: str | None) -> None:
+    """The run's summary in Markdown, and a link to the report where that is served."""
+    create_markdown_artifact(text, key=key(dataset, "summary"), description=f"Summary of {dataset}")
+    if report_url:
+        create_link_artifact(report_url, link_text=f"Report on {dataset}", key=key(dataset, "report"))
 
 
 class ProgressArtifact:
@@ -107,7 +102,7 @@ class ProgressArtifact:
         self._due = time.monotonic() + SECONDS_BETWEEN_PROGRESS
 
 
-@_in_a_run
+@in_a_run
 def progress(artifact: ProgressArtifact, percent: float) -> None:
     """Send what `artifact` has come to."""
     artifact.put(percent)

@@ -1,30 +1,55 @@
-"""The summary of a run as Markdown: what it read, what it found, and what changed since the run before."""
+"""The summary of a run as Markdown: what it read, what it found, and what changed since the run before; or why it failed."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
 import polars as pl
 
+from data_contracts import ContractBroken
 from tasks import main_table
 from tasks.changes import Changes, since_previous
+from tasks.errors import OneclassError
 from tasks.protocols import ALL_EDGES
 from tasks.stores import warehouse
+from tasks.stores.home import Home
 
 VISIBLE = 5e-5  # the least change of a metric that four digits show
 
 
-def markdown(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, links: dict[str, str]) -> str:
-    """The summary of a run that has been evaluated.
+def of_success(home: Home, run_id: str, report_url: str | None) -> str:
+    """The summary of a run that has been evaluated."""
+    with warehouse.connect(home, read_only=True) as connection:
+        return _markdown(connection, run_id, home.dataset, _pages(home, report_url))
 
-    Args:
-        links: addresses by the words to be shown.
-    """
+
+def of_failure(home: Home, run_id: str, flow: str, error: Exception) -> str:
+    """The summary of a run that has failed: what stopped it, and the rules of contracts that were not met."""
+    words = str(error) if isinstance(error, OneclassError | ContractBroken) else f"{type(error).__name__}: {error}"
+    sections = [
+        f"# {home.dataset}: {flow} failed, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        f"```\n{words.strip()}\n```",
+        "What was published before stays as it was. The same run, started again, goes on from the stage that failed.",
+        f"- run {run_id}\n- home `{home.folder.resolve()}`",
+    ]
+    return "\n\n".join(sections)
+
+
+def _pages(home: Home, report_url: str | None) -> str:
+    """Where the report and Data Docs are: a link where the report is served, else a path, which no browser follows."""
+    pages = {"Report": home.report / "index.html", "Data Docs": home.folder / "data_docs" / "index.html"}
+    found = {name: page.resolve() for name, page in pages.items() if page.exists()}
+    parts = [f"{name}: `{path}`" for name, path in found.items() if name != "Report" or not report_url]
+    return " · ".join([f"[Report]({report_url})"] * bool(report_url) + parts)
+
+
+def _markdown(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, pages: str) -> str:
     facts = warehouse.select(connection, "artifacts/facts", run_id=run_id, all_edges=ALL_EDGES).row(0, named=True)
     sections = [
         f"# {dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
         _facts(facts),
-        " · ".join(f"[{words}]({address})" for words, address in links.items()),
+        pages,
         _changed(since_previous(connection, run_id), facts["code_version"]),
         main_table.markdown(main_table.rows(connection, run_id), "Evaluation"),
     ]

@@ -20,11 +20,18 @@ from tasks.stores.home import Home
 logger = logging.getLogger(__name__)
 
 
+class Held(InputError):
+    """Another run is at work on the data set."""
+
+
 @contextlib.contextmanager
-def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[None]:
-    """Hold the data set for one run, and keep its row in `operations.runs`: running, then completed or failed.
+def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[list[str]]:
+    """Hold the data set for one run, and keep its row in `operations.runs`: running, then completed, failed or cancelled.
 
     A run that was killed leaves its row at `running`; the next one marks it `crashed`.
+
+    Yields:
+        The ids of the runs that were found so.
 
     Raises:
         InputError: another run holds the data set, or the home cannot be written to.
@@ -32,18 +39,20 @@ def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> It
     with exclusive(home):
         with warehouse.connect(home) as connection:
             leftovers.remove(home)
-            connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
+            crashed = connection.execute(
+                "update operations.runs set state = 'crashed' where state = 'running' returning run_id"
+            ).fetchall()
             connection.execute(
                 "insert into operations.runs values (?, ?, ?, ?, null, 'running', ?, ?)",
                 [run_id, flow, home.dataset, _now(), json.dumps(settings, default=str, sort_keys=True), code_version()],
             )
         try:
-            yield
-        except BaseException:
+            yield [of_run for (of_run,) in crashed]
+        except BaseException as error:
             with contextlib.suppress(Exception):  # what stopped the run is the news, not that it cannot be noted
-                _end(home, run_id, "failed")
+                end(home, run_id, "failed" if isinstance(error, Exception) else "cancelled")
             raise
-        _end(home, run_id, "completed")
+        end(home, run_id, "completed")
 
 
 @contextlib.contextmanager
@@ -56,7 +65,7 @@ def exclusive(home: Home) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InputError(
+            raise Held(
                 f"{home.folder}: another run holds this data set. Wait for it to end, or choose another --home."
             ) from error
         yield
@@ -68,6 +77,29 @@ def _lock_file(home: Home) -> IO[str]:
         return open(home.folder / ".lock", "w")
     except OSError as error:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
+
+
+def is_held(home: Home) -> bool:
+    """Whether a run is at work on the data set now."""
+    try:
+        with exclusive(home):
+            return False
+    except Held:
+        return True
+
+
+def completed_since(home: Home, moment: datetime, flow: str) -> str | None:
+    """The newest run of a flow that began after `moment` and was completed; None where there is none.
+
+    Args:
+        moment: with its time zone.
+    """
+    if not home.warehouse.exists():
+        return None
+    after = moment.astimezone(UTC).replace(tzinfo=None)
+    with warehouse.connect(home, read_only=True) as connection:
+        found = warehouse.select(connection, "runs/completed_since", moment=after, flow=flow)
+    return found["run_id"].item() if len(found) else None
 
 
 def latest_evaluated(connection: duckdb.DuckDBPyConnection) -> str | None:
@@ -87,7 +119,8 @@ def code_version() -> str:
     return f"{version}+{commit}" if commit else version
 
 
-def _end(home: Home, run_id: str, state: str) -> None:
+def end(home: Home, run_id: str, state: str) -> None:
+    """Note that a run has ended: completed, failed or cancelled."""
     with warehouse.connect(home) as connection:
         connection.execute(
             "update operations.runs set state = ?, ended_at = ? where run_id = ?", [state, _now(), run_id]

@@ -2,6 +2,8 @@
 
 import itertools
 import logging
+import shutil
+import sys
 import time
 from uuid import UUID
 
@@ -50,7 +52,8 @@ def two_runs(prefect_server, ratings, tmp_path_factory):
     assert backfill.main([*ML, "--home", str(home), "--source", str(ratings)]) == 0
     (home / "ml-latest-small" / "data_docs").mkdir()
     (home / "ml-latest-small" / "data_docs" / "index.html").write_text("<p>contracts")
-    assert backfill.main([*ML, "--home", str(home), "--set", "mrf_dense.l2=900", "--source", str(ratings)]) == 0
+    settings = ["mrf_dense.l2=900", "notify.report_url=http://reports.example/{dataset}/"]
+    assert backfill.main([*ML, "--home", str(home), "--set", *settings, "--source", str(ratings)]) == 0
     return Home(home, "ml-latest-small")
 
 
@@ -71,11 +74,25 @@ def test_the_summary_says_what_changed_since_the_last_run(two_runs):
     assert "120 users" in second and "1,680 events" in second and "1 files" in second
 
 
-def test_the_summary_links_to_the_report_and_to_data_docs(two_runs):
+def test_the_summary_says_where_the_pages_are_and_links_to_what_is_served(two_runs):
+    """A browser follows no link from the UI to a file of this machine; so a path is a path, and an address a link."""
     first, second = (artifact.data for artifact in shown("ml-latest-small-summary")[-2:])
-    assert "report/index.html)" in first and "data_docs" not in first
-    assert "data_docs/index.html)" in second
-    assert shown("ml-latest-small-report") and shown("ml-latest-small-data-docs")
+    assert "Data Docs" not in first and f"Data Docs: `{two_runs.folder.resolve()}/data_docs/index.html`" in second
+    assert f"Report: `{two_runs.report.resolve()}/index.html`" in first and "](file:" not in first + second
+    assert [artifact.data for artifact in shown("ml-latest-small-report")] == [
+        "[Report on ml-latest-small](http://reports.example/ml-latest-small/)"
+    ]
+
+
+def test_a_failed_run_has_its_summary_too_and_someone_is_told(two_runs, tmp_path, ratings):
+    bad = tmp_path / "bad.csv"
+    bad.write_text("userId,movieId,rating,timestamp\n1,1,77,1000000000\n" * 9)
+    told = f"notify.command={sys.executable} -c \"import sys; open('{tmp_path}/told', 'w').write(sys.stdin.read())\""
+    home = shutil.copytree(two_runs.root, tmp_path / "home", symlinks=True)
+    assert backfill.main([*ML, "--home", str(home), "--source", str(bad), "--set", told]) == 1
+    summary = shown("ml-latest-small-summary")[-1].data
+    assert "backfill failed" in summary and "the contract of raw.events is broken" in summary
+    assert (tmp_path / "told").read_text() == summary
 
 
 def test_lineage_leads_from_the_raw_file_to_the_published_files(two_runs, ratings):
@@ -176,7 +193,7 @@ def test_a_server_that_is_away_holds_no_stage_up(two_runs, caplog, monkeypatch):
         for step in range(1, 10):
             progress.show(step / 10)
         artifacts.evaluation(home, [])
-        artifacts.summary(home, run_id)
+        artifacts.summary("small", "text", None)
         return "done"
 
     @flow
@@ -199,7 +216,7 @@ def test_outside_of_a_run_nothing_is_sent(two_runs, monkeypatch):
         (latest,) = connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()
 
     def show():
-        artifacts.summary(two_runs, latest)
+        artifacts.summary("small", "text", "http://reports.example")
         artifacts.evaluation(two_runs, [])
         artifacts.contract_results(two_runs, latest, "binarize")
         artifacts.ProgressArtifact("train", "mrf_dense (given)").show(0.5)
@@ -207,7 +224,7 @@ def test_outside_of_a_run_nothing_is_sent(two_runs, monkeypatch):
     show()
     assert sent == []
     flow(show)()
-    assert sent == ["markdown", "link", "link", "table", "table", "progress"]
+    assert sent == ["markdown", "link", "table", "table", "progress"]
 
 
 def test_the_names_of_flow_and_tasks_are_those_of_the_stages(two_runs):

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from flows import backfill, explain, nightly_retrain, sweep, tune
+from flows import backfill, deploy, explain, nightly_retrain, sweep, tune
 from models.catalogue import MODELS
 from tasks import datasets
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     "flows.backfill": backfill.parser,
+    "flows.deploy": deploy.parser,
     "flows.nightly_retrain": nightly_retrain.parser,
     "flows.tune": tune.parser,
     "flows.explain": explain.parser,

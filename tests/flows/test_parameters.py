@@ -13,8 +13,8 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 from pydantic import ValidationError
 
-from flows import backfill, command_line, data_docs, explain, nightly_retrain, sweep, tune
-from flows.parameters import Backfill, Explain, NightlyRetrain, OfDataset, Run, Sweep, Tune
+from flows import backfill, command_line, data_docs, deploy, explain, nightly_retrain, sweep, tune
+from flows.parameters import Backfill, Deploy, Explain, NightlyRetrain, OfDataset, Run, Sweep, Tune
 from flows.sequence import backfill as backfill_flow
 from flows.sequence import nightly_retrain as nightly_flow
 from flows.sweeping import sweep as sweep_flow
@@ -31,6 +31,7 @@ COMMANDS = {
     Tune: tune,
     Explain: explain,
     OfDataset: data_docs,
+    Deploy: deploy,
 }
 FULL = {
     "dataset": "ml-1m",
@@ -54,6 +55,9 @@ FULL = {
     "user": "u7",
     "titles": "movies.csv",
     "top": 5,
+    "cron": "30 2 * * *",
+    "timezone": "Europe/Paris",
+    "pool": "nights",
 }
 
 
@@ -95,6 +99,7 @@ def test_the_deployment_passes_parameters_that_its_flow_takes(monkeypatch):
     monkeypatch.chdir(ROOT)
     for deployment in yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]:
         flow = load_flow_from_entrypoint(deployment["entrypoint"])
+        assert flow is nightly_flow
         assert flow.name == deployment["name"]
         assert flow.validate_parameters(deployment["parameters"] | {"dataset": "ml-1m"})["dataset"] == "ml-1m"
 

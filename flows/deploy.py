@@ -1,0 +1,37 @@
+"""The command `flows.deploy`: the nightly run of a data set as a deployment of its own on the Prefect server.
+
+python -m flows.deploy --dataset ml-1m --cron "30 2 * * *" --timezone Europe/Paris
+"""
+
+import argparse
+
+from flows import command_line
+from flows.parameters import Deploy
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's flags."""
+    description = "Deploy the nightly run of a data set; what is given here is given to each night."
+    return command_line.parser("flows.deploy", description, Deploy)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; its exit status."""
+    given = parser().parse_args(arguments)
+
+    def command() -> str:
+        from flows.deployments import deploy
+
+        parameters = command_line.parameters(Deploy, given)
+        name = deploy(parameters)
+        return (
+            f"Deployed {name}: every night at {parameters.cron} ({parameters.timezone}), in {parameters.home or 'var'}.\n"
+            f"Start one now:    prefect deployment run nightly-retrain/{name}\n"
+            f"Start a worker:   prefect worker start --pool {parameters.pool}"
+        )
+
+    return command_line.run(command, debug=given.debug)
+
+
+if __name__ == "__main__":
+    command_line.start(main)

@@ -1,0 +1,107 @@
+"""How a command ends that is told to: by Ctrl-C or SIGTERM, within seconds, with one message.
+
+Python's own way is not enough. A kernel holds the main thread until it returns, and where the signal went to the whole
+process group, Prefect's temporary server has ended too, and Prefect asks it again and again for minutes. So a thread
+watches for signals, and ends the process itself where the usual way takes too long. That is safe at any moment: what a
+run leaves is the same as after a crash, from which the next run recovers.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+from uuid import UUID
+
+from tasks.stores import runs
+from tasks.stores.home import Home
+
+SECONDS = 4.0  # that the usual way gets
+SECONDS_TO_NOTE = 3.0  # that the state of the run gets, in the warehouse and in Prefect
+_at_work: list[tuple[Home, str]] = []
+
+
+class Told(BaseException):
+    """The process was told to end, by SIGTERM."""
+
+
+@contextlib.contextmanager
+def at_work(home: Home, run_id: str) -> Iterator[None]:
+    """Note that a run is at work, so that its state is put right if the process must end at once."""
+    _at_work.append((home, run_id))
+    try:
+        yield
+    finally:
+        _at_work.remove((home, run_id))
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Watch for SIGINT and SIGTERM; in the main thread."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    threading.Thread(target=_watch, args=(reading,), daemon=True, name="signals").start()
+    former = signal.set_wakeup_fd(writing, warn_on_full_buffer=False), signal.signal(signal.SIGTERM, _tell)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(former[0])
+        signal.signal(signal.SIGTERM, former[1])
+        os.close(writing)  # which ends the thread
+
+
+def words_of(number: int) -> str:
+    """What a command says that was told to end."""
+    return (
+        f"Interrupted by {signal.Signals(number).name}; what was published before stays as it was. "
+        "The same command goes on from here."
+    )
+
+
+def _tell(number: int, frame: FrameType | None) -> NoReturn:
+    raise Told
+
+
+def _watch(reading: int) -> None:
+    """Wait for a signal; end the process where it has not ended a few seconds later, or at a second signal."""
+    with open(reading, "rb", buffering=0) as signals:
+        while told := signals.read(1):
+            if told[0] in (signal.SIGINT, signal.SIGTERM):
+                logging.disable(logging.CRITICAL)  # what the way to the end meets is no news
+                timer = threading.Timer(SECONDS, _end, told)
+                timer.daemon = True
+                timer.start()
+
+
+def _end(number: int) -> NoReturn:
+    note = threading.Thread(target=_note, daemon=True)
+    note.start()
+    note.join(SECONDS_TO_NOTE)
+    _end_servers()
+    print(f"\n{words_of(number)}", file=sys.stderr, flush=True)
+    os._exit(128 + number)
+
+
+def _note() -> None:
+    """Put the state of the run right: in the warehouse, and in Prefect if its server is there."""
+    for home, run_id in _at_work:
+        from prefect.client.orchestration import get_client
+        from prefect.states import Cancelled
+
+        with contextlib.suppress(Exception):
+            runs.end(home, run_id, "cancelled")
+        with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+            client.set_flow_run_state(UUID(run_id), Cancelled(message="The process was told to end."), force=True)
+
+
+def _end_servers() -> None:
+    """End the temporary servers that Prefect has started in processes of their own."""
+    if (module := sys.modules.get("prefect.server.api.server")) is None:
+        return
+    for server in list(module.SubprocessASGIServer._instances.values()):
+        if server.server_process:
+            server.server_process.kill()

@@ -1,0 +1,188 @@
+"""The nightly deployment: the README's commands as pasted, with a real server and worker; and which nights run at all."""
+
+import os
+import pty
+import subprocess
+import sys
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.flow_engine import run_flow
+from prefect.states import Running, Scheduled
+
+from flows import deploy, deployments, sequence, server
+from flows.parameters import Backfill, Deploy
+from flows.settings import resolve
+from tasks.errors import InputError
+from tasks.stores import runs, warehouse
+
+ROOT = Path(__file__).parents[2]
+SMALL = [
+    "--param",
+    'models=["popularity"]',
+    "--param",
+    'settings={"demo.users": 120, "demo.items": 50, "demo.likes": 1500}',
+]
+
+
+@pytest.fixture
+def environment(prefect_server, tmp_path):
+    """That of a shell in which the server's address was exported, as the README has it."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PREFECT_API_URL": prefect_server, "ONECLASS_HOME": str(tmp_path / "home")}
+
+
+def readme(start: str) -> str:
+    """The README's command that begins so."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    return next(line.strip() for line in lines if line.startswith(f"    {start}"))
+
+
+def pasted(command: str, environment: dict[str, str], *more: str) -> str:
+    """Run a command on a terminal of its own, as a person would, at which nobody answers; what it said."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*command.split(), *more], cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, text=True
+    ) as process:
+        os.close(theirs)
+        said = b""
+        try:
+            while piece := os.read(ours, 4096):
+                said += piece
+        except OSError:  # the terminal is gone with the process
+            pass
+        os.close(ours)
+        assert process.wait(60) == 0, said.decode()
+    return said.decode()
+
+
+def test_the_readmes_commands_deploy_and_run_a_night_whose_tables_are_in_the_home(environment, tmp_path):
+    pasted(readme("prefect work-pool create"), environment)
+    said = pasted(readme("prefect deploy"), environment)
+    assert "successfully created" in said and "?" not in said
+    pasted(readme("prefect deployment run nightly-retrain"), environment, *SMALL)
+    pasted(readme("prefect worker start"), environment, "--run-once")
+    home = tmp_path / "home" / "demo"
+    assert (home / "published" / "recommendations.parquet").exists()
+    with duckdb.connect(str(home / "warehouse.duckdb"), read_only=True) as connection:
+        assert connection.execute("select flow, state from operations.runs").fetchall() == [
+            ("nightly-retrain", "completed")
+        ]
+
+
+def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tuned.toml").write_text("[slim]\nl1 = 2.0\n")
+    given = ["--dataset", "ml-1m", "--config", "tuned.toml", "--models", "slim", "--cron", "30 2 * * *"]
+    for _ in range(2):  # a second time it is updated
+        assert deploy.main([*given, "--home", "kept", "--timezone", "Europe/Paris"]) == 0
+    assert "nightly-retrain/nightly-retrain-ml-1m" in capsys.readouterr().out
+    with get_client(sync_client=True) as client:
+        made = client.read_deployment_by_name("nightly-retrain/nightly-retrain-ml-1m")
+    assert made.parameters == {
+        "dataset": "ml-1m",
+        "home": str(tmp_path / "kept"),
+        "config": [str(tmp_path / "tuned.toml")],
+        "models": ["slim"],
+    }
+    assert made.entrypoint == "flows.sequence.nightly_retrain" and not made.pull_steps
+    assert [(one.schedule.cron, one.schedule.timezone) for one in made.schedules] == [("30 2 * * *", "Europe/Paris")]
+    assert made.concurrency_limit is None  # one run at a time is the data set's own rule, whichever deployment it is of
+
+
+def test_a_deployment_with_a_wrong_setting_is_refused(prefect_server, tmp_path):
+    with pytest.raises(InputError, match="slim.l9"):
+        deployments.deploy(Deploy(dataset="ml-1m", home=str(tmp_path), settings={"slim.l9": 1}))
+
+
+@pytest.fixture
+def night(prefect_server, tmp_path):
+    """The parameters of a small night, after one that was completed."""
+    given = {
+        "dataset": "demo",
+        "home": str(tmp_path),
+        "models": ["popularity"],
+        "settings": {"demo.users": 60, "demo.items": 30, "demo.likes": 500},
+    }
+    home = resolve(Backfill(**given)).home
+    with runs.recorded(home, "earlier", sequence.NIGHTLY, {}):
+        pass
+    return given, home
+
+
+def ended(given):
+    """The state that a night ends in."""
+    return sequence.nightly_retrain(**given, return_state=True)
+
+
+def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(night):
+    given, home = night
+    with runs.exclusive(home):
+        state = ended(given)
+    assert state.is_cancelled() and "another run is at work" in state.message
+
+
+def test_a_late_night_ends_as_cancelled_where_a_later_one_did_its_work(night):
+    given, _ = night
+    due = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=3))
+    with get_client(sync_client=True) as client:
+        late = client.create_flow_run(sequence.nightly_retrain, parameters=given, state=due)
+    state = run_flow(sequence.nightly_retrain, flow_run=late, parameters=given, return_type="state")
+    assert state.is_cancelled() and "run earlier began" in state.message
+
+
+def test_a_run_whose_process_died_is_put_right_by_the_next(prefect_server, home):
+    @flow
+    def killed():
+        return None
+
+    with get_client(sync_client=True) as client:
+        ids = [client.create_flow_run(killed, state=state()).id for state in (Scheduled, Scheduled)]
+        client.set_flow_run_state(ids[0], Running(), force=True)
+        with warehouse.connect(home) as connection:
+            for run_id in (ids[0], uuid.uuid4()):  # the second ran with a server that knows nothing here
+                connection.execute(
+                    "insert into operations.runs (run_id, flow, dataset, started_at, state, settings, code_version) "
+                    "values (?, 'nightly-retrain', 'small', now()::timestamp, 'running', '{}', '')",
+                    [str(run_id)],
+                )
+
+        @flow
+        def following():
+            with runs.recorded(home, "next", "nightly-retrain", {}) as crashed:
+                sequence.crashed_runs.settle(crashed)
+
+        following()
+        assert client.read_flow_run(ids[0]).state.is_crashed()
+        assert client.read_flow_run(ids[1]).state.is_scheduled()
+    with warehouse.connect(home, read_only=True) as connection:
+        states = connection.execute("select state, count(*) from operations.runs group by state order by state")
+        assert states.fetchall() == [("completed", 1), ("crashed", 2)]
+
+
+AWAY = "http://127.0.0.1:9/api"
+
+
+def test_a_server_that_is_away_is_done_without_and_said(monkeypatch, caplog):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: AWAY}):
+        with server.at_hand():
+            assert PREFECT_API_URL.value() != AWAY
+        assert PREFECT_API_URL.value() == AWAY
+        with pytest.raises(InputError, match="prefect server start"):
+            server.require()
+    assert AWAY in caplog.text and "goes on" in caplog.text
+
+
+def test_a_server_that_answers_is_used(prefect_server):
+    from prefect.settings import PREFECT_API_URL
+
+    with server.at_hand():
+        assert PREFECT_API_URL.value() == prefect_server
+    server.require()

@@ -1,0 +1,63 @@
+"""A command that is told to end does so in seconds, with one message and the status that shells expect."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STUCK = """
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from flows import endings
+endings.SECONDS = 0.5
+with endings.watched():
+    while True:
+        try:
+            print("ready", flush=True)
+            time.sleep(60)
+        except BaseException:
+            pass  # as a library does that asks a dead server again and again
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_does_not_end_in_its_own_time_is_ended(number, status):
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == status
+    assert said.count("Interrupted by") == 1 and signal.Signals(number).name in said
+
+
+def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its_true_state(tmp_path):
+    """The signal reaches the temporary server too, so that Prefect finds nobody to tell."""
+    environment = {**os.environ, "ONECLASS_HOME": str(tmp_path / "home"), "PREFECT_HOME": str(tmp_path / "prefect")}
+    environment.pop("PREFECT_API_URL", None)
+    command = [sys.executable, "-m", "flows.backfill", "--dataset", "demo", "--models", "mrf_dense"]
+    with open(tmp_path / "said", "w") as said:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=said, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while "new logs" not in (tmp_path / "said").read_text():
+        assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "said").read_text()
+        time.sleep(0.2)
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait(60) == 143
+    assert (
+        time.monotonic() - began < 10
+    )  # as the README promises; it takes the 4 s of `endings.SECONDS` and little more
+    lines = (tmp_path / "said").read_text().splitlines()
+    assert lines[-1].startswith("Interrupted by SIGTERM") and not any("Traceback" in line for line in lines)
+    with pytest.raises(ProcessLookupError):  # nobody of the group is left
+        os.killpg(process.pid, 0)
+    with duckdb.connect(str(tmp_path / "home" / "demo" / "warehouse.duckdb"), read_only=True) as connection:
+        assert connection.execute("select state from operations.runs").fetchall() == [("cancelled",)]
