@@ -53,7 +53,7 @@ class BinaryMatrixSettings(ModelSettings):
 
 
 @dataclass
-class Posterior:
+class BinaryMatrixPosterior:
     """q(U, V, z), and how far the fit has come.
 
     Attributes:
@@ -71,7 +71,7 @@ class Posterior:
     progress: np.ndarray
 
     @classmethod
-    def start(cls, interactions: csr_matrix, settings: BinaryMatrixSettings, seed: int) -> "Posterior":
+    def start(cls, interactions: csr_matrix, settings: BinaryMatrixSettings, seed: int) -> "BinaryMatrixPosterior":
         """Small random means (u = v = 0 is a fixed point), the prior's variances, and z at the density."""
         (L, M), ones = interactions.shape, interactions.nnz
         return cls(
@@ -83,7 +83,7 @@ class Posterior:
             progress=np.array([0, min(2 * ones, settings.most_batch)]),
         )
 
-    def take(self, previous: "Posterior", users: np.ndarray, items: np.ndarray) -> None:
+    def take(self, previous: "BinaryMatrixPosterior", users: np.ndarray, items: np.ndarray) -> None:
         """Carry over an earlier fit's vertices (-1: a new one), its z and its step sizes."""
         for own, old, rows in (
             (self.users, previous.users, users),
@@ -122,7 +122,7 @@ class Inference:
         noise: running mean of the noise-to-signal ratio of box 8; NaN before the first minibatch.
     """
 
-    q: Posterior
+    q: BinaryMatrixPosterior
     sampler: EntrySampler
     settings: BinaryMatrixSettings
     seed: int

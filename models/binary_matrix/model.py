@@ -34,7 +34,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model, ModelSettings
 from models.binary_matrix import kernels
-from models.binary_matrix.inference import BinaryMatrixSettings, Inference, Posterior, float32_pair
+from models.binary_matrix.inference import BinaryMatrixPosterior, BinaryMatrixSettings, Inference, float32_pair
 from models.binary_matrix.minibatch import SHARDS
 from models.binary_matrix.sampling import EntrySampler
 from models.fitting import Epoch, FitOptions
@@ -64,7 +64,7 @@ class BinaryMatrix(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings, entries = self.settings, 2 * interactions.nnz
         with kernel_threads(self.threads):
-            q = Posterior.start(interactions, settings, self.seed)
+            q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
             if start := options.start:
                 q.take(start.previous.q, start.users, start.items)
             self.q = q
@@ -147,5 +147,5 @@ class BinaryMatrix(Model):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.bounds = arrays.pop("bounds")
-        self.q = Posterior(**arrays)
+        self.q = BinaryMatrixPosterior(**arrays)
         self.q.items = np.array(self.q.items)  # the kernels are compiled for writable arrays

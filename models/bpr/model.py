@@ -31,7 +31,7 @@ from models.search_space import Choice, SearchSpace, Span
 SAMPLES = 1 << 22  # drawn and sorted at a time: 50 MB
 
 
-class BprSettings(ModelSettings):
+class BPRSettings(ModelSettings):
     """Chosen by hand on held-out edges of ml-1m; neighbouring settings differ there by little more than the noise."""
 
     search_space: ClassVar[SearchSpace] = {
@@ -65,7 +65,7 @@ class BprSettings(ModelSettings):
     )
 
 
-class Bpr(Model):
+class BPR(Model):
     """What the two models share.
 
     Attributes:
@@ -74,7 +74,7 @@ class Bpr(Model):
         item_bias: float32 (items,).
     """
 
-    Settings = BprSettings
+    Settings = BPRSettings
     scorable_each_epoch = True
     popular: ClassVar[bool]
 
@@ -138,14 +138,14 @@ class Bpr(Model):
         return {"user_factors": self.user_factors, "item_factors": self.item_factors, "item_bias": self.item_bias}
 
 
-class BprUniform(Bpr):
+class BPRUniform(BPR):
     """Negatives uniform over the items that the user does not like."""
 
     name = "bpr_uniform"
     popular = False
 
 
-class BprPopularity(Bpr):
+class BPRPopularity(BPR):
     """Negatives in proportion to degree, among the items that the user does not like."""
 
     name = "bpr_popularity"

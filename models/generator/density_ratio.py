@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SWEEPS = 200
+ITERATIONS = 200
 TOLERANCE = 1e-9
 
 
@@ -59,7 +59,7 @@ def considered_odds(user_degrees: np.ndarray, item_degrees: np.ndarray) -> tuple
     )
     scale = np.sqrt(own @ own_count)
     a, b = own / scale, other / scale
-    for _ in range(SWEEPS):
+    for _ in range(ITERATIONS):
         before = a
         a = own / ((b / (1 + np.outer(a, b))) @ other_count)
         b = other / ((a / (1 + np.outer(b, a))) @ own_count)

@@ -14,7 +14,18 @@ from models.numerics.shards import even_runs, runs
 
 SHARDS = 16  # parts that users, and items, are cut into; partial sums are added up in their order
 
-Posterior = tuple[np.ndarray, np.ndarray, np.ndarray]  # as `Side.posterior`
+
+class GammaParameters(NamedTuple):
+    """Parameters of q for the users, or for the items.
+
+    Attributes:
+        shape, rate: float32 (rows, K), of the preferences theta (of the attributes beta).
+        activity_rate: float64 (rows,), of the activity xi (of the popularity eta); its shape is `Prior.activity_shape`.
+    """
+
+    shape: np.ndarray
+    rate: np.ndarray
+    activity_rate: np.ndarray
 
 
 class Prior(NamedTuple):
@@ -52,14 +63,14 @@ class Ascent:
     """The state of one fit, and its steps in the paper's order: phi; gamma, kappa; lambda, tau.
 
     Attributes:
-        users, items: the two sides of q.
+        users, items: the Gamma factors of q.
     """
 
     def __init__(self, interactions: csr_matrix, ones: bool, user: Prior, item: Prior, seed: int) -> None:
         self.indptr, self.indices, self.counts = edges(interactions, ones)
         users, items = interactions.shape
-        self.users = Side(user, start(user, users, seed, "users"))
-        self.items = Side(item, start(item, items, seed, "items"))
+        self.users = GammaFactors(user, start(user, users, seed, "users"))
+        self.items = GammaFactors(item, start(item, items, seed, "items"))
         # as many parts as the edges can pay for, so that adding up the parts of the items' sums stays cheap
         parts = min(SHARDS, max(1, interactions.nnz // items))
         self.shards = runs(self.indptr, parts)
@@ -94,19 +105,19 @@ class Ascent:
         self.items.update(self.item_sums, self.users.total)
 
 
-class Side:
-    """The users' (or the items') part of q, and what follows from it.
+class GammaFactors:
+    """The Gamma factors of q for the users, or for the items, and the expectations that the updates need.
 
     Attributes:
-        posterior: shape and rate, float32 (rows, K), and activity rate, float64 (rows,).
+        posterior: their parameters, updated in place.
         factors: float32 (rows, padded K), exp E log theta.
         total: float64 (K,), the sum over rows of E theta.
         row_bound: the sum over rows of R_u.
     """
 
-    def __init__(self, prior: Prior, posterior: Posterior) -> None:
+    def __init__(self, prior: Prior, posterior: GammaParameters) -> None:
         self.prior, self.posterior = prior, posterior
-        rows = len(posterior[0])
+        rows = len(posterior.shape)
         self.shards = even_runs(rows, SHARDS)
         width = -(-prior.factors // kernels.LANES) * kernels.LANES
         self.factors = np.zeros((rows, width), dtype=np.float32)
@@ -130,7 +141,7 @@ class Side:
         )
         self._describe()
 
-    def take(self, posterior: Posterior, rows: np.ndarray) -> None:
+    def take(self, posterior: GammaParameters, rows: np.ndarray) -> None:
         """Set every row to the given row of another posterior; those with a row of -1 stay as they are."""
         known = rows >= 0
         for own, other in zip(self.posterior, posterior, strict=True):
@@ -144,7 +155,7 @@ class Side:
         self.row_bound = bounds.sum() + len(self.factors) * self.prior.constant
 
 
-def start(prior: Prior, rows: int, seed: int, side: str) -> Posterior:
+def start(prior: Prior, rows: int, seed: int, side: str) -> GammaParameters:
     """A first posterior, every number raised by a draw of its own from Uniform(0, 1), after section 4.1.
 
     Shapes begin at the prior's, rates of the rows and of their activity both at the activity's prior rate, a'/b'
@@ -154,7 +165,7 @@ def start(prior: Prior, rows: int, seed: int, side: str) -> Posterior:
     activity_rate = np.empty(rows)
     purpose = random_numbers.purpose(f"hpf {side}")
     kernels.start(seed, purpose, prior.shape, prior.top_rate, shape, rate, activity_rate)
-    return shape, rate, activity_rate
+    return GammaParameters(shape, rate, activity_rate)
 
 
 def edges(interactions: csr_matrix, ones: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

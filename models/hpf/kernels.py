@@ -2,8 +2,7 @@
 
 Tables of exp E log theta and exp E log beta are float32, (rows, padded K), zero behind column K. Loops run
 over shards that depend on the data alone, each with sums of its own, so results do not depend on threads.
-A side's posterior is (shape, rate, activity rate), its prior (shape, rate and shape of the activity), as in
-`models.hpf.ascent`.
+A posterior is the `GammaParameters` of `models.hpf.ascent`, a prior is its `Prior.of_rows`.
 """
 
 import numpy as np
@@ -61,7 +60,7 @@ def allocate(indptr, indices, counts, user_factors, item_factors, shards, user_s
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def maximise(sums, factors, other_total, posterior, prior, shards):
-    """gamma, then kappa (or lambda, then tau), of every row, in place; `sums` as in `Side.update`."""
+    """gamma, then kappa (or lambda, then tau), of every row, in place; `sums` as in `GammaFactors.update`."""
     shape, rate, activity_rate = posterior
     shape_prior, top_rate, activity_shape = prior
     parts, K = len(sums), shape.shape[1]

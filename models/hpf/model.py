@@ -48,7 +48,7 @@ from scipy.sparse import csr_matrix
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions
 from models.hpf import kernels
-from models.hpf.ascent import SHARDS, Ascent, Posterior, Prior, Side, edges
+from models.hpf.ascent import SHARDS, Ascent, GammaFactors, GammaParameters, Prior, edges
 from models.numerics.products import dense_times
 from models.numerics.shards import even_runs
 from models.numerics.threads import kernel_threads
@@ -142,14 +142,14 @@ class HPF(Model):
             last = bound
 
     @property
-    def user_posterior(self) -> Posterior:
+    def user_posterior(self) -> GammaParameters:
         """gamma_shp, gamma_rte and kappa_rte."""
-        return self.user_shape, self.user_rate, self.activity_rate
+        return GammaParameters(self.user_shape, self.user_rate, self.activity_rate)
 
     @property
-    def item_posterior(self) -> Posterior:
+    def item_posterior(self) -> GammaParameters:
         """lambda_shp, lambda_rte and tau_rte."""
-        return self.item_shape, self.item_rate, self.popularity_rate
+        return GammaParameters(self.item_shape, self.item_rate, self.popularity_rate)
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """E theta, float32 (users, K), by coordinate ascent on gamma and kappa with the items held fixed."""
@@ -180,4 +180,4 @@ class HPF(Model):
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         super()._restore(arrays)
         with kernel_threads(self.threads):
-            self._items = Side(self.settings.item_prior, tuple(map(np.array, self.item_posterior)))
+            self._items = GammaFactors(self.settings.item_prior, GammaParameters(*map(np.array, self.item_posterior)))

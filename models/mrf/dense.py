@@ -23,7 +23,7 @@ from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 
 
-class MrfDenseSettings(ModelSettings):
+class MRFDenseSettings(ModelSettings):
     """The paper's, with what its author's notebook states; l2 6 is its value for ML-20M and Netflix."""
 
     search_space: ClassVar[SearchSpace] = {
@@ -65,7 +65,7 @@ class MrfDenseSettings(ModelSettings):
     )
 
 
-class MrfDense(Model):
+class MRFDense(Model):
     """Item-item regression weights in closed form.
 
     Attributes:
@@ -74,7 +74,7 @@ class MrfDense(Model):
     """
 
     name = "mrf_dense"
-    Settings = MrfDenseSettings
+    Settings = MRFDenseSettings
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
         """The weights B_ji of the items j of the history; `offset` is what they leave of the score."""

@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
-from models.mrf.dense import MrfDenseSettings
+from models.mrf.dense import MRFDenseSettings
 from models.mrf.sparse_blocks import estimates
 from models.mrf.sparse_pattern import Pattern, above, of_density
 from models.numerics.gram import GramRows, columns, gram_rows, rescaling
@@ -35,11 +35,11 @@ from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 
 
-class MrfSparseSettings(MrfDenseSettings):
+class MRFSparseSettings(MRFDenseSettings):
     """The paper's for the Million Song catalogue, with what its author's notebook states."""
 
     search_space: ClassVar[SearchSpace] = {
-        **MrfDenseSettings.search_space,
+        **MRFDenseSettings.search_space,
         "density": Span(0.005, 0.1, log=True),
         "r": Choice((0.0, 0.1, 0.5)),
     }
@@ -91,7 +91,7 @@ class MrfSparseSettings(MrfDenseSettings):
         return self
 
 
-class MrfSparse(Model):
+class MRFSparse(Model):
     """Item-item regression weights between neighbours.
 
     Attributes:
@@ -100,7 +100,7 @@ class MrfSparse(Model):
     """
 
     name = "mrf_sparse"
-    Settings = MrfSparseSettings
+    Settings = MRFSparseSettings
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()

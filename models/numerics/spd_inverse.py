@@ -40,10 +40,10 @@ def invert_lower(matrix: np.ndarray, threads: int, tile: int = TILE) -> None:
     size = len(matrix)
     blocks = [slice(start, min(start + tile, size)) for start in range(0, size, tile)]
     with single_threaded_blas(), ThreadPoolExecutor(threads) as pool:
-        sweep = _Sweep(matrix, blocks, pool)
+        tiles = _Tiles(matrix, blocks, pool)
         for pivot in blocks:
-            sweep.eliminate(pivot)
-        list(pool.map(lambda at: np.negative(matrix[at], out=matrix[at]), sweep.lower))
+            tiles.eliminate(pivot)
+        list(pool.map(lambda at: np.negative(matrix[at], out=matrix[at]), tiles.lower))
 
 
 class _Scratch(threading.local):
@@ -53,7 +53,7 @@ class _Scratch(threading.local):
         self.numbers = np.empty(numbers, dtype=np.float32)
 
 
-class _Sweep:
+class _Tiles:
     """The matrix in tiles, and work space for the column of tiles A_ik and their products with P."""
 
     def __init__(self, matrix: np.ndarray, blocks: list[slice], pool: ThreadPoolExecutor) -> None:

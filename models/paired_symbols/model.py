@@ -31,7 +31,7 @@ from models.negatives.like_probability import log_odds, spread
 from models.numerics.products import dense_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
-from models.paired_symbols.posterior import Posterior, Side, blank_rows
+from models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols, blank_rows
 from models.search_space import SearchSpace, Span
 
 START = purpose("paired_symbols start")
@@ -57,7 +57,7 @@ class PairedSymbolsSettings(ModelSettings):
     learn_selection: bool = Field(
         False,
         description="Update s and t too; otherwise they stay at the shares of events, c_i/D and "
-        "c_j/D. It raises the bound, but `like` ranks worse with every sweep.",
+        "c_j/D. It raises the bound, but `like` ranks worse with every pass.",
     )
     alpha: float = Field(
         1.0, gt=0, allow_inf_nan=False, description="Dirichlet prior of the selection probabilities pi and psi."
@@ -91,7 +91,7 @@ class PairedSymbols(Model):
 
     warm_startable = True
     scorable_each_epoch = True
-    _items: Side | None = None
+    _items: Symbols | None = None
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Posterior rows of users never seen, float32 (block, 2 W), with all items held.
@@ -101,9 +101,13 @@ class PairedSymbols(Model):
         """
         histories = self._known(histories)
         with kernel_threads(self.threads):
-            users = self._side(histories, self._blank(histories.shape[0]), self.settings.tau_u)
+            users = self._symbols(histories, self._blank(histories.shape[0]), self.settings.tau_u)
             users.update(
-                self._item_side(), self.settings.r * users.degrees, float(self.xi_star[0]), FOLD_PASSES, FOLD_TOLERANCE
+                self._item_symbols(),
+                self.settings.r * users.degrees,
+                float(self.xi_star[0]),
+                FOLD_PASSES,
+                FOLD_TOLERANCE,
             )
         return users.rows
 
@@ -138,19 +142,19 @@ class PairedSymbols(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads):
             posterior = self._beginning(interactions, options.start)
-            for sweep in range(1, self.settings.sweeps + 1):
+            for number in range(1, self.settings.sweeps + 1):
                 began = time.perf_counter()
-                values = {"bound": self._sweep(posterior), "xi_star": posterior.xi_star}
+                values = {"bound": self._pass(posterior), "xi_star": posterior.xi_star}
                 self._learn(posterior)
-                options.on_epoch(Epoch(sweep, self.settings.sweeps, time.perf_counter() - began, values))
+                options.on_epoch(Epoch(number, self.settings.sweeps, time.perf_counter() - began, values))
 
-    def _learn(self, posterior: Posterior) -> None:
+    def _learn(self, posterior: PairedSymbolsPosterior) -> None:
         """Take over what has been learned so far."""
         self.user_rows, self.item_rows = posterior.users.rows, posterior.items.rows
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
         self.xi_star, self._items = np.array([posterior.xi_star]), None
 
-    def _beginning(self, interactions: csr_matrix, start: Start | None = None) -> Posterior:
+    def _beginning(self, interactions: csr_matrix, start: Start | None = None) -> PairedSymbolsPosterior:
         """Users at zero, items at small random means (at zero they would stay), or both at the earlier fit's."""
         parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
         graph = csr_matrix(parts, shape=interactions.shape)
@@ -161,17 +165,17 @@ class PairedSymbols(Model):
             before = start.previous
             for rows, old, places in ((users, before.user_rows, start.users), (items, before.item_rows, start.items)):
                 rows[places >= 0] = old[places[places >= 0]]
-        posterior = Posterior(
-            self._side(graph, users, self.settings.tau_u),
-            self._side(graph.tocsc(), items, self.settings.tau_v),
+        posterior = PairedSymbolsPosterior(
+            self._symbols(graph, users, self.settings.tau_u),
+            self._symbols(graph.tocsc(), items, self.settings.tau_v),
             self.settings.r,
             self.settings.alpha,
         )
         posterior.update_xi()
         return posterior
 
-    def _sweep(self, posterior: Posterior) -> float:
-        """Every block update once; returns the bound."""
+    def _pass(self, posterior: PairedSymbolsPosterior) -> float:
+        """One pass: every block update once; returns the bound."""
         for own, other in ((posterior.users, posterior.items), (posterior.items, posterior.users)):
             posterior.update_factors(own, other)
             if self.settings.learn_selection:
@@ -218,16 +222,16 @@ class PairedSymbols(Model):
     def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         return self.fold_in(histories) if users is None else self.user_rows[users]
 
-    def _item_side(self) -> Side:
+    def _item_symbols(self) -> Symbols:
         """The items as the other side of a fold-in: rows, shares and background cache, made once."""
         if self._items is None:
             rows = self._blank(len(self.item_rows))
             rows[:] = self.item_rows
-            self._items = self._side(csr_matrix((len(rows), 0)), rows, self.settings.tau_v)
+            self._items = self._symbols(csr_matrix((len(rows), 0)), rows, self.settings.tau_v)
         return self._items
 
-    def _side(self, graph: csr_matrix, rows: np.ndarray, precision: float) -> Side:
-        return Side(graph, rows, self.settings.factors, (precision, self.settings.tau_b))
+    def _symbols(self, graph: csr_matrix, rows: np.ndarray, precision: float) -> Symbols:
+        return Symbols(graph, rows, self.settings.factors, (precision, self.settings.tau_b))
 
     def _blank(self, vertices: int) -> np.ndarray:
         return blank_rows(vertices, self.settings.factors, START_VARIANCE)

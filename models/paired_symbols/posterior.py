@@ -1,4 +1,4 @@
-"""The posterior of paired symbols: its two sides, the block updates, and the bound that they raise."""
+"""The posterior of paired symbols: its factors for users and for items, the block updates, and their bound."""
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
@@ -22,8 +22,8 @@ def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
     return rows
 
 
-class Side:
-    """Users or items: the graph as seen from there, and this side's part of the posterior.
+class Symbols:
+    """The users, or the items, as the symbols that make pairs: their edges, and their part of the posterior.
 
     Attributes:
         rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `models.paired_symbols.edges` says.
@@ -58,7 +58,7 @@ class Side:
         self._sums = None
 
     def update(
-        self, other: "Side", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
+        self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
     ) -> None:
         """The joint (u_i, b_i) block of every vertex, `pseudo` being D' s_i; see `kernels.update_rows`."""
         n = len(self.lanes)
@@ -110,17 +110,17 @@ class Side:
         return self._sums
 
 
-class Posterior:
+class PairedSymbolsPosterior:
     """q of the whole model (eq. 5), s and t tied over the censored pairs, xi* over pairs without an edge.
 
     Attributes:
-        users, items: the two sides.
+        users, items: the symbols of either kind.
         censored: D' = r D.
         alpha: concentration of the Dirichlet priors.
         xi_star: the bound's parameter for pairs without an edge.
     """
 
-    def __init__(self, users: Side, items: Side, r: float, alpha: float) -> None:
+    def __init__(self, users: Symbols, items: Symbols, r: float, alpha: float) -> None:
         self.users, self.items, self.alpha = users, items, alpha
         self.censored = r * users.degrees.sum()
         self.xi_star = 1.0
@@ -133,11 +133,11 @@ class Posterior:
         """log sigma(xi*) - xi* / 2 + lambda(xi*) xi*^2, the bound's constant for a pair without an edge."""
         return log_expit(self.xi_star) - self.xi_star / 2 + lambda_of_xi(self.xi_star) * self.xi_star**2
 
-    def update_factors(self, own: Side, other: Side) -> None:
+    def update_factors(self, own: Symbols, other: Symbols) -> None:
         """q(u_i, b_i) of every user, or q(v_j, b_j) of every item (eq. 6 to 8, biases included)."""
         own.update(other, self.censored * own.shares, self.xi_star)
 
-    def update_shares(self, own: Side, other: Side) -> None:
+    def update_shares(self, own: Symbols, other: Symbols) -> None:
         """s (t), proportional to exp(E log pi_i + f_i), f_i what one censored pair of i adds to the bound."""
         moments = np.empty((len(own.rows), 2))
         kernels.background_moments(own.lanes, own.rows, other.background, moments)
@@ -148,11 +148,11 @@ class Posterior:
         shares = np.exp(logs - logs.max())
         own.set_shares(shares / shares.sum())
 
-    def update_concentration(self, own: Side) -> None:
+    def update_concentration(self, own: Symbols) -> None:
         """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise."""
         own.concentration = self.alpha + own.degrees + self.censored * own.shares
 
-    def edge_sums(self, own: Side, other: Side) -> np.ndarray:
+    def edge_sums(self, own: Symbols, other: Symbols) -> np.ndarray:
         """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
         out = np.empty((len(own.rows), 4))
         graph = own.indptr, own.indices, own.counts
@@ -188,7 +188,7 @@ class Posterior:
             total += self._selection(side) + side.log_prior_ratio()
         return float(total)
 
-    def _selection(self, side: Side) -> float:
+    def _selection(self, side: Symbols) -> float:
         """The bound's terms in pi and s (psi and t): E log p(y, pi) - E log q(y, pi)."""
         size, posterior = len(side.rows), side.concentration
         events = side.degrees + self.censored * side.shares

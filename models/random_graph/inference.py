@@ -69,7 +69,7 @@ def step_sizes(iterations: int, t_epsilon: int) -> Iterator[float]:
 
 
 @dataclass
-class Posterior:
+class RandomGraphPosterior:
     """q(theta without H), and its block updates; each is an exact block maximum where `step` is one.
 
     Attributes:

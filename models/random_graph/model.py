@@ -23,7 +23,7 @@ from models.negatives.like_probability import like_logits, like_of_pairs, like_o
 from models.numerics.adjacency import adjacency, transposed
 from models.numerics.random_numbers import GOLDEN, mix, purpose
 from models.numerics.threads import kernel_threads
-from models.random_graph.inference import GraphSampler, Posterior, step_sizes, update_side
+from models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes, update_side
 from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
 from models.search_space import Choice, SearchSpace, Span
 
@@ -105,7 +105,7 @@ class RandomGraph(Model):
                 values = {"step_size": step, **self._iterate(q, sampler, t, step)}
                 options.on_epoch(Epoch(t, self.settings.iterations, time.perf_counter() - began, values))
 
-    def _iterate(self, q: Posterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
+    def _iterate(self, q: RandomGraphPosterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1.
 
         The bound is that of the posterior which the iteration begins with: the new hidden graph is
@@ -203,12 +203,12 @@ class RandomGraph(Model):
         units = np.arange(interactions.shape[0], dtype=np.uint64)
         return GraphSampler(likes, self.weights, self.seed, units)
 
-    def _beginning(self, shape: tuple[int, int], start: Start | None) -> Posterior:
+    def _beginning(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
         """Small random means, or the earlier fit's posterior, its precisions included."""
         settings = self.settings
         users, items = ((count, settings.factors) for count in shape)
         scale = settings.start_scale
-        q = Posterior(
+        q = RandomGraphPosterior(
             users=Vertices.random((self.seed, START_USERS), scale, users, clamped=not settings.user_biases),
             items=Vertices.random((self.seed, START_ITEMS), scale, items, clamped=False),
             taus=Precisions.of_mean(settings.tau, shape, settings.factors, settings.alpha, settings.beta),
@@ -245,7 +245,7 @@ class RandomGraph(Model):
         )
         gammas = np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"])
         taus = Precisions(*gammas, self.settings.alpha, self.settings.beta)
-        self.posterior = Posterior(users, items.rows(slice(None)), taus)
+        self.posterior = RandomGraphPosterior(users, items.rows(slice(None)), taus)
         self.histogram, self.weights = np.array(arrays["histogram"]), np.array(arrays["weights"])
         self.gamma = float(arrays["gamma"])
 

@@ -143,18 +143,18 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
     weights = np.zeros(width, dtype=np.float32)
     gradient = target.copy()
     curvature = diagonal[items] + penalties[1]
-    active, sweeps = np.int64(0), limits[1]  # a bare 0 would have `_admit` compiled for itself too
+    active, passes = np.int64(0), limits[1]  # a bare 0 would have `_admit` compiled for itself too
     while True:
         before = active
         active = _admit((target, gradient, curvature), items, place, before, penalties[0], limits[0], buffer)
-        if active == before or sweeps == 0:
+        if active == before or passes == 0:
             return weights, buffer, active == before
         if active * width > len(buffer):
             larger = np.empty(2 * active * width, dtype=np.float32)
             larger[: before * width] = buffer[: before * width]
             buffer = larger
         _fetch(items, place, gram, before, active, buffer)
-        sweeps = _sweep(weights, gradient, curvature, active, buffer, penalties, limits[0], sweeps)
+        passes = _repeat_passes(weights, gradient, curvature, active, buffer, penalties, limits[0], passes)
         gradient[:] = target
         for at in range(active):
             weight = weights[at + 1]
@@ -211,11 +211,11 @@ def _fetch(items, place, gram, first, last, buffer):
 
 
 @njit(cache=True, fastmath={"contract"})
-def _sweep(weights, gradient, curvature, active, buffer, penalties, tolerance, sweeps):
-    """Sweeps over the active items until none moves by more than the tolerance; how many sweeps are left."""
+def _repeat_passes(weights, gradient, curvature, active, buffer, penalties, tolerance, passes):
+    """Pass over the active items until none moves by more than the tolerance; returns how many passes are left."""
     width, (l1, l2) = len(weights), penalties
-    while sweeps > 0:
-        sweeps -= 1
+    while passes > 0:
+        passes -= 1
         largest = np.float32(0.0)
         for at in range(1, active + 1):
             before = weights[at]
@@ -229,4 +229,4 @@ def _sweep(weights, gradient, curvature, active, buffer, penalties, tolerance, s
                     gradient[other] -= step * row[other]
         if largest <= tolerance:
             break
-    return sweeps
+    return passes

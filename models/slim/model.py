@@ -26,7 +26,7 @@ from models.slim.kernels import count_candidates, count_pairs, fill_pairs, solve
 BATCH = 1 << 22  # candidates of the columns that are solved at a time: 32 MB
 
 
-class SlimSettings(ModelSettings):
+class SLIMSettings(ModelSettings):
     """Penalties on the scale of the Gram matrix X'X, that is, in users; chosen on unseen validation users of ml-1m."""
 
     search_space: ClassVar[SearchSpace] = {
@@ -58,10 +58,10 @@ class SlimSettings(ModelSettings):
     tolerance: float = Field(
         1e-5, gt=0, le=0.1, description="A column is done when no step of the descent would move a weight further."
     )
-    max_sweeps: int = Field(1000, ge=1, description="Sweeps over a column's active weights at most.")
+    max_sweeps: int = Field(1000, ge=1, description="Passes over a column's active weights at most.")
 
 
-class Slim(Model):
+class SLIM(Model):
     """Item-item regression weights by coordinate descent.
 
     Attributes:
@@ -69,7 +69,7 @@ class Slim(Model):
     """
 
     name = "slim"
-    Settings = SlimSettings
+    Settings = SLIMSettings
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         moments = columns(interactions, self.settings.user_weight_exponent)
@@ -89,7 +89,7 @@ class Slim(Model):
         if unsettled:
             warnings.warn(
                 f"slim: {unsettled} of {len(scale)} columns were still moving after "
-                f"{self.settings.max_sweeps} sweeps; raise max_sweeps or tolerance",
+                f"{self.settings.max_sweeps} passes; raise max_sweeps or tolerance",
                 stacklevel=3,
             )
         rows, values, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))

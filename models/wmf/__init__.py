@@ -3,6 +3,6 @@
 `model` has the loss, `sides` a half-step, `kernels` its solvers.
 """
 
-from models.wmf.model import Wmf
+from models.wmf.model import WMF
 
-__all__ = ["Wmf"]
+__all__ = ["WMF"]

@@ -1,4 +1,4 @@
-"""Kernels of weighted matrix factorization: half a sweep, which solves every row of one side with the other held.
+"""Kernels of weighted matrix factorization: half a pass, which solves every row of one side with the other held.
 
 Whatever the loss, the row x of a vertex minimizes x'A x - 2 y'x with
 

@@ -30,16 +30,16 @@ from models.numerics.lanes import padded
 from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
-from models.wmf.sides import Loss, Side, Solver, empty_table, rows
+from models.wmf.sides import Loss, RowSystems, Solver, empty_table, rows
 
 EXACT = Solver(0, 1 << 16)  # one block of all factors
 
 
-class WmfSettings(ModelSettings):
+class WMFSettings(ModelSettings):
     """Chosen on the unseen users of the validation part of ml-1m, for 64 factors."""
 
     factors: int = Field(64, ge=1, le=4096, description="Length K of the factors of users and items.")
-    iterations: int = Field(16, ge=1, description="Sweeps over the users and then the items.")
+    iterations: int = Field(16, ge=1, description="Passes over the users and then the items.")
     loss: Literal["rendle2021", "hu2008"] = Field(
         "rendle2021", description="rendle2021 reads the pattern only; hu2008 has the confidence 1 + alpha count."
     )
@@ -64,13 +64,13 @@ class WmfSettings(ModelSettings):
     alpha: float = Field(5.0, gt=0, description="Confidence that one event adds to an edge; of hu2008.")
     solver: Literal["cg", "cholesky", "blocks"] = Field(
         "cg",
-        description="Conjugate gradients from the last sweep's factors, the exact solution, or blocks of "
+        description="Conjugate gradients from the last pass's factors, the exact solution, or blocks of "
         "factors in turn (iALS++), cheaper than the exact one for many factors.",
     )
-    cg_steps: int = Field(3, ge=1, description="Steps of conjugate gradients a row and sweep.")
+    cg_steps: int = Field(3, ge=1, description="Steps of conjugate gradients a row and pass.")
     block: int = Field(64, ge=1, description="Factors to a block of iALS++, raised to a multiple of 16.")
     initial_scale: float = Field(
-        0.1, gt=0, le=10, description="Standard deviation of the factors before the first sweep, times sqrt(K)."
+        0.1, gt=0, le=10, description="Standard deviation of the factors before the first pass, times sqrt(K)."
     )
     search_space: ClassVar[SearchSpace] = {
         "factors": Choice((64, 128, 256)),
@@ -81,7 +81,7 @@ class WmfSettings(ModelSettings):
     }
 
 
-class Wmf(Model):
+class WMF(Model):
     """Factors whose product is 1 on edges and, with a small weight, 0 everywhere.
 
     Attributes:
@@ -90,13 +90,16 @@ class Wmf(Model):
     """
 
     name = "wmf"
-    Settings = WmfSettings
+    Settings = WMFSettings
     scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, loss, solver = self.settings, self._loss(), self._solver()
         weights = degree_weights_or_ones(np.diff(interactions.indptr), chosen.user_weight_exponent)
-        users, items = Side(interactions, loss, weights, None), Side(interactions.T.tocsr(), loss, None, weights)
+        users, items = (
+            RowSystems(interactions, loss, weights, None),
+            RowSystems(interactions.T.tocsr(), loss, None, weights),
+        )
         factors = chosen.factors
         of_users = users.start(factors, chosen.initial_scale, self.seed, "wmf users")
         of_items = items.start(factors, chosen.initial_scale, self.seed, "wmf items")
@@ -116,7 +119,7 @@ class Wmf(Model):
         of_items, of_users = (empty_table(count, factors) for count in histories.shape[::-1])
         rows(of_items, factors)[:] = self.item_factors
         with kernel_threads(self.threads):
-            Side(histories, self._loss(), None, None).solve(of_users, of_items, factors, EXACT)
+            RowSystems(histories, self._loss(), None, None).solve(of_users, of_items, factors, EXACT)
         return rows(of_users, factors).copy()
 
     def _loss(self) -> Loss:

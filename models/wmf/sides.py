@@ -1,4 +1,4 @@
-"""One side of weighted matrix factorization, users or items: its edges, its penalties, and its half of a sweep."""
+"""One side of weighted matrix factorization, users or items: its edges, its penalties, and its half of a pass."""
 
 from dataclasses import dataclass
 
@@ -55,10 +55,10 @@ class Solver:
     block: int
 
 
-class Side:
-    """The rows of a (rows, others) CSR matrix.
+class RowSystems:
+    """The linear systems of one side, users or items: one system for each row of a (rows, others) CSR matrix.
 
-    A row's own weight changes nothing for the row itself, so that unseen users need none.
+    A row's own weight does not change the row's solution, so unseen users need no weight.
 
     Attributes:
         constant: the part of the loss that no factor changes.

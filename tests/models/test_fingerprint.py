@@ -6,8 +6,8 @@ import pytest
 
 from models import fingerprint
 from models.catalogue import MODELS
-from models.slim import Slim
-from models.wmf import Wmf
+from models.slim import SLIM
+from models.wmf import WMF
 
 FIRST = {"__init__", "kernel_code", "kernel_cache", "fingerprint"}  # what runs before any model is imported
 
@@ -57,7 +57,7 @@ def test_a_models_rooms_are_its_own_and_those_it_rests_on():
         rooms = fingerprint.rooms(fingerprint.PACKAGE / files_of(model))
         assert {files_of(model).split("/")[0].removesuffix(".py"), "base", "numerics"} | FIRST <= rooms, name
         assert "catalogue" not in rooms, name
-    assert not {"negatives", "evaluation"} & (rooms_of(Wmf) | rooms_of(Slim))
+    assert not {"negatives", "evaluation"} & (rooms_of(WMF) | rooms_of(SLIM))
 
 
 def rooms_of(model):
@@ -66,11 +66,11 @@ def rooms_of(model):
 
 def test_models_of_a_family_share_a_fingerprint_and_families_do_not():
     assert fingerprint.of_model(MODELS["mrf_dense"]) == fingerprint.of_model(MODELS["mrf_sparse"])
-    assert fingerprint.of_model(Wmf) != fingerprint.of_model(Slim)
+    assert fingerprint.of_model(WMF) != fingerprint.of_model(SLIM)
 
 
 def test_equal_source_elsewhere_has_an_equal_fingerprint(package):
-    assert fingerprint.of_file(package / "wmf" / "model.py", package) == fingerprint.of_model(Wmf)
+    assert fingerprint.of_file(package / "wmf" / "model.py", package) == fingerprint.of_model(WMF)
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_which_imports_count(tmp_path, statement, expected):
 
 def test_a_file_outside_counts_itself_and_what_it_imports(tmp_path, package):
     file = tmp_path / "benchmark.py"
-    file.write_text("from models.slim.model import Slim\n")
-    assert fingerprint.rooms(file, package) == rooms_of(Slim)
+    file.write_text("from models.slim.model import SLIM\n")
+    assert fingerprint.rooms(file, package) == rooms_of(SLIM)
     before = fingerprint.of_file(file, package)
-    file.write_text("from models.slim.model import Slim  # edited\n")
+    file.write_text("from models.slim.model import SLIM  # edited\n")
     for cached in (fingerprint.of_file, fingerprint._digest):
         cached.cache_clear()
     assert fingerprint.of_file(file, package) != before
