@@ -106,15 +106,14 @@ def negative(key, proposals, own, cumulative, rest):
 
 
 @njit(parallel=True, cache=True)
-def draw_samples(indptr, indices, first, bounds, draws, layout, streams, work, samples, starts):
+def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
     """The samples of an epoch of the users in `bounds`, sorted by cell.
 
     A user's samples go round the user's edges, each epoch from where the last one stopped.
 
     Args:
-        indptr, indices: the training edges.
-        first: int64 (users + 1,), the number of each user's first sample, and of its stream; `indptr` itself
-            makes one sample of every edge.
+        edges: (indptr, indices, first): the training edges, and int64 (users + 1,) the number of each user's first
+            sample, which is that of its stream; `indptr` itself makes one sample of every edge.
         bounds: int64 (SHARDS, 2), first and last + 1 user of each user block.
         draws: (proposals int32, weights int64 (items,), total): items to draw from uniformly, how often each
             occurs among them, their number.
@@ -122,9 +121,11 @@ def draw_samples(indptr, indices, first, bounds, draws, layout, streams, work, s
         streams: (seed, purpose, epoch), three uint64.
         work: (own uint8 (SHARDS, items) of zeros, cumulative int64 (SHARDS, items), negatives int32
             (SHARDS, room)).
-        samples: int32 (SHARDS, room, 3), filled with rows (u, row of i, row of j).
-        starts: int64 (SHARDS, CELLS + 1), filled with where each cell's samples start.
+        drawn: (samples, starts): int32 (SHARDS, room, 3), filled with rows (u, row of i, row of j), and int64
+            (SHARDS, CELLS + 1), filled with where each cell's samples start.
     """
+    indptr, indices, first = edges
+    samples, starts = drawn
     proposals, weights, total = draws
     place, block_of = layout
     for shard in prange(SHARDS):
@@ -206,17 +207,20 @@ def fold_kernel(width: int) -> FunctionType:
     """The kernel that finds rows of unseen users, for rows of `width` float32."""
 
     @njit(parallel=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-    def fold_users(indptr, indices, items, draws, streams, constant, rate, regularization, epochs, out):
+    def fold_users(histories, items, draws, streams, constant, steps, out):
         """The training's own steps with the items' rows held, and a rate that falls to zero.
 
         Args:
-            indptr, indices: the histories, (users, items).
+            histories: (indptr, indices), CSR of (users, items).
             items: float32 (items, width), rows in the order of the items.
             draws: as for `draw_samples`.
             streams: (seed, purpose); the rest of a sample's stream is the history itself, so that a user's row
                 does not depend on who else is in the block.
+            steps: (rate, regularization, epochs), the first two float32.
             out: float32 (users, width) of zeros but for the column `constant`; filled.
         """
+        indptr, indices = histories
+        rate, regularization, epochs = steps
         proposals, weights, total = draws
         for group in prange((len(out) + 31) // 32):
             own = np.zeros(len(items), dtype=np.uint8)

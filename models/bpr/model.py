@@ -98,8 +98,8 @@ class BPR(Model):
 
         A user's factors are a function of the history and the seed alone.
         """
-        histories = self._known(histories)
-        factors = self.settings.factors
+        histories, chosen = self._known(histories), self.settings
+        factors = chosen.factors
         width = _width(factors)
         items = np.zeros((self.item_count, width), dtype=np.float32)
         items[:, :factors], items[:, factors] = self.item_factors, self.item_bias
@@ -108,15 +108,12 @@ class BPR(Model):
         streams = (np.uint64(self.seed), purpose("bpr fold-in negatives"))
         with kernel_threads(self.threads):
             fold_kernel(width)(
-                read_only(histories.indptr, np.int64),
-                read_only(histories.indices, np.int32),
+                (read_only(histories.indptr, np.int64), read_only(histories.indices, np.int32)),
                 items,
                 self._draws(),
                 streams,
                 factors,
-                np.float32(self.settings.learning_rate),
-                np.float32(self.settings.regularization),
-                self.settings.fold_in_epochs,
+                (np.float32(chosen.learning_rate), np.float32(chosen.regularization), chosen.fold_in_epochs),
                 out,
             )
         return out[:, :factors].copy()
@@ -194,16 +191,13 @@ class _Training:
         streams = (np.uint64(seed), purpose("bpr negatives"), np.uint64(number))
         for bounds in self.parts:
             draw_samples(
-                self.indptr,
-                self.indices,
-                self.first,
+                (self.indptr, self.indices, self.first),
                 bounds,
                 self.draws,
                 self.layout,
                 streams,
                 self.work,
-                self.samples,
-                self.starts,
+                (self.samples, self.starts),
             )
             step_kernel(_width(self.factors))(
                 self.users,

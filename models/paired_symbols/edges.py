@@ -9,6 +9,8 @@ is not a multiple of LANES. The type of `lanes`, a tuple of n integers, carries 
 unrolled for each n. Nothing is checked: places must lie inside the arrays.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -30,6 +32,23 @@ UNIT = LANES // 2  # half rows are filled up to a multiple of it
 OPTIONS = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
 ROWS_8, ROWS_16, ROWS_24 = (0,) * 8, (0,) * 16, (0,) * 24  # heights of tiles whose sums stay in registers
 INLINED = OPTIONS | {"forceinline": True}
+
+
+class Weighted(NamedTuple):
+    """Edges of a batch, and what their rows count for in sums.
+
+    Attributes:
+        table: the other side's.
+        indices, start, count: the edges are those at the places start .. start + count - 1 of `indices`.
+        weights, halves: float32 (BATCH,), of each edge: what its outer product, and its means alone, count for.
+    """
+
+    table: np.ndarray
+    indices: np.ndarray
+    start: int
+    count: int
+    weights: np.ndarray
+    halves: np.ndarray
 
 
 @njit(**INLINED)
@@ -89,32 +108,32 @@ def moments(lanes, own, table, indices, start, count, means, variances):
 
 
 @njit(**INLINED)
-def add_outer(lanes, table, indices, start, count, weights, halves, sums):
-    """Add weighted outer products of `count` rows' means to `sums`, float32 ((W + 2) W).
+def add_outer(lanes, weighted, sums):
+    """Add the outer products of the means of `Weighted` edges' rows to `sums`, float32 ((W + 2) W).
 
     Row k < W of `sums` gains sum_e weights_e y_ek y_e (the upper triangle is right, the rest is not kept
     up), row W sum_e weights_e (variances), row W + 1 sum_e halves_e y_e.
     """
     width = padded(len(lanes), UNIT)
-    common = width, table, indices, start, count, weights, halves, sums
     if width % LANES:
-        _add_tile(ROWS_8, folded(spread(ZERO)), 0, 0, *common)
+        _add_tile(ROWS_8, folded(spread(ZERO)), 0, 0, width, weighted, sums)
         for first in range(UNIT, width, LANES):
-            _add_tile(ROWS_24, spread(ZERO), 0, first, *common)
+            _add_tile(ROWS_24, spread(ZERO), 0, first, width, weighted, sums)
             for top in range(24, first + LANES, 16):
-                _add_tile(ROWS_16, spread(ZERO), top, first, *common)
+                _add_tile(ROWS_16, spread(ZERO), top, first, width, weighted, sums)
     else:
         for first in range(0, width, LANES):
             for top in range(0, first + LANES, 16):
-                _add_tile(ROWS_16, spread(ZERO), top, first, *common)
+                _add_tile(ROWS_16, spread(ZERO), top, first, width, weighted, sums)
 
 
 @njit(**INLINED)
-def _add_tile(rows, like, top, first, width, table, indices, start, count, weights, halves, sums):
+def _add_tile(rows, like, top, first, width, weighted, sums):
     """As many rows of `add_outer` as `rows` is long, from `top`, and with top = 0 its last two, held in registers.
 
     Of their columns as many from `first` as `like` has lanes.
     """
+    table, indices, start, count, weights, halves = weighted
     at, last = top * width + first, width * width + first
     tile = load_tile(rows, like, sums, at, width)
     spreads, pulls = load_like(like, sums, last), load_like(like, sums, last + width)

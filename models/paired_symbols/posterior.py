@@ -27,7 +27,7 @@ class Symbols:
 
     Attributes:
         rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `models.paired_symbols.edges` says.
-        indptr, indices, counts: the edges of each vertex, int64, int32 and float32, read-only.
+        edges: the edges of each vertex, read-only.
         degrees: float64, c_i (c_j), the events of each vertex.
         shares: float64, s (t), the float32 numbers that `rows` carries.
         concentration: float64, the Dirichlet posterior of pi (psi).
@@ -43,11 +43,10 @@ class Symbols:
         """
         self.rows, self.precisions = rows, precisions
         self.lanes = (0,) * (factors + 2)
-        self.indptr = read_only(graph.indptr, np.int64)
-        self.indices = read_only(graph.indices, np.int32)
-        self.counts = read_only(graph.data, np.float32)
-        self.bounds = runs(self.indptr, kernels.SHARDS, kernels.WORK)
-        self.degrees = np.diff(np.concatenate([[0.0], np.cumsum(self.counts, dtype=np.float64)])[self.indptr])
+        indptr, counts = read_only(graph.indptr, np.int64), read_only(graph.data, np.float32)
+        bounds = runs(indptr, kernels.SHARDS, kernels.WORK)
+        self.edges = kernels.Edges(indptr, read_only(graph.indices, np.int32), counts, bounds)
+        self.degrees = np.diff(np.concatenate([[0.0], np.cumsum(counts, dtype=np.float64)])[indptr])
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
 
     def set_shares(self, shares: np.ndarray) -> None:
@@ -63,20 +62,9 @@ class Symbols:
         """The joint (u_i, b_i) block of every vertex, `pseudo` being D' s_i; see `kernels.update_rows`."""
         n = len(self.lanes)
         background = np.pad(other.background, ((0, 0), (0, padded(n, UNIT) - n))).ravel()
+        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), background)
         kernels.update_rows(
-            self.lanes,
-            self.bounds,
-            self.indptr,
-            self.indices,
-            self.counts,
-            self.rows,
-            other.rows,
-            pseudo,
-            lambda_of_xi(xi_star),
-            background,
-            *self.precisions,
-            passes,
-            tolerance,
+            self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, (passes, tolerance)
         )
         self._sums = None
 
@@ -155,8 +143,7 @@ class PairedSymbolsPosterior:
     def edge_sums(self, own: Symbols, other: Symbols) -> np.ndarray:
         """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
         out = np.empty((len(own.rows), 4))
-        graph = own.indptr, own.indices, own.counts
-        kernels.edge_sums(own.lanes, own.bounds, *graph, own.rows, other.rows, out)
+        kernels.edge_sums(own.lanes, own.edges, own.rows, other.rows, out)
         return out
 
     def update_xi(self, sums: np.ndarray | None = None) -> None:

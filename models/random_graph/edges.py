@@ -53,8 +53,9 @@ def workspace(factors):
 
 
 @njit(cache=True, inline="always")
-def take_own(own, vertex, mean, precision, bias_mean, bias_precision):
+def take_own(own, vertex, posterior):
     """Own means, second moments and variances of [u_m, b_m, 1]."""
+    mean, precision, bias_mean, bias_precision = posterior
     factors = mean.shape[1]
     width = padded(factors + 2)
     for factor in range(factors):

@@ -51,8 +51,9 @@ def _natural_parameters(sums, own, solution, size, factors, tau, tau_bias):
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def _step_towards(sums, stride, size, solution, step, mean, precision, bias_mean, bias_precision, vertex):
+def _step_towards(sums, stride, size, solution, step, posterior, vertex):
     """Eq. 17: move the natural parameters by `step` from diag(omega) and diag(omega) eta."""
+    mean, precision, bias_mean, bias_precision = posterior
     factors = mean.shape[1]
     keep = 1 - step
     for row in range(size):
@@ -85,7 +86,7 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
         edges, own, sums, columns = workspace(factors)
         solution = np.zeros(size, dtype=np.float32)
         for vertex in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, vertex, mean, precision, bias_mean, bias_precision)
+            take_own(own, vertex, posterior)
             sums[:] = 0
             for part in range(2):
                 starts, neighbours = likes if part == 0 else negatives
@@ -98,7 +99,7 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
                     _add_batch(edges, sums, columns, count, sign, factors)
             _natural_parameters(sums, own, solution, size, factors, tau, tau_bias)
             if step < 1:
-                _step_towards(sums, stride, size, solution, step, mean, precision, bias_mean, bias_precision, vertex)
+                _step_towards(sums, stride, size, solution, step, posterior, vertex)
             for row in range(factors):
                 precision[vertex, row] = sums[row * stride + row]
             if joint:
@@ -113,12 +114,12 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
 @njit(cache=True, fastmath=FAST, parallel=True)
 def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
     """Update q(b_m) of every vertex of one side, eq. 19, in place; arguments as in `update_factors`."""
-    mean, precision, bias_mean, bias_precision = posterior
+    mean, _, bias_mean, bias_precision = posterior
     factors = mean.shape[1]
     for shard in prange(len(bounds) - 1):
         edges, own, _, columns = workspace(factors)
         for vertex in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, vertex, mean, precision, bias_mean, bias_precision)
+            take_own(own, vertex, posterior)
             weight_sum, z = np.float64(tau_bias), 0.0
             for part in range(2):
                 starts, neighbours = likes if part == 0 else negatives
@@ -143,14 +144,13 @@ def edge_bound(posterior, table, likes, negatives, bounds):
 
     An edge adds (g - 1/2) E a - log(2 cosh(xi / 2)).
     """
-    mean, precision, bias_mean, bias_precision = posterior
-    factors = mean.shape[1]
+    factors = posterior[0].shape[1]
     totals = np.zeros(len(bounds) - 1)
     for shard in prange(len(bounds) - 1):
         edges, own, _, columns = workspace(factors)
         total = 0.0
         for vertex in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, vertex, mean, precision, bias_mean, bias_precision)
+            take_own(own, vertex, posterior)
             for part in range(2):
                 starts, neighbours = likes if part == 0 else negatives
                 sign = HALF if part == 0 else -HALF

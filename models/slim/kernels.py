@@ -6,6 +6,8 @@ whose rows of G, cut to the candidates, lie densely in one buffer, the active it
 candidates that would gain most until none would move.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit, prange
 
@@ -13,6 +15,20 @@ from models.numerics.selection import largest
 
 DENSE = 4  # a row of the Gram matrix is kept whole where more than one in so many of its elements is not zero
 FIRST = 16  # items of the first active set; each time the set may double
+
+
+class Solved(NamedTuple):
+    """The weights of some columns, as `solve_columns` fills them in.
+
+    Attributes:
+        starts: int64 (columns,), where the weights of each column begin in `rows`, int32, and `weights`, float32.
+        found: int64 (columns, 2): the number of weights, and 1 where max_sweeps ended the descent.
+    """
+
+    starts: np.ndarray
+    rows: np.ndarray
+    weights: np.ndarray
+    found: np.ndarray
 
 
 @njit(parallel=True, cache=True)
@@ -72,16 +88,15 @@ def count_candidates(gram, l1, out):
 
 
 @njit(parallel=True, cache=True)
-def solve_columns(first, last, gram, diagonal, penalties, limits, workers, starts, rows, weights, found):
-    """Weights of the columns first .. last - 1.
+def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solved):
+    """Fill the `Solved` weights of the columns first .. last - 1.
 
     Args:
         gram: (indptr, indices, values), symmetric. diagonal: float32 (items,), of the Gram matrix.
         penalties: (l1, l2), float32.
         limits: (tolerance float32, max_sweeps, neighbours), as in the settings.
-        starts: int64 (columns,), where the weights of each column go in `rows`, int32, and `weights`, float32.
-        found: int64 (columns, 2), filled with the number of weights, and with 1 where max_sweeps ended the descent.
     """
+    starts, rows, weights, found = solved
     for worker in prange(workers):
         place = np.zeros(len(diagonal), dtype=np.uint32)  # of a candidate; 0 of any other item
         buffer = np.empty(1 << 16, dtype=np.float32)

@@ -21,7 +21,7 @@ from models.numerics.gram import columns
 from models.numerics.products import read_only, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import SearchSpace, Span
-from models.slim.kernels import count_candidates, count_pairs, fill_pairs, solve_columns
+from models.slim.kernels import Solved, count_candidates, count_pairs, fill_pairs, solve_columns
 
 BATCH = 1 << 22  # candidates of the columns that are solved at a time: 32 MB
 
@@ -115,10 +115,7 @@ class SLIM(Model):
             penalties,
             limits,
             max(1, self.threads),
-            starts,
-            rows,
-            weights,
-            found,
+            Solved(starts, rows, weights, found),
         )
         held = np.arange(starts[-1]) < np.repeat(starts[:-1] + found[:, 0], bounds)
         return (rows[held], weights[held], found[:, 0]), int(found[:, 1].sum())

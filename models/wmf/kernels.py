@@ -10,6 +10,8 @@ edges are filled up to a multiple of ROWS with edges of weight 0 to that row. A 
 its edges in their order.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit, prange
 
@@ -23,6 +25,27 @@ BATCH = 64  # rows of which outer products are added at a time
 NONE = np.float32(0)
 ROUNDING = np.float32(1e-12)  # of the residual's square: a millionth of the residual
 FAST = {"contract", "nsz"}
+
+
+class System(NamedTuple):
+    """The linear system of one row, A x = y.
+
+    Attributes:
+        table: the other side's table.
+        edges: the row's edges, as `_workspace` lays them out and `_enter` fills them in.
+        count: their number, filled up to a multiple of ROWS.
+        gram: float32 (width^2,), w0 G; gram_places: int64 (width,), where its rows begin.
+        ridge: float32.
+        width: numbers in a row.
+    """
+
+    table: np.ndarray
+    edges: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    count: int
+    gram: np.ndarray
+    gram_places: np.ndarray
+    ridge: np.float32
+    width: int
 
 
 @njit(cache=True, parallel=True)
@@ -80,18 +103,19 @@ def _enter(edges, graph, vertex, width, rows):
 
 
 @njit(cache=True, fastmath=FAST)
-def _add_product(out, vector, gram, gram_places, start, size, width):
-    """out[l] += (w0 G x)[start + l] for l < size; `gram` is w0 G."""
-    for column in range(0, width, ROWS):
-        add_rows(out, 0, vector, column, gram, gram_places, column, start, size)
+def _add_product(out, vector, system, start, size):
+    """out[l] += (w0 G x)[start + l] for l < size."""
+    for column in range(0, system.width, ROWS):
+        add_rows(out, 0, vector, column, system.gram, system.gram_places, column, start, size)
 
 
 @njit(cache=True, fastmath=FAST)
-def _apply(out, vector, table, edges, count, gram, gram_places, ridge, width):
+def _apply(out, vector, system):
     """out = A x."""
-    places, weights, _, values = edges
-    scale(out, 0, ridge, vector, 0, width)
-    _add_product(out, vector, gram, gram_places, 0, width, width)
+    table, count, width = system.table, system.count, system.width
+    places, weights, _, values = system.edges
+    scale(out, 0, system.ridge, vector, 0, width)
+    _add_product(out, vector, system, 0, width)
     for edge in range(0, count, ROWS):
         dot_rows(values, edge, table, places, edge, 0, width, vector, 0)
         for at in range(edge, edge + ROWS):
@@ -100,11 +124,12 @@ def _apply(out, vector, table, edges, count, gram, gram_places, ridge, width):
 
 
 @njit(cache=True, fastmath=FAST)
-def _residual(out, vector, table, edges, count, gram, gram_places, ridge, width):
+def _residual(out, vector, system):
     """out = y - A x; returns x'A x - 2 y'x."""
-    places, weights, pulls, values = edges
-    scale(out, 0, ridge, vector, 0, width)
-    _add_product(out, vector, gram, gram_places, 0, width, width)
+    table, count, width = system.table, system.count, system.width
+    places, weights, pulls, values = system.edges
+    scale(out, 0, system.ridge, vector, 0, width)
+    _add_product(out, vector, system, 0, width)
     value = np.float64(dot(out, 0, vector, 0, width))
     scale(out, 0, np.float32(-1), out, 0, width)
     for edge in range(0, count, ROWS):
@@ -144,15 +169,15 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
                 copy(x, 0, own, vertex * width, width)
             else:
                 scale(x, 0, NONE, x, 0, width)
-            ridge = ridges[vertex]
-            value = _residual(residual, x, table, edges, count, gram, gram_places, ridge, width)
+            system = System(table, edges, count, gram, gram_places, ridges[vertex], width)
+            value = _residual(residual, x, system)
             copy(direction, 0, residual, 0, width)
             square = dot(residual, 0, residual, 0, width)
             enough = ROUNDING * square
             for _ in range(steps):
                 if square <= enough:
                     break
-                _apply(product, direction, table, edges, count, gram, gram_places, ridge, width)
+                _apply(product, direction, system)
                 step = square / dot(direction, 0, product, 0, width)
                 value -= np.float64(step) * square
                 add_scaled(x, 0, step, direction, 0, width)
@@ -165,9 +190,10 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
 
 
 @njit(cache=True, fastmath=FAST)
-def _add_negative_outer(matrix, size, table, edges, count, start, batch):
+def _add_negative_outer(matrix, size, system, start, batch):
     """matrix -= sum_e a_e v_e v_e' over lanes start .. start + size, upper triangle."""
-    places, weights, _, _ = edges
+    table, count = system.table, system.count
+    places, weights, _, _ = system.edges
     for first in range(0, count, BATCH):
         number = min(BATCH, count - first)
         for edge in range(number):
@@ -180,9 +206,10 @@ def _add_negative_outer(matrix, size, table, edges, count, start, batch):
 
 
 @njit(cache=True, fastmath=FAST)
-def _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, work, width):
+def _solve_block(x, start, size, system, work):
     """Minimize over lanes start .. start + size of x; the edges' products are held in `values`, and kept so."""
-    places, weights, pulls, values = edges
+    table, count, ridge, width = system.table, system.count, system.ridge, system.width
+    places, weights, pulls, values = system.edges
     matrix, batch, gradient, half, errors = work
     for row in range(size):
         begin = row // LANES * LANES
@@ -190,14 +217,14 @@ def _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, 
             matrix,
             row * size + begin,
             np.float32(-1),
-            gram,
+            system.gram,
             (start + row) * width + start + begin,
             size - begin,
         )
         matrix[row * size + row] -= ridge
-    _add_negative_outer(matrix, size, table, edges, count, start, batch)
+    _add_negative_outer(matrix, size, system, start, batch)
     scale(gradient, 0, ridge, x, start, size)
-    _add_product(gradient, x, gram, gram_places, start, size, width)
+    _add_product(gradient, x, system, start, size)
     for edge in range(count):
         errors[edge] = weights[edge] * values[edge] - pulls[edge]
     for edge in range(0, count, ROWS):
@@ -237,13 +264,14 @@ def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
                 x[:] = 0
             for edge in range(0, count, ROWS):
                 dot_rows(edges[3], edge, table, edges[0], edge, 0, width, x, 0)
-            sound, ridge = True, ridges[vertex]
+            system = System(table, edges, count, gram, gram_places, ridges[vertex], width)
+            sound = True
             for start in range(0, width if degree > 0 else 0, block):
                 size = min(block, width - start)
-                sound &= _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, work, width)
-            scale(product, 0, ridge, x, 0, width)
+                sound &= _solve_block(x, start, size, system, work)
+            scale(product, 0, system.ridge, x, 0, width)
             copy(own, vertex * width, x, 0, width)
-            _add_product(product, x, gram, gram_places, 0, width, width)
+            _add_product(product, x, system, 0, width)
             value = np.float64(dot(product, 0, x, 0, width))
             for edge in range(degree):
                 value += edges[3][edge] * (edges[1][edge] * edges[3][edge] - 2 * edges[2][edge])
