@@ -1,9 +1,9 @@
-"""Compiled loops of paired symbols: one side's block update, its background cache, its sums over edges.
+"""Kernels of paired symbols: the block update of one side, its background cache, and its sums over edges.
 
-Users and items play the same part, so every kernel takes `own`, the side that it works for, and `other`, both
-tables in the layout of `models.paired_symbols.edges`. A kernel runs over shards, fixed ranges of vertices
-with about equally many edges; a shard writes its own rows or its own partial sums, and those are added in
-order, so that the result does not depend on the number of threads.
+Users and items are treated alike: every kernel takes `own`, the table of the side that it works on, and `other`, that
+of the other side, in the layout of `models.paired_symbols.edges`. A kernel runs over shards, which are fixed runs of
+vertices with about equally many edges. A shard writes its own rows, or its own partial sums, which are added in order.
+So the result does not depend on the number of threads.
 """
 
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from models.numerics.logistic_bound import best_bound_of_square, best_square, la
 from models.numerics.spd_lane_solvers import solve_lifted
 from models.paired_symbols.edges import BATCH, OPTIONS, Weighted, add_outer, express, moments, prefetch_rows
 
-FLUSH = 32  # batches whose sums stay in float32 before they are added to float64 sums
-SHARDS = 64  # fixed, so that sums over shards do not depend on threads
-WORK = 60  # a vertex's own cost (its linear system), in edges
+FLUSH = 32  # so many batches are summed in float32 before their sum is added to a float64 sum
+SHARDS = 64  # fixed, so that sums do not depend on the number of threads
+WORK = 60  # the cost of solving a vertex's linear system, in edges
 
 
 class Edges(NamedTuple):
@@ -50,12 +50,12 @@ class Censored(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a shard writes in while it updates its vertices.
+    """The scratch arrays with which a shard updates its vertices.
 
     Attributes:
-        factors: float32 (3 W,), one vertex's own, as `express` leaves them.
-        batch: float32 (6, BATCH), a number of each edge in a batch.
-        sums: float32 ((W + 2) W,), sums over some batches; total: float64, over all of them.
+        factors: float32 (3 W,), filled by `express` for one vertex.
+        batch: float32 (6, BATCH), six numbers for each edge of a batch.
+        sums: float32 ((W + 2) W,), sums over some batches; total: float64 ((W + 2) W,), sums over all of them.
         system: float64 (n W,), P and z; diagonal: float64 (n,), that of P; solution: float64 (n,).
     """
 
@@ -70,7 +70,7 @@ class Scratch(NamedTuple):
 
 @njit(**OPTIONS)
 def weighted_sums(lanes, vertex, edges, other, censored, scratch):
-    """Sums over one vertex's edges: of w y y' and w var, and of c y / 2, into `total`, float64 ((W + 2) W).
+    """Fill `total` with sums over one vertex's edges: of w y y' (W rows), of w var, and of c y / 2 (one row each).
 
     w_ij = 2 lambda_ij c_ij + D' s_i t_j 2 (lambda_ij - lambda*), with xi_ij at its optimum for the present
     factors.
@@ -105,9 +105,9 @@ def build(n, vertex, censored, precisions, scratch):
     """Fill `system` (float64, rows W long) with the upper triangle of P and z, for the joint (u_i, b_i).
 
     With x_j = (v_j, 1): P = sum_G w E[x x'] + g E_t[x x'] + tau and z = sum_G (c/2 - w E b_j) E x_j
-    - (D' s_i / 2) E_t[x] - g E_t[b x], where g = D' s_i 2 lambda*. Nearly all of it is in
-    M = sum_G w E[y y'] + g E_t[y y'], y = (v, b, 1): M's column for b is what z loses, and P is M without b's
-    row and column. Column n - 1 of `system` becomes z; `diagonal` keeps P's.
+    - (D' s_i / 2) E_t[x] - g E_t[b x], where g = D' s_i 2 lambda*. Most of this is in
+    M = sum_G w E[y y'] + g E_t[y y'], y = (v, b, 1): P is M without the row and column of b, and the column of b is
+    subtracted from z. Column n - 1 of `system` becomes z; `diagonal` becomes the diagonal of P.
     """
     background, pseudo, (precision, bias_precision) = censored.background, censored.pseudo[vertex], precisions
     total, system, diagonal = scratch.total, scratch.system, scratch.diagonal
@@ -205,7 +205,7 @@ def edge_sums_of_shard(lanes, shard, edges, own, other, out):
 
 @njit(parallel=True, **OPTIONS)
 def edge_sums(lanes, edges, own, other, out):
-    """Sums over each vertex's edges, float64 (vertices, 4), with xi_ij at its optimum sqrt(E a_ij^2):
+    """Fill `out`, float64 (vertices, 4), with four sums over each vertex's edges, xi_ij being sqrt(E a_ij^2):
 
     c (log sigma(xi) - xi/2 + E a / 2); t (log sigma(xi) - xi/2); t; t E a^2.
     """
@@ -238,11 +238,11 @@ def background_of_shard(lanes, first, last, rows, background, prior):
 
 @njit(parallel=True, **OPTIONS)
 def background_sums(lanes, rows, backgrounds, priors):
-    """Share-weighted second moments of all rows and what the Gaussian priors need, a shard at a time.
+    """Sums over all rows, by shards: second moments weighted by the shares, and the terms of the Gaussian priors.
 
-    backgrounds: float64 (SHARDS, n, n), upper triangles of sum_j t_j E[y y'], y = (v, b, 1), which hold the
-    paper's P_- and m_- and what the biases need beside them. priors: float64 (SHARDS, 4), the sums of log var
-    and of E v^2 over factors, then over biases. Both start at zero.
+    backgrounds: float64 (SHARDS, n, n), upper triangles of sum_j t_j E[y y'], y = (v, b, 1). They contain the
+    paper's P_- and m_-, and the same for the biases. priors: float64 (SHARDS, 4), the sums of log var and of E v^2
+    over factors, then over biases. The caller fills both with zeros.
     """
     for shard in prange(SHARDS):
         first, last = shard * len(rows) // SHARDS, (shard + 1) * len(rows) // SHARDS
@@ -251,7 +251,7 @@ def background_sums(lanes, rows, backgrounds, priors):
 
 @njit(parallel=True, **OPTIONS)
 def background_moments(lanes, own, background, out):
-    """E_t[a] and E_t[a^2] of every vertex with the whole other side, float64 (vertices, 2)."""
+    """Fill `out`, float64 (vertices, 2), with E_t[a] and E_t[a^2]: for each vertex, averages over the other side."""
     n = len(lanes)
     for vertex in prange(len(own)):
         row = own[vertex]

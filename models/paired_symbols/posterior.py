@@ -28,9 +28,9 @@ class Symbols:
     Attributes:
         rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `models.paired_symbols.edges` says.
         edges: the edges of each vertex, read-only.
-        degrees: float64, c_i (c_j), the events of each vertex.
-        shares: float64, s (t), the float32 numbers that `rows` carries.
-        concentration: float64, the Dirichlet posterior of pi (psi).
+        degrees: float64 (vertices,), c_i (or c_j), the number of events of each vertex.
+        shares: float64 (vertices,), s (or t); the same numbers stand in `rows` as float32.
+        concentration: float64 (vertices,), the parameters of the Dirichlet posterior of pi (or psi).
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Symbols:
     ) -> None:
         """
         Args:
-            graph: c_ij, CSR for the users' side and CSC for the items'.
-            precisions: tau_u (tau_v) and tau_b.
+            graph: c_ij, as CSR for the users and as CSC for the items.
+            precisions: tau_u (or tau_v), and tau_b.
         """
         self.rows, self.precisions = rows, precisions
         self.lanes = (0,) * (factors + 2)
@@ -50,7 +50,7 @@ class Symbols:
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
 
     def set_shares(self, shares: np.ndarray) -> None:
-        """Take new s (t), which sum to one."""
+        """Set s (or t); they sum to one."""
         lane = self.rows.shape[1] // 2 + len(self.lanes) - 1
         self.rows[:, lane] = shares
         self.shares = self.rows[:, lane].astype(np.float64)
@@ -59,7 +59,7 @@ class Symbols:
     def update(
         self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
     ) -> None:
-        """The joint (u_i, b_i) block of every vertex, `pseudo` being D' s_i; see `kernels.update_rows`."""
+        """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
         n = len(self.lanes)
         background = np.pad(other.background, ((0, 0), (0, padded(n, UNIT) - n))).ravel()
         censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), background)
@@ -99,7 +99,7 @@ class Symbols:
 
 
 class PairedSymbolsPosterior:
-    """q of the whole model (eq. 5), s and t tied over the censored pairs, xi* over pairs without an edge.
+    """q of the whole model (eq. 5). All censored pairs share s and t, and all pairs without an edge share xi*.
 
     Attributes:
         users, items: the symbols of either kind.
@@ -118,7 +118,7 @@ class PairedSymbolsPosterior:
 
     @property
     def height_star(self) -> float:
-        """log sigma(xi*) - xi* / 2 + lambda(xi*) xi*^2, the bound's constant for a pair without an edge."""
+        """log sigma(xi*) - xi* / 2 + lambda(xi*) xi*^2: the constant term of the bound for a pair without an edge."""
         return log_expit(self.xi_star) - self.xi_star / 2 + lambda_of_xi(self.xi_star) * self.xi_star**2
 
     def update_factors(self, own: Symbols, other: Symbols) -> None:
@@ -126,7 +126,7 @@ class PairedSymbolsPosterior:
         own.update(other, self.censored * own.shares, self.xi_star)
 
     def update_shares(self, own: Symbols, other: Symbols) -> None:
-        """s (t), proportional to exp(E log pi_i + f_i), f_i what one censored pair of i adds to the bound."""
+        """s (or t), proportional to exp(E log pi_i + f_i); f_i is the term of a censored pair of i in the bound."""
         moments = np.empty((len(own.rows), 2))
         kernels.background_moments(own.lanes, own.rows, other.background, moments)
         _, heights, mass, squares = self.edge_sums(own, other).T
@@ -147,10 +147,10 @@ class PairedSymbolsPosterior:
         return out
 
     def update_xi(self, sums: np.ndarray | None = None) -> None:
-        """xi*^2 is the mean of E a^2 over pairs without an edge, weighted by s_i t_j; kept if there are none.
+        """Set xi*^2 to the mean of E a^2 over pairs without an edge, weighted by s_i t_j; if there are none, keep it.
 
         Args:
-            sums: `edge_sums(users, items)` of the present factors and shares, if at hand.
+            sums: `edge_sums(users, items)` of the present factors and shares; computed here if not given.
         """
         sums = self.edge_sums(self.users, self.items) if sums is None else sums
         mass, _, square = self._all_pairs()
@@ -185,7 +185,7 @@ class PairedSymbolsPosterior:
         return total + prior - gammaln(posterior.sum()) + gammaln(posterior).sum()
 
     def _all_pairs(self) -> tuple[float, float, float]:
-        """Sums over all pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the two caches."""
+        """Sums over all pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the two background caches."""
         n = len(self.users.lanes)
         swapped = np.r_[: n - 2, n - 1, n - 2]  # in a_ij, a bias meets the other side's constant
         users, items = self.users.background, self.items.background[np.ix_(swapped, swapped)]

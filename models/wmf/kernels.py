@@ -1,13 +1,13 @@
-"""Kernels of weighted matrix factorization: half a pass, which solves every row of one side with the other held.
+"""Kernels of weighted matrix factorization: half a pass, which solves every row of one side while the other is fixed.
 
-Whatever the loss, the row x of a vertex minimizes x'A x - 2 y'x with
+With either loss, the row x of a vertex minimizes x'A x - 2 y'x with
 
     A = w0 G + sum_e a_e v_e v_e' + ridge I,    y = sum_e y_e v_e
 
-over its edges e, where w0 G is the Gram matrix of the other side, weighted. Tables are flat, rows of `width`
-float32 (the factors, filled up with zeros to a multiple of LANES), one row of zeros behind the last: a vertex's
-edges are filled up to a multiple of ROWS with edges of weight 0 to that row. A row is solved by one thread, over
-its edges in their order.
+over its edges e, where w0 G is the weighted Gram matrix of the other side. Tables are flat. A row has `width` float32:
+the factors, filled up with zeros to a multiple of LANES. The last row of a table is zeros: the edges of a vertex are
+filled up to a multiple of ROWS with edges of weight 0 to that row. One thread solves a row, over its edges in their
+order.
 """
 
 from typing import NamedTuple
@@ -20,10 +20,10 @@ from models.numerics.lane_tiles import add_outer
 from models.numerics.lanes import LANES, zeros
 from models.numerics.spd_lane_solvers import factorize_tiled, solve_factorized
 
-PARTS = 16  # runs of rows whose Gram matrices are summed apart
-BATCH = 64  # rows of which outer products are added at a time
+PARTS = 16  # runs of rows, each with a Gram matrix of its own; these are added in order
+BATCH = 64  # rows whose outer products are added at a time
 NONE = np.float32(0)
-ROUNDING = np.float32(1e-12)  # of the residual's square: a millionth of the residual
+ROUNDING = np.float32(1e-12)  # stop where the squared residual has shrunk to this: a millionth of the residual
 FAST = {"contract", "nsz"}
 
 
@@ -50,7 +50,7 @@ class System(NamedTuple):
 
 @njit(cache=True, parallel=True)
 def gram_parts(weighted, table, rows, width, parts):
-    """Fill `parts`, zeros float32 (PARTS, width^2), with upper triangles of weighted' table over runs of rows."""
+    """Add to `parts`, float32 (PARTS, width^2), the upper triangles of weighted' table over each run of rows."""
     size = -(-rows // PARTS)
     for part in prange(PARTS):
         sums = parts[part]
@@ -74,10 +74,11 @@ def gram_parts(weighted, table, rows, width, parts):
 
 @njit(cache=True, fastmath=FAST)
 def _workspace(indptr, width):
-    """What one run of rows writes in, by vertex and by edge.
+    """The scratch arrays of one run of rows.
 
     Returns:
-        edges: of a vertex: int64 places where the other side's rows begin, a_e, y_e, and a number each.
+        edges: for the edges of a vertex: where their rows of the other side's table begin, int64; a_e; y_e; and one
+            more number for each edge, float32.
         gram_places: int64 (width,), where the rows of G begin.
     """
     longest = 0
@@ -89,7 +90,7 @@ def _workspace(indptr, width):
 
 @njit(cache=True, fastmath=FAST)
 def _enter(edges, graph, vertex, width, rows):
-    """Take a vertex's edges; returns their number, and that filled up to a multiple of ROWS."""
+    """Fill `edges` with those of a vertex; returns their number, and the number rounded up to a multiple of ROWS."""
     places, weights, pulls, _ = edges
     indptr, indices, of_squares, of_products = graph
     first, degree = indptr[vertex], indptr[vertex + 1] - indptr[vertex]
@@ -144,7 +145,7 @@ def _residual(out, vector, system):
 
 @njit(cache=True, fastmath=FAST, parallel=True)
 def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, values):
-    """Move every row of `own` by steps of conjugate gradients from where it is.
+    """Improve every row of `own` by some steps of conjugate gradients.
 
     Takacs, Pilaszy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
     filtering", 2011.
@@ -155,7 +156,7 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
         graph: (indptr int64, indices int32, a_e float32, y_e float32) of this side's edges.
         ridges: float32 (rows,).
         bounds: int64, runs of rows.
-        steps: at most so many, fewer where rounding has taken over.
+        steps: the largest number of steps; fewer are taken if the residual is down to rounding errors.
         values: float64 (rows,), filled with x'A x - 2 y'x.
     """
     indptr = graph[0]
@@ -207,7 +208,7 @@ def _add_negative_outer(matrix, size, system, start, batch):
 
 @njit(cache=True, fastmath=FAST)
 def _solve_block(x, start, size, system, work):
-    """Minimize over lanes start .. start + size of x; the edges' products are held in `values`, and kept so."""
+    """Minimize over lanes start .. start + size of x; `values` holds v_e'x of each edge, before and after."""
     table, count, ridge, width = system.table, system.count, system.ridge, system.width
     places, weights, pulls, values = system.edges
     matrix, batch, gradient, half, errors = work
@@ -241,15 +242,15 @@ def _solve_block(x, start, size, system, work):
 
 @njit(cache=True, fastmath=FAST, parallel=True)
 def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
-    """Minimize every row of `own` exactly over one block of its factors after the other, the rest held.
+    """Minimize every row of `own` exactly over one block of its factors after another, the other factors fixed.
 
     Rendle, Krichene, Zhang and Koren, "iALS++: speeding up matrix factorization with subspace optimization", 2021;
-    with one block of all factors the normal equations are solved, whatever the row was.
+    with a single block of all factors this solves the normal equations, and the old row does not matter. Arguments are
+    those of `conjugate_gradient`, but for:
 
     Args:
-        block: factors to a block, a multiple of LANES; the last one may be smaller.
+        block: number of factors in a block, a multiple of LANES; the last block may be smaller.
         values: float64 (rows,), filled with x'A x - 2 y'x; NaN where A is not positive definite in float32.
-        and as for `conjugate_gradient`.
     """
     indptr = graph[0]
     rows = len(table) // width - 1
