@@ -34,7 +34,7 @@ ROWS_TO_COMPILE = 64  # users of a first fit, thrown away, so that no refit's se
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepPlan:
     """A model, the protocol that judges it, and for each refit the settings that replace the model's own."""
 
     model: str
@@ -68,17 +68,17 @@ def _grid(**values: Sequence[Any]) -> tuple[dict[str, Any], ...]:
 
 SWEEPS = {
     # Figure 3 of Paquet, Koenigstein and Winther (2014): mean rank as r in D' = rD varies.
-    "paired_symbols_r": Sweep("paired_symbols", "leave_one_out", _grid(r=(0.25, 0.5, 1.0, 2.0, 4.0, 8.0))),
+    "paired_symbols_r": SweepPlan("paired_symbols", "leave_one_out", _grid(r=(0.25, 0.5, 1.0, 2.0, 4.0, 8.0))),
     # Section 6 of Paquet and Koenigstein (2013); a power of the histogram, gamma, would overrule r.
-    "random_graph_r": Sweep("random_graph", "leave_one_out", _grid(r=(0.5, 1.0), gamma=(None,))),
+    "random_graph_r": SweepPlan("random_graph", "leave_one_out", _grid(r=(0.5, 1.0), gamma=(None,))),
     # Table 2 of Steck (2019): accuracy against training time.
-    "mrf_sparse_density": Sweep(
+    "mrf_sparse_density": SweepPlan(
         "mrf_sparse", "strong_generalization", _grid(density=(0.001, 0.005, 0.02, 0.1), r=(0.0, 0.1, 0.5))
     ),
 }
 
 
-def settings_of(sweep: Sweep, own: ModelSettings) -> list[ModelSettings]:
+def settings_of(sweep: SweepPlan, own: ModelSettings) -> list[ModelSettings]:
     """The settings of each refit: the data set's own, changed in what the sweep varies."""
     kind = catalogue.MODELS[sweep.model].Settings
     return [kind(**{**own.model_dump(exclude_unset=True), **varied}) for varied in sweep.settings]
@@ -90,7 +90,7 @@ def label(name: str, place: int) -> str:
     return " ".join([sweep.model, *(f"{key}={value:g}" for key, value in _varied(sweep, place).items())])
 
 
-def _varied(sweep: Sweep, place: int) -> dict[str, Any]:
+def _varied(sweep: SweepPlan, place: int) -> dict[str, Any]:
     return {key: value for key, value in sweep.settings[place].items() if value is not None}
 
 
