@@ -1,7 +1,7 @@
 """Publish: recommendations in the logs' own ids, and the evaluation as Parquet, CSV and Markdown.
 
-The files of a run lie in `publications/<run>/`, and `published` is a link to the newest that is whole, put
-in place in one step: a reader sees the old tables or the new.
+The files of a run lie in `publications/<run>/`, and `published` is a link to the newest complete one. The link is
+changed in one step, so that a reader sees either the old tables or the new.
 """
 
 import logging
@@ -123,7 +123,7 @@ def _fill_recommendations(
 
 
 def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_n: int) -> Iterator[pl.DataFrame]:
-    """The best items of every user, a block of users at a time."""
+    """The best items of every user, for one block of users after another."""
     users, items = split.train.shape
     step = max(1, BLOCK_ENTRIES // items)
     for start in range(0, users, step):

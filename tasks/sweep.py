@@ -30,7 +30,7 @@ from tasks.train import fitted
 
 logger = logging.getLogger(__name__)
 
-ROWS_TO_COMPILE = 64  # users of a first fit, thrown away, so that no refit's seconds hold the time to compile kernels
+ROWS_TO_COMPILE = 64  # users of a first fit, thrown away, so that no refit's time includes compiling the kernels
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ SWEEPS = {
 
 
 def settings_of(sweep: SweepPlan, own: ModelSettings) -> list[ModelSettings]:
-    """The settings of each refit: the data set's own, changed in what the sweep varies."""
+    """The settings of each refit: those of the data set, with the changes of the sweep."""
     kind = catalogue.MODELS[sweep.model].Settings
     return [kind(**{**own.model_dump(exclude_unset=True), **varied}) for varied in sweep.settings]
 
@@ -148,7 +148,7 @@ def record(home: Home, run_id: str, name: str, results: Sequence[Result]) -> Non
 
 
 def check_names(names: Sequence[str]) -> list[str]:
-    """The names of the sweeps to run: those asked for or, where none is, every sweep whose model is installed.
+    """The names of the sweeps to run: the given ones, or if none is given, every sweep whose model is installed.
 
     Raises:
         InputError: a name is unknown.
@@ -165,14 +165,14 @@ def _compile(model: str, settings: ModelSettings, train: csr_matrix, threads: in
         catalogue.MODELS[model](settings, threads=threads).fit(train[:ROWS_TO_COMPILE])
     except ValueError as error:
         logger.info(
-            "%s cannot be tried on a few users first (%s); the first fit's seconds may hold the time to compile its kernels",
+            "%s cannot be fitted on a few users first (%s); the time of its first refit may include compiling its kernels",
             model,
             error,
         )
 
 
 def _by_user_degree(part: Part, edge_ranks: np.ndarray) -> list[tuple[int, int, str, Mean]]:
-    """The mean rank of the edges of users in each bin of training degrees; one edge a user."""
+    """The mean rank of the edges in each bin of the users' training degrees; each user has one edge."""
     degrees = np.repeat(np.diff(part.histories.indptr), np.diff(part.targets.indptr))
     return [
         (cell.low, cell.high, "mean_rank", Mean(cell.mean, None, cell.edges))
