@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix, save_npz
 
-from models.bpr.model import Bpr, BprPopularity, BprSettings, BprUniform
+from models.bpr.model import BPR, BPRPopularity, BPRSettings, BPRUniform
 from models.evaluation.metrics import edge_ranks
 from models.evaluation.ranking import target_ranks
 from models.numerics.products import dense_times
@@ -74,7 +74,7 @@ def ranks(users: np.ndarray, items: np.ndarray, train: csr_matrix, held_out: csr
 
 
 def ours(
-    model: type[Bpr], settings: BprSettings, train: csr_matrix, threads: int
+    model: type[BPR], settings: BPRSettings, train: csr_matrix, threads: int
 ) -> tuple[tuple[float, float], np.ndarray, np.ndarray]:
     """Wall and CPU seconds of the fit, and rows of users and items whose products are the scores."""
     model(settings.model_copy(update={"epochs": 1}), threads=threads).fit(train)
@@ -86,7 +86,7 @@ def ours(
 
 
 def implicit(
-    python: str, settings: BprSettings, train: csr_matrix, threads: int
+    python: str, settings: BPRSettings, train: csr_matrix, threads: int
 ) -> tuple[tuple[float, float], np.ndarray, np.ndarray]:
     """The same of implicit's, fitted by another interpreter."""
     with tempfile.TemporaryDirectory() as folder:
@@ -107,8 +107,8 @@ def main() -> None:
     parser.add_argument("--peer", metavar="PYTHON", help="interpreter that has implicit")
     options = parser.parse_args()
     train, held_out = leave_one_out(options.ratings, options.threshold)
-    settings = BprSettings(factors=options.factors, epochs=options.epochs)
-    fits = {model.name: ours(model, settings, train, options.threads) for model in (BprUniform, BprPopularity)}
+    settings = BPRSettings(factors=options.factors, epochs=options.epochs)
+    fits = {model.name: ours(model, settings, train, options.threads) for model in (BPRUniform, BPRPopularity)}
     if options.peer:
         fits["implicit"] = implicit(options.peer, settings, train, options.threads)
     print(

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
-from models.hpf.ascent import Ascent, Prior, Side
+from models.hpf.ascent import Ascent, GammaFactors, GammaParameters, Prior
 from models.hpf.model import HPF, HPFSettings
 from models.numerics.threads import kernel_threads
 
@@ -87,10 +87,10 @@ def theirs(
         return float(fit["seconds"]), ascent.allocate()
 
 
-def _side(prior: Prior, shape: np.ndarray, rate: np.ndarray, activity_rate: np.ndarray) -> Side:
+def _side(prior: Prior, shape: np.ndarray, rate: np.ndarray, activity_rate: np.ndarray) -> GammaFactors:
     rate = np.broadcast_to(rate, shape.shape)
     posterior = shape.astype(np.float32), rate.astype(np.float32), np.ravel(activity_rate).astype(float)
-    return Side(prior, posterior)
+    return GammaFactors(prior, GammaParameters(*posterior))
 
 
 def compare(matrix: csr_matrix, arguments: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from scipy.linalg import lapack
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from models.mrf.dense import MrfDense
+from models.mrf.dense import MRFDense
 from models.numerics.gram import columns, lower_gram
 from models.numerics.spd_inverse import invert_lower
 
@@ -87,10 +87,10 @@ def main() -> None:
         f"{options.users} x {options.items}, {likes.nnz} edges, {options.threads} thread(s), BLAS kernels "
         f"{', '.join(kernels)}"
     )
-    MrfDense(threads=options.threads).fit(likes[:10])  # compiles
+    MRFDense(threads=options.threads).fit(likes[:10])  # compiles
     if not options.fit_only:
         beside_the_libraries(likes, options.threads)
-    timed("mrf_dense, the whole fit", lambda: MrfDense(threads=options.threads).fit(likes).weights)
+    timed("mrf_dense, the whole fit", lambda: MRFDense(threads=options.threads).fit(likes).weights)
     print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB")
     square = np.ones((6000, 6000), dtype=np.float32)
     with threadpool_limits(options.threads, user_api="blas"):

@@ -22,8 +22,8 @@ from scipy.sparse import csr_matrix
 from models.base import Model
 from models.evaluation.metrics import over_users, user_metrics
 from models.evaluation.ranking import target_ranks
-from models.mrf.dense import MrfDense, MrfDenseSettings
-from models.mrf.sparse import MrfSparse, MrfSparseSettings
+from models.mrf.dense import MRFDense, MRFDenseSettings
+from models.mrf.sparse import MRFSparse, MRFSparseSettings
 
 
 def pattern(users: np.ndarray, items: np.ndarray, shape: tuple[int, int]) -> csr_matrix:
@@ -71,7 +71,7 @@ def fitted(model: Model, train: csr_matrix) -> tuple[Model, str]:
 def compiled() -> None:
     """Compile every kernel, on a matrix of no account."""
     small = pattern(*np.nonzero(np.random.default_rng(0).random((40, 30)) < 0.3), (40, 30))
-    for model in (MrfSparse(MrfSparseSettings(density=0.5)), MrfDense()):
+    for model in (MRFSparse(MRFSparseSettings(density=0.5)), MRFDense()):
         model.fit(small).scores(small)
 
 
@@ -86,10 +86,10 @@ def trade_off(options: argparse.Namespace) -> None:
     shared = {"alpha": options.alpha, "l2": options.l2, "user_weight_exponent": options.user_weight_exponent}
     threads = options.threads
     lines = [
-        (f"{density:8.2%} {r:5.2f}", MrfSparse(MrfSparseSettings(density=density, r=r, **shared), threads=threads))
+        (f"{density:8.2%} {r:5.2f}", MRFSparse(MRFSparseSettings(density=density, r=r, **shared), threads=threads))
         for density, r in product(options.density, options.r)
     ]
-    lines.append((f"{'dense':>8} {'':5}", MrfDense(MrfDenseSettings(**shared), threads=threads)))
+    lines.append((f"{'dense':>8} {'':5}", MRFDense(MRFDenseSettings(**shared), threads=threads)))
     for label, model in lines:
         model, seconds = fitted(model, train)
         found = over_users(user_metrics(target_ranks(model.scores(histories), histories, targets)))["ndcg@100"]
@@ -109,8 +109,8 @@ def at_scale(options: argparse.Namespace) -> None:
     )
     print(f"{'density':>8} {'r':>5} {'wall s':>9} {'CPU s':>9} {'weights':>10} {'ms a user':>9} {'peak GB':>8}")
     for density, r in product(options.density, options.r):
-        settings = MrfSparseSettings(alpha=options.alpha, l2=options.l2, density=density, r=r)
-        model, seconds = fitted(MrfSparse(settings, threads=options.threads), train)
+        settings = MRFSparseSettings(alpha=options.alpha, l2=options.l2, density=density, r=r)
+        model, seconds = fitted(MRFSparse(settings, threads=options.threads), train)
         started = process_time()
         model.scores(train[:256])
         scoring = 1000 * (process_time() - started) / 256

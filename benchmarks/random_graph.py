@@ -31,7 +31,7 @@ from models.numerics.lane_products import ROWS
 from models.numerics.lane_tiles import add_outer
 from models.numerics.lanes import LANES, padded
 from models.numerics.threads import kernel_threads
-from models.random_graph.inference import HiddenGraph, Posterior
+from models.random_graph.inference import HiddenGraph, RandomGraphPosterior
 from models.random_graph.model import RandomGraph, RandomGraphSettings
 
 DRAW = """
@@ -116,7 +116,7 @@ def memory_floor(table: np.ndarray, factors: int, neighbours: np.ndarray, repeat
     return 1e9 * median_seconds(lambda: _fetch(table, width, neighbours), repeats) / len(neighbours)
 
 
-def phases(q: Posterior, sampler, graph: HiddenGraph) -> dict[str, tuple[Callable[[], object], int]]:
+def phases(q: RandomGraphPosterior, sampler, graph: HiddenGraph) -> dict[str, tuple[Callable[[], object], int]]:
     """What to time, and how many edges (of H; of the negatives for the first two) it visits."""
     negatives, edges = len(graph.negatives[1]), len(graph.negatives[1]) + len(graph.likes[1])
     return {

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_info
 from models.evaluation.metrics import user_metrics
 from models.evaluation.ranking import target_ranks
 from models.numerics.products import pattern_times
-from models.slim.model import Slim, SlimSettings
+from models.slim.model import SLIM, SLIMSettings
 
 SETTINGS = [(10.0, 200.0), (5.0, 200.0), (2.0, 500.0)]  # l1, l2
 
@@ -78,7 +78,7 @@ def ours(
     train: csr_matrix, l1: float, l2: float, tolerance: float, threads: int
 ) -> tuple[tuple[float, float], np.ndarray]:
     """Wall and CPU seconds of the fit, and the weights."""
-    model = Slim(SlimSettings(l1=l1, l2=l2, tolerance=tolerance), threads=threads)
+    model = SLIM(SLIMSettings(l1=l1, l2=l2, tolerance=tolerance), threads=threads)
     wall, cpu = perf_counter(), process_time()
     weights = model.fit(train).weights
     return (perf_counter() - wall, process_time() - cpu), weights.toarray()

@@ -1,13 +1,13 @@
-"""Weighted matrix factorization beside implicit's and irspack's: seconds a sweep, and the nDCG@100 that each reaches.
+"""Weighted matrix factorization beside implicit's and irspack's: seconds a pass, and the nDCG@100 that each reaches.
 
     python -m benchmarks.wmf --ratings ../shared/data/ml-1m/ratings.csv [--threads N] [--peer PYTHON] [--large K]
 
 PYTHON is the interpreter of an environment of its own where `pip install implicit irspack` has run. One edge of every
 user with at least two is held out; users and items are the learned factors' rows. Every library runs its fastest
-solver, three steps of conjugate gradients, for as many sweeps. irspack minimizes the loss `rendle2021` at the same
+solver, three steps of conjugate gradients, for as many passes. irspack minimizes the loss `rendle2021` at the same
 settings; implicit minimizes that of Hu et al., at settings that weigh pairs and penalties alike, and so does the line
 `hu2008`. Differences in nDCG are paired over users, to the model's own line of the same loss, with their standard
-error. Times are the mean of all sweeps but the first; CPU time is the process's: on a busy machine trust it more than
+error. Times are the mean of all passes but the first; CPU time is the process's: on a busy machine trust it more than
 the wall clock. `--large 512` prints the solvers side by side at that K.
 """
 
@@ -28,7 +28,7 @@ from models.evaluation.ranking import target_ranks
 from models.fitting import Epoch, FitOptions
 from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
-from models.wmf.model import Wmf, WmfSettings
+from models.wmf.model import WMF, WMFSettings
 
 RENDLE = {"unobserved_weight": 0.15, "regularization": 0.01}
 HU = {"loss": "hu2008", "alpha": 6.7, "regularization": 47.0}  # the same, divided by 0.15; nu is 0
@@ -38,7 +38,7 @@ import sys, time
 import numpy as np
 from scipy.sparse import load_npz
 
-folder, factors, sweeps, threads = sys.argv[1], *map(int, sys.argv[2:])
+folder, factors, passes, threads = sys.argv[1], *map(int, sys.argv[2:])
 matrix = load_npz(folder + "/train.npz")
 clock = []
 def tick(*_):
@@ -54,7 +54,7 @@ IMPLICIT = (
     + """
 from implicit.cpu.als import AlternatingLeastSquares
 
-model = AlternatingLeastSquares(factors=factors, iterations=sweeps, alpha=7.7, regularization=47.0, num_threads=threads,
+model = AlternatingLeastSquares(factors=factors, iterations=passes, alpha=7.7, regularization=47.0, num_threads=threads,
                                 random_state=0)
 tick()
 model.fit(matrix, show_progress=False, callback=tick)
@@ -71,7 +71,7 @@ from irspack import IALSRecommender
 model = IALSRecommender(matrix, n_components=factors, alpha0=0.15, reg=0.01, nu=1.0, n_threads=threads)
 model.trainer = model._create_trainer()
 tick()
-for _ in range(sweeps):
+for _ in range(passes):
     model.trainer.run_epoch()
     tick()
 users, items = model.trainer.core_trainer.user, model.trainer.core_trainer.item
@@ -82,7 +82,7 @@ users, items = model.trainer.core_trainer.user, model.trainer.core_trainer.item
 
 @dataclass
 class Fit:
-    """Wall and CPU seconds a sweep, and factors whose products are the scores."""
+    """Wall and CPU seconds a pass, and factors whose products are the scores."""
 
     wall: float
     cpu: float
@@ -90,18 +90,18 @@ class Fit:
     items: np.ndarray
 
 
-def ours(settings: WmfSettings, train: csr_matrix, threads: int) -> Fit:
-    """The mean of all sweeps but the first, which compiles."""
+def ours(settings: WMFSettings, train: csr_matrix, threads: int) -> Fit:
+    """The mean of all passes but the first, which compiles."""
     clock = []
 
     def tick(epoch: Epoch) -> None:
         clock.append((perf_counter(), process_time()))
 
-    model = Wmf(settings, threads=threads).fit(train, FitOptions(on_epoch=tick))
+    model = WMF(settings, threads=threads).fit(train, FitOptions(on_epoch=tick))
     return Fit(*np.diff(clock, axis=0).mean(axis=0), model.user_factors, model.item_factors)
 
 
-def peer(python: str, script: str, settings: WmfSettings, train: csr_matrix, threads: int) -> Fit:
+def peer(python: str, script: str, settings: WMFSettings, train: csr_matrix, threads: int) -> Fit:
     """The same of a library, fitted by another interpreter; its BLAS on one thread, as both libraries advise."""
     with tempfile.TemporaryDirectory() as folder:
         save_npz(Path(folder) / "train.npz", train)
@@ -127,7 +127,7 @@ def print_table(fits: dict[str, tuple[Fit, str]], train: csr_matrix, held_out: c
     """One line a fit; `fits` names the line that each is compared with."""
     found = {name: accuracies(fit, train, held_out) for name, (fit, _) in fits.items()}
     print(
-        f"{'':16} {'s a sweep':>10} {'of CPU':>8} {'ratio':>6} {'of CPU':>7} {'nDCG@100':>9} {'difference':>11} "
+        f"{'':16} {'s a pass':>10} {'of CPU':>8} {'ratio':>6} {'of CPU':>7} {'nDCG@100':>9} {'difference':>11} "
         f"{'s.e.':>6}"
     )
     for name, (fit, other) in fits.items():
@@ -143,18 +143,18 @@ def main() -> None:
     parser.add_argument("--ratings", type=Path, required=True, help="user_id,item_id,rating")
     parser.add_argument("--threshold", type=float, default=4, help="lowest rating that is an edge")
     parser.add_argument("--factors", type=int, default=64)
-    parser.add_argument("--sweeps", type=int, default=16)
+    parser.add_argument("--passes", type=int, default=16)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--peer", metavar="PYTHON", help="interpreter that has implicit and irspack")
-    parser.add_argument("--large", type=int, metavar="K", help="the solvers at K factors, three sweeps each, instead")
+    parser.add_argument("--large", type=int, metavar="K", help="the solvers at K factors, three passes each, instead")
     options = parser.parse_args()
     train, held_out = leave_one_out(options.ratings, options.threshold)
-    factors, sweeps = (options.large, 3) if options.large else (options.factors, options.sweeps)
+    factors, passes = (options.large, 3) if options.large else (options.factors, options.passes)
     print(
-        f"{train.shape[0]} x {train.shape[1]}, {train.nnz} edges, K = {factors}, {sweeps} sweeps, "
+        f"{train.shape[0]} x {train.shape[1]}, {train.nnz} edges, K = {factors}, {passes} passes, "
         f"{options.threads} thread(s); ratio: the compared line's time to this one's"
     )
-    settings = WmfSettings(factors=factors, iterations=sweeps, **RENDLE)
+    settings = WMFSettings(factors=factors, iterations=passes, **RENDLE)
     if options.large:
         fits = {
             solver: (ours(settings.model_copy(update={"solver": solver}), train, options.threads), "cholesky")

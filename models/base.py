@@ -1,4 +1,4 @@
-"""What every model is: the estimator interface, its settings, and its saved form."""
+"""The interface of every model: fit, fold in, score, recommend, save and load; and its settings."""
 
 import json
 import warnings
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class ModelSettings(BaseModel):
-    """Settings of one model; frozen, and unknown keys are refused.
+    """Settings of one model. They are frozen, and unknown keys are refused.
 
     Attributes:
-        search_space: where tuning looks, by setting; what is not named stays as it is.
+        search_space: the values that tuning tries, by setting; a setting that is not named keeps its value.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,14 +35,14 @@ class Model(ABC):
     """An estimator for one-class data.
 
     Attributes:
-        settings: the settings model that it was made with.
-        seed: the one seed of every draw.
-        threads: numba threads that `fit` and `scores` use; the result does not depend on it.
-        item_degrees: int64 (items,), training edges of each item, after `fit`.
-        scorable_each_epoch: whether `scores` serves in every call of `on_epoch`, with what was learned so far.
+        settings: the settings that the model was made with.
+        seed: the seed of every random draw.
+        threads: numba threads that `fit` and `scores` use; the result does not depend on their number.
+        item_degrees: int64 (items,), the number of training edges of each item; set by `fit`.
+        scorable_each_epoch: whether `on_epoch` may call `scores`, which then uses what has been learned so far.
         warm_startable: whether `fit` can begin at an earlier fit; such a model has a setting `factors`.
-        stops_early: whether `fit` keeps its best epoch by the validation users that it is given.
-        extra: the optional extra of the installation that it needs, if any.
+        stops_early: whether `fit` keeps the epoch that is best on the validation users it is given.
+        extra: the optional extra that has to be installed with the package, if the model needs one.
     """
 
     name: ClassVar[str]
@@ -64,16 +64,16 @@ class Model(ABC):
         return len(self.item_degrees)
 
     def fit(self, interactions: csr_matrix, options: FitOptions = NO_OPTIONS) -> Self:
-        """Learn from the observed graph G; nothing of an earlier fit of this model is left.
+        """Learn from the observed graph G. An earlier fit of this model is forgotten.
 
         Args:
             interactions: (users, items) CSR with sorted, unique column indices; a stored entry is an edge,
                 its value the number of events behind it (models of binary data read the pattern only).
-            options: where to begin, whom to watch, where to keep checkpoints, and whom to tell of every pass.
+            options: where to begin, the validation users, the checkpoint folder, and the callback after every pass.
 
         Raises:
-            ValueError: no edge, a value that is not a positive finite number, a shape the model cannot take, or
-                options that do not go with the model or the matrix.
+            ValueError: the matrix has no edge, a value that is not a positive finite number, or a shape that the model
+                cannot take; or the options do not fit the model or the matrix.
         """
         interactions = checked(interactions)
         fitting.check(self, interactions.shape, options)
@@ -82,7 +82,10 @@ class Model(ABC):
         return self
 
     def fold_in(self, histories: csr_matrix) -> Any:
-        """Whatever represents users never seen, from their (users, items) histories; by default the histories."""
+        """What represents users who were not in training, computed from their (users, items) histories.
+
+        By default the histories themselves.
+        """
         return histories
 
     def scores(
@@ -96,10 +99,10 @@ class Model(ABC):
         """Utilities by which items are ranked.
 
         Args:
-            histories: (block, items) CSR, what each user of the block is known to like. Columns that the
-                model has not seen in training are ignored, with a warning; an empty row gets popularity.
-            users: (block,) rows of the training matrix, when the block's users are training users; a model
-                that learned something for each user takes it instead of folding the history in.
+            histories: (block, items) CSR, what each user of the block is known to like. Items without a training
+                edge are ignored, with a warning. A user with an empty history is scored by popularity.
+            users: (block,) rows of the training matrix, if the users of the block were in training. A model that
+                learned something about each user then uses it, instead of folding the histories in.
             items: columns to score, all by default.
             score: one of `score_names`, the first by default.
 
@@ -118,11 +121,11 @@ class Model(ABC):
     def recommend(
         self, histories: csr_matrix, n: int, *, users: np.ndarray | None = None, score: str | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The n best items for each user, those in the history left out.
+        """The n best items for each user, without those in the history.
 
         Returns:
-            (ids, scores): int32 and float32, (block, n), best first, ties to the lower id; past the last
-            item that is left, id -1 and score -inf.
+            (ids, scores): int32 and float32, (block, n), best first. Of equal scores the lower id comes first. Where
+            fewer than n items are left, the rest is filled with id -1 and score -inf.
         """
         scores = self.scores(histories, users=users, score=score)
         with kernel_threads(self.threads):
@@ -131,10 +134,10 @@ class Model(ABC):
     def like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Mean and standard deviation of the like probability; None where the model has no such probability.
+        """Mean and standard deviation of the like probability; None if the model has no such probability.
 
         Args:
-            items: columns, or (block, n) columns of each user's own, -1 where there is none; all by default.
+            items: columns for all users, or (block, n) columns for each user, padded with -1; all by default.
 
         Returns:
             float32 (block, items) each; NaN for an item of -1.
@@ -142,20 +145,20 @@ class Model(ABC):
         return None
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray | None:
-        """What each item of one user's history adds to the score of another; None where scores are no such sums.
+        """What each item of one user's history adds to the score of another item; None if scores are no such sums.
 
         Args:
             history: (1, items) CSR.
             item: the column that is scored.
 
         Returns:
-            float32 (entries of the history,), in the order of `history.indices`. They sum to the score `score`,
-            but for what the model gives every user alike.
+            float32 (entries of the history,), in the order of `history.indices`. Their sum is the score `score`, less
+            the part that is the same for every user.
         """
         return None
 
     def negative_law(self) -> "NegativeLaw | None":
-        """What `like` holds likes against; None where the model has no `like`, or learns it from no negatives."""
+        """The law of the negatives that `like` is learned from; None if the model has no `like` or no negatives."""
         return None
 
     def save(self, folder: Path) -> None:
@@ -167,7 +170,7 @@ class Model(ABC):
 
     @classmethod
     def load(cls, folder: Path, *, threads: int = 1) -> Self:
-        """The model that `save` wrote, its arrays memory-mapped."""
+        """The model that `save` wrote; its arrays are memory-mapped."""
         description = json.loads((folder / "settings.json").read_text())
         if description["model"] != cls.name:
             raise ValueError(f"{folder}: holds a {description['model']}, not a {cls.name}")
@@ -178,7 +181,7 @@ class Model(ABC):
         return model
 
     def _known(self, histories: csr_matrix) -> csr_matrix:
-        """The histories without items that no training user has, with `item_count` columns."""
+        """The histories without the items that have no training edge, with `item_count` columns."""
         seen = np.zeros(max(self.item_count, histories.shape[1]), dtype=bool)
         seen[: self.item_count] = self.item_degrees > 0
         known = seen[histories.indices]
@@ -186,7 +189,7 @@ class Model(ABC):
             return histories
         if not known.all():
             warnings.warn(
-                f"{self.name}: {np.count_nonzero(~known)} history entries name items unseen in training; "
+                f"{self.name}: {np.count_nonzero(~known)} history entries are of items that no training user has; "
                 "they are ignored",
                 stacklevel=3,
             )
@@ -196,11 +199,11 @@ class Model(ABC):
 
     @abstractmethod
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        """Learn; `interactions` and `options` have been checked and `item_degrees` is set."""
+        """Learn; `fit` has checked `interactions` and `options` and has set `item_degrees`."""
 
     @abstractmethod
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        """A new float32 (block, items) array; rows of empty histories are overwritten by the caller."""
+        """A new float32 (block, items) array; the caller overwrites the rows of empty histories."""
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Fitted arrays by name, `item_degrees` excepted."""
@@ -213,10 +216,10 @@ class Model(ABC):
 
 
 def checked(interactions: csr_matrix) -> csr_matrix:
-    """The matrix itself, when a model can be fitted on it.
+    """The matrix itself, if a model can be fitted on it.
 
     Raises:
-        ValueError: naming what is wrong, and the first user (row) that shows it.
+        ValueError: the matrix has no edge, or a count that is not positive and finite; the first such entry is named.
     """
     if interactions.nnz == 0:
         raise ValueError(f"the {interactions.shape[0]} x {interactions.shape[1]} matrix of interactions has no edge")

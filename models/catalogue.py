@@ -7,26 +7,26 @@ from models.autoencoders.mult_dae import MultDAE
 from models.autoencoders.mult_vae import MultVAE
 from models.base import Model
 from models.binary_matrix.model import BinaryMatrix
-from models.bpr.model import BprPopularity, BprUniform
+from models.bpr.model import BPRPopularity, BPRUniform
 from models.hpf.model import HPF
-from models.mrf.dense import MrfDense
-from models.mrf.sparse import MrfSparse
+from models.mrf.dense import MRFDense
+from models.mrf.sparse import MRFSparse
 from models.paired_symbols.model import PairedSymbols
 from models.popularity import Popularity
 from models.random_graph.model import RandomGraph
-from models.slim.model import Slim
-from models.wmf.model import Wmf
+from models.slim.model import SLIM
+from models.wmf.model import WMF
 
 MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         Popularity,
-        BprUniform,
-        BprPopularity,
-        MrfDense,
-        MrfSparse,
-        Slim,
-        Wmf,
+        BPRUniform,
+        BPRPopularity,
+        MRFDense,
+        MRFSparse,
+        SLIM,
+        WMF,
         RandomGraph,
         PairedSymbols,
         BinaryMatrix,

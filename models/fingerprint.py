@@ -1,8 +1,9 @@
 """Which source a model, or a compiled kernel, depends on, in one short digest.
 
-The source is read as text: a room (a package of `models/`, or a module beside them) depends on itself and on every
-room that it imports, directly or by way of others, and on what `models/__init__` imports, which runs before any of
-them and settles how kernels are compiled. Imports for type checkers alone do not count.
+The source is read as text. A kernel depends on its file and on every file that this one imports, directly or by way
+of others. A model depends on whole rooms (packages of `models/`, or modules beside them): its own, and those of all
+files that it imports. Both depend on what `models/__init__` imports, which runs first and settles how kernels are
+compiled. Imports for type checkers alone do not count.
 """
 
 import ast
@@ -17,47 +18,47 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def of_model(model: type) -> str:
-    """Digest of everything in `models/` that an estimator's class depends on, its own room included."""
-    return of_file(Path(inspect.getfile(model)))
+    """Digest of everything in `models/` that an estimator's class depends on."""
+    return of_file(Path(inspect.getfile(model)), whole_rooms=True)
 
 
 @functools.cache
-def of_file(file: Path, package: Path = PACKAGE) -> str:
-    """Digest of the rooms that a file depends on; one outside of `models/` counts itself in."""
-    file = file.resolve()
-    sources = [source for room in sorted(rooms(file, package)) for source in _sources(room, package)]
-    if not file.is_relative_to(package):
-        sources.append(file)
+def of_file(file: Path, package: Path = PACKAGE, *, whole_rooms: bool = False) -> str:
+    """Digest of the files that a file depends on, itself included."""
     digest = hashlib.sha256()
-    for source in sources:
+    for source in sorted(files(file, package, whole_rooms=whole_rooms) | {file.resolve()}):
         name = source.relative_to(package).as_posix() if source.is_relative_to(package) else source.name
         digest.update(f"{name} {_digest(source)}\n".encode())
     return digest.hexdigest()[:16]
 
 
 @functools.cache
-def rooms(file: Path, package: Path = PACKAGE) -> frozenset[str]:
-    """Names of the rooms that a file depends on; none for a file outside of `models/` that imports nothing of it."""
+def files(file: Path, package: Path = PACKAGE, *, whole_rooms: bool = False) -> frozenset[Path]:
+    """Files of `models/` that a file depends on; none for a file outside of `models/` that imports nothing of it."""
     file = file.resolve()
-    found: set[str] = set()
-    waiting = {own_room(file, package)} if file.is_relative_to(package) else set(_imported(file, package))
-    waiting |= {"__init__"} if waiting else set()
+    found: set[Path] = set()
+    waiting = {file} if file.is_relative_to(package) else set(_imported(file, package))
+    waiting |= {package / "__init__.py"} if waiting else set()
     while waiting:
-        room = waiting.pop()
-        found.add(room)
-        for source in _sources(room, package):
-            waiting |= _imported(source, package) - found
+        source = waiting.pop()
+        found.add(source)
+        waiting |= _imported(source, package) - found
+        if whole_rooms:
+            waiting |= _room(source, package) - found
     return frozenset(found)
 
 
-def own_room(file: Path, package: Path = PACKAGE) -> str:
-    """The room that a file of `models/` lies in."""
-    return file.resolve().relative_to(package).parts[0].removesuffix(".py")
+def dotted_name(file: Path, package: Path = PACKAGE) -> str:
+    """A file's name as a module of `models/`; of a file elsewhere its own name alone."""
+    file = file.resolve().with_suffix("")
+    return ".".join(file.relative_to(package).parts) if file.is_relative_to(package) else file.name
 
 
-def _sources(room: str, package: Path) -> list[Path]:
-    folder = package / room
-    return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+@functools.cache
+def _room(file: Path, package: Path) -> frozenset[Path]:
+    """All files of the room that a file of `models/` lies in."""
+    room = package / file.relative_to(package).parts[0]
+    return frozenset(room.rglob("*.py") if room.is_dir() else [room])
 
 
 @functools.cache
@@ -66,11 +67,25 @@ def _digest(source: Path) -> str:
 
 
 @functools.cache
-def _imported(file: Path, package: Path) -> frozenset[str]:
-    """Rooms that a file imports itself."""
-    parts = (name.split(".") for name in _imported_names(file, package))
-    candidates = {part[1] for part in parts if part[0] == "models" and len(part) > 1}
-    return frozenset(room for room in candidates if all(source.exists() for source in _sources(room, package)))
+def _imported(file: Path, package: Path) -> frozenset[Path]:
+    """Files of `models/` that a file imports itself."""
+    modules = (_module(name, package) for name in _imported_names(file, package) if name.startswith("models."))
+    return frozenset(module for module in modules if module)
+
+
+def _module(name: str, package: Path) -> Path | None:
+    """The file that an imported name comes from: its module, or the `__init__` of the package that re-exports it.
+
+    The `__init__` of a package that lies on the way to a module does not count: it re-exports, and does no more.
+    """
+    parts = name.split(".")[1:]
+    while parts:
+        place = package.joinpath(*parts)
+        module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        if module.exists():
+            return module
+        parts.pop()
+    return None
 
 
 def _imported_names(file: Path, package: Path) -> Iterator[str]:

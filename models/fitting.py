@@ -1,4 +1,4 @@
-"""What a fit may be told beside its data: where to begin, whom to watch, where to keep its state, whom to tell."""
+"""The options of a fit: where to begin, the validation users, the checkpoint folder, and the callback."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ class Epoch:
     """One pass over the data, for progress lines.
 
     Attributes:
-        number: counts from 1.
-        of: how many there will be.
+        number: of the pass, from 1.
+        of: the number of passes in all.
         seconds: wall time of this pass.
-        values: what the model watches (loss, bound, step size), by name.
+        values: what the model reports (loss, bound, step size), by name.
     """
 
     number: int
@@ -31,12 +31,12 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """An earlier fit to begin at; users and items that it did not have begin as they always do.
+    """An earlier fit to begin at. Users and items that are new since then begin as in any other fit.
 
     Attributes:
         previous: a fitted model of the same kind, with as many factors.
-        users, items: int (users,) and (items,), for each row and column of the matrix its place in the matrix
-            of `previous`, -1 where it is new.
+        users, items: int (users,) and (items,): for each row and column of the matrix, its place in the matrix
+            of `previous`, or -1 if it is new.
     """
 
     previous: "Model"
@@ -46,11 +46,11 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class ValidationUsers:
-    """Users who are not in training, and by whom the best epoch is chosen.
+    """Users who are not in training; the best epoch is chosen by how well it ranks for them.
 
     Attributes:
-        histories: (users, items) CSR, what is known of them.
-        targets: (users, items) CSR, what has to be found; disjoint from the histories.
+        histories: (users, items) CSR, the edges that the model is shown.
+        targets: (users, items) CSR, the edges that it has to find; disjoint from the histories.
     """
 
     histories: csr_matrix
@@ -58,17 +58,18 @@ class ValidationUsers:
 
 
 def _tell_nobody(epoch: Epoch) -> None:
-    """What `on_epoch` is where nobody listens."""
+    """The default of `on_epoch`."""
 
 
 @dataclass(frozen=True, eq=False)
 class FitOptions:
-    """Everything that a fit may be told; a model holds on to none of it.
+    """The options of one fit; the model does not keep them.
 
     Attributes:
         start: an earlier fit to begin at, for a model that is `warm_startable`.
-        validation: a model that `stops_early` keeps the epoch of the best nDCG@100 on these users; others pass it by.
-        checkpoints: a folder for what an interrupted fit goes on from, where the model keeps such; None for nowhere.
+        validation: a model that `stops_early` keeps the epoch of the best nDCG@100 on these users; others ignore them.
+        checkpoints: the folder of the checkpoints from which an interrupted fit goes on; None to keep none. Only some
+            models keep checkpoints.
         on_epoch: called after every pass.
     """
 
@@ -82,7 +83,7 @@ NO_OPTIONS = FitOptions()
 
 
 def check(model: "Model", shape: tuple[int, int], options: FitOptions) -> None:
-    """See that a model can be fitted with these options on a matrix of that shape.
+    """Check that a model can be fitted with these options on a matrix of that shape.
 
     Raises:
         ValueError: the model cannot begin at an earlier fit, or not at this one, or the shapes do not agree.
@@ -93,8 +94,8 @@ def check(model: "Model", shape: tuple[int, int], options: FitOptions) -> None:
         histories, targets = options.validation.histories.shape, options.validation.targets.shape
         if histories != targets or histories[1] != shape[1]:
             raise ValueError(
-                f"validation users: the histories' shape is {histories}, the targets' {targets}; "
-                f"give both one row a user and {shape[1]} columns, as the matrix has"
+                f"validation users: the histories have the shape {histories} and the targets {targets}; "
+                f"give both one row for each user and {shape[1]} columns, as many as the matrix has"
             )
 
 
@@ -106,8 +107,8 @@ def _check_start(model: "Model", shape: tuple[int, int], start: Start) -> None:
         raise ValueError(f"{model.name} cannot begin at a fit of {previous.name}; give it one of its own kind")
     if previous.settings.factors != model.settings.factors:
         raise ValueError(
-            f"factors: {model.settings.factors} here, {previous.settings.factors} in the fit to begin "
-            "from; make them equal or begin afresh"
+            f"factors: {model.settings.factors} here, {previous.settings.factors} in the fit to begin at; make them "
+            "equal, or fit without a start"
         )
     if (len(start.users), len(start.items)) != shape:
         raise ValueError(

@@ -1,8 +1,9 @@
-"""Where numba keeps compiled kernels, so that no edit of the source ever leaves stale machine code in use.
+"""Where numba keeps compiled kernels, so that machine code of an older source is never used.
 
 numba's own cache looks only at the file that a kernel stands in, not at the helpers in other files that are compiled
-into it. Here a room's kernels lie in `<cache>/<room>-<fingerprint>/`, the fingerprint being that of the room and of
-all that it imports: an edit moves the kernels of the rooms that can see it, and checkouts of equal source share.
+into it. Here the kernels of a file lie in `<cache>/<room>.<file>-<fingerprint>/`. The fingerprint covers the file and
+all that it imports, so that an edit gives new folders to the kernels of all files that can see it, and checkouts of
+equal source share their kernels.
 """
 
 import atexit
@@ -22,46 +23,43 @@ from numba.core import caching
 
 from models import fingerprint
 
-DAYS_KEPT = 30  # without use, while the source it was compiled from is no longer the one that runs
+DAYS_KEPT = 30  # a folder of another version of the source is deleted after so many days without use
 _save = caching.IndexDataCacheFile.save
 FALLBACKS = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
 
 
 def install() -> None:
-    """Have numba keep by room the kernels that are declared from now on, unless the user names locators."""
+    """Have numba keep in such folders the kernels that are declared from now on, unless the user names locators."""
     if caching.IndexDataCacheFile.save is not _save_in_turn:
         caching.IndexDataCacheFile.save = _save_in_turn
     if not os.environ.get("NUMBA_CACHE_LOCATOR_CLASSES"):
-        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{RoomLocator.__name__},{FALLBACKS}"
+        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{FileLocator.__name__},{FALLBACKS}"
 
 
 def _save_in_turn(cache: caching.IndexDataCacheFile, key: object, data: object) -> None:
     """Save one compiled signature, one process at a time.
 
-    Two processes that compile two signatures of one kernel at once would choose one file name for both, and leave an
-    index by which the machine code of one answers for the other.
+    Two processes that compile two signatures of one kernel at once would choose the same file name for both. The index
+    would then name the machine code of one signature for the other.
     """
     with open(Path(cache._cache_path) / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _save(cache, key, data)
 
 
-class RoomLocator:
-    """One kernel's place: what numba asks of a class named in `NUMBA_CACHE_LOCATOR_CLASSES`."""
+class FileLocator:
+    """Where one kernel is kept; numba asks the classes that `NUMBA_CACHE_LOCATOR_CLASSES` names."""
 
     def __init__(self, py_file: str, line: int) -> None:
         file = Path(py_file)
-        inside = file.resolve().is_relative_to(fingerprint.PACKAGE)
         self._py_file, self._line = py_file, line  # numba names the file in its warnings
         self._stamp = fingerprint.of_file(file)
-        self._folder = _folder(fingerprint.own_room(file) if inside else file.stem, self._stamp)
-        if inside:
-            self._folder = self._folder.joinpath(*file.resolve().relative_to(fingerprint.PACKAGE).parts[1:-1])
+        self._folder = _folder(fingerprint.dotted_name(file), self._stamp)
 
     @classmethod
     def from_function(cls, function: Callable, py_file: str) -> Self | None:
-        """The place of a kernel of `models/`, or of a file that imports them; None for any other, as numba wants it."""
-        if not py_file.endswith(".py") or not os.path.exists(py_file) or not fingerprint.rooms(Path(py_file)):
+        """The place of a kernel, if its file lies in `models/` or imports from it; else None, as numba wants it."""
+        if not py_file.endswith(".py") or not os.path.exists(py_file) or not fingerprint.files(Path(py_file)):
             return None
         return cls(py_file, function.__code__.co_firstlineno)
 
@@ -83,26 +81,26 @@ class RoomLocator:
 
 
 @functools.cache
-def _folder(room: str, stamp: str) -> Path:
-    """The folder of a room's kernels, a temporary one where it cannot be written to; drops those long unused."""
+def _folder(name: str, stamp: str) -> Path:
+    """The folder of a file's kernels, or a temporary one if it cannot be written to; deletes folders long unused."""
     root = os.environ.get("NUMBA_CACHE_DIR")
     if not root:
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneclass" / "numba"
-    folder = Path(root) / f"{room}-{stamp}"
+    folder = Path(root) / f"{name}-{stamp}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
         os.utime(folder)
     except OSError:
         return _temporary() / folder.name
-    _drop_unused(folder.parent, room)
+    _drop_unused(folder.parent, name)
     return folder
 
 
-def _drop_unused(root: Path, room: str) -> None:
-    """Delete folders of other versions of a room that no process has begun to use for long."""
+def _drop_unused(root: Path, name: str) -> None:
+    """Delete the folders of other versions of a file that no process has opened for DAYS_KEPT days."""
     oldest = time.time() - DAYS_KEPT * 24 * 3600
-    for folder in root.glob(f"{room}-{'[0-9a-f]' * 16}"):
+    for folder in root.glob(f"{name}-{'[0-9a-f]' * 16}"):
         with contextlib.suppress(OSError):  # another process may be deleting it
             if folder.stat().st_mtime < oldest:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,10 @@
-"""A kernel runs the same machine code when it was just compiled as when it was read from numba's cache.
+"""A kernel runs the same machine code whether it was just compiled or read from numba's cache.
 
-numba compiles the body of a parallel loop, and every helper that is not inlined, twice: once by itself, and once more,
-optimized again, within the kernel that calls it. Both copies have one name. The process that compiles runs the first,
-and keeps the second for those to come; where an optimization may fuse or reorder floating-point operations, the two
-differ in their last bits. So the copy within a kernel is made the kernel's own, and is what runs from the start.
+numba compiles the body of a parallel loop, and every helper that is not inlined, twice: once by itself, and once more
+within the kernel that calls it, where it is optimized again. Both copies have the same name. The process that compiles
+them runs the first copy and saves the second for later processes. Where the optimizer may fuse or reorder
+floating-point operations, the two copies differ in their last bits. So the second copy is made private to its kernel,
+and is the one that runs from the start.
 """
 
 from llvmlite.binding import Linkage
@@ -11,7 +12,7 @@ from numba.core.codegen import CPUCodeLibrary
 
 
 def install() -> None:
-    """Have every kernel that is compiled from now on call its own copies of what it is made of."""
+    """Make every kernel that is compiled from now on call its own copies of its helpers."""
     finalize = CPUCodeLibrary._finalize_final_module
     if finalize.__name__ == _finalize_with_own_copies.__name__:
         return
@@ -20,7 +21,7 @@ def install() -> None:
 
 
 def _finalize_with_own_copies(library: CPUCodeLibrary) -> None:
-    """numba's own counting of references (NRT_...) stays shared: it is known by name when pairs of counts are removed."""
+    """Make linked functions private; but numba's reference counting (NRT_...), which it finds by name, stays shared."""
     linked = {
         function.name
         for other in library._linking_libraries

@@ -1,4 +1,4 @@
-"""Popularity: every user gets the items in the order of their training degrees."""
+"""Popularity: items are ranked by their training degrees, the same for every user."""
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -12,7 +12,7 @@ class PopularitySettings(ModelSettings):
 
 
 class Popularity(Model):
-    """The score of an item is the number of its training edges, whoever asks."""
+    """The score of an item is the number of its training edges, whoever the user."""
 
     name = "popularity"
     Settings = PopularitySettings

@@ -1,14 +1,14 @@
-"""Where a model's settings are searched when it is tuned: one range or list of choices a setting."""
+"""The values that tuning tries for the settings of a model: for each setting a range, or a list of choices."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Span:
-    """Every number from `low` to `high`, both included; whole numbers where both ends are whole.
+    """The numbers from `low` to `high`, both included; only whole numbers if both ends are whole.
 
     Attributes:
-        log: spread evenly over the logarithm, for settings whose order of magnitude matters.
+        log: search the logarithm of the setting, for settings whose order of magnitude matters.
     """
 
     low: float
@@ -17,7 +17,9 @@ class Span:
 
     def __post_init__(self) -> None:
         if not self.low < self.high or (self.log and self.low <= 0):
-            raise ValueError(f"a span from {self.low} to {self.high}" + (" in logarithms" if self.log else ""))
+            raise ValueError(
+                f"a span from {self.low} to {self.high}: low must be below high" + (", and above 0" if self.log else "")
+            )
 
 
 @dataclass(frozen=True)

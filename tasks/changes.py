@@ -12,7 +12,7 @@ from tasks.stores import warehouse
 
 @dataclass(frozen=True)
 class PreviousRun:
-    """The run that another is held against."""
+    """The run that another run is compared with."""
 
     run_id: str
     started_at: datetime
@@ -24,7 +24,7 @@ class Changes:
     """The differences of two runs, each the rows of a statement in `sql/changes/`.
 
     Attributes:
-        metrics: a row a main metric of every list; `place` is 0 where the metric judges its protocol.
+        metrics: one row for each list and main metric; `place` is 0 for the metric that judges the protocol.
         log_files: ingested since.
         rules: of contracts, met by one of the two only.
         settings: by their dotted names; null where a run does not have one.
@@ -38,7 +38,7 @@ class Changes:
 
 
 def since_previous(connection: duckdb.DuckDBPyConnection, run_id: str) -> Changes | None:
-    """Compare a run with the last evaluated one of its data set before it; None where it is the first."""
+    """Compare a run with the last evaluated one of its data set before it; None if it is the first."""
     found = warehouse.select(connection, "changes/previous_run", run_id=run_id)
     if found.is_empty():
         return None

@@ -1,4 +1,4 @@
-"""What the machine under a run says of itself: the peak of memory, and a BLAS that is held back."""
+"""Facts about the machine that a run is on: the peak of memory, and whether BLAS is kept from the fastest kernels."""
 
 import functools
 import logging
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 def reset_peak_memory() -> None:
-    """Start the process's peak of resident memory afresh, where the kernel lets it."""
+    """Reset the peak of the process's resident memory, if the kernel allows it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -21,7 +21,7 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """Bytes of resident memory at most since the last reset, or since the process began."""
+    """The peak of resident memory, in bytes, since the last reset or since the process began."""
     status = Path("/proc/self/status")
     if status.exists():
         return 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
@@ -30,7 +30,7 @@ def peak_memory() -> int:
 
 @functools.cache
 def warn_of_pinned_blas() -> None:
-    """Say once that BLAS is held below what the processor can do; a user's setting is left as it is."""
+    """Log, once, that a setting keeps BLAS from the fastest kernels of the processor; the setting is not changed."""
     pinned = os.environ.get("OPENBLAS_CORETYPE")
     processor = Path("/proc/cpuinfo")
     if pinned and processor.exists() and "avx512f" in processor.read_text():

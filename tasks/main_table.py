@@ -43,12 +43,12 @@ def rows(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[MainRow]:
 
 
 def by_protocol(table: list[MainRow]) -> dict[str, list[MainRow]]:
-    """The rows of each protocol that has any."""
+    """The rows of each protocol; protocols without rows are left out."""
     return {name: list(of_one) for name, of_one in groupby(table, lambda row: row.protocol)}
 
 
 def markdown(table: list[MainRow], title: str) -> str:
-    """The table as Markdown, one section a protocol."""
+    """The table as Markdown, with one section for each protocol."""
     lines = [f"# {title}", ""]
     for protocol, chosen in by_protocol(table).items():
         metrics = PROTOCOLS[protocol].main_metrics

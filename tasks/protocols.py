@@ -1,4 +1,4 @@
-"""The protocols: what each asks of a model, and the metrics that tell how well it did. All else asks here."""
+"""The protocols: how each holds edges out, and by which metrics it judges a model. All other code asks here."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ class Protocol:
 
     Attributes:
         title, meaning: for a reader of the report.
-        main_metrics: the columns of the main table. The first one judges: it orders the lists, finds the best of
-            them, and is what the others are compared by.
+        main_metrics: the columns of the main table. The first one judges: it orders the lists, finds the best one, and
+            is the metric of comparisons.
         tuned_by: the metric on validation users, or edges, by which settings are chosen.
     """
 

@@ -1,5 +1,8 @@
 """Publish: recommendations in the logs' own ids, and the evaluation as Parquet, CSV and Markdown.
 
+The files of a run lie in `publications/<run>/`, and `published` is a link to the newest complete one. The link is
+changed in one step, so that a reader sees either the old tables or the new.
+
 Beside them `published.duckdb`, the same tables and what an explanation needs, for readers: `tasks/stores/publications.py`.
 """
 
@@ -131,7 +134,7 @@ def _fill_recommendations(
 
 
 def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_n: int) -> Iterator[pl.DataFrame]:
-    """The best items of every user, a block of users at a time."""
+    """The best items of every user, for one block of users after another."""
     users, items = split.train.shape
     step = max(1, BLOCK_ENTRIES // items)
     for start in range(0, users, step):

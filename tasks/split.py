@@ -1,4 +1,4 @@
-"""Split: which edges train, which are known of a held-out user, and which have to be found."""
+"""Split: which edges are trained on, which are the known history of a held-out user, and which have to be found."""
 
 import logging
 from collections.abc import Mapping, Sequence

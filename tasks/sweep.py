@@ -30,11 +30,11 @@ from tasks.train import fitted
 
 logger = logging.getLogger(__name__)
 
-ROWS_TO_COMPILE = 64  # users of a first fit, thrown away, so that no refit's seconds hold the time to compile kernels
+ROWS_TO_COMPILE = 64  # users of a first fit, thrown away, so that no refit's time includes compiling the kernels
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepPlan:
     """A model, the protocol that judges it, and for each refit the settings that replace the model's own."""
 
     model: str
@@ -68,18 +68,18 @@ def _grid(**values: Sequence[Any]) -> tuple[dict[str, Any], ...]:
 
 SWEEPS = {
     # Figure 3 of Paquet, Koenigstein and Winther (2014): mean rank as r in D' = rD varies.
-    "paired_symbols_r": Sweep("paired_symbols", "leave_one_out", _grid(r=(0.25, 0.5, 1.0, 2.0, 4.0, 8.0))),
+    "paired_symbols_r": SweepPlan("paired_symbols", "leave_one_out", _grid(r=(0.25, 0.5, 1.0, 2.0, 4.0, 8.0))),
     # Section 6 of Paquet and Koenigstein (2013); a power of the histogram, gamma, would overrule r.
-    "random_graph_r": Sweep("random_graph", "leave_one_out", _grid(r=(0.5, 1.0), gamma=(None,))),
+    "random_graph_r": SweepPlan("random_graph", "leave_one_out", _grid(r=(0.5, 1.0), gamma=(None,))),
     # Table 2 of Steck (2019): accuracy against training time.
-    "mrf_sparse_density": Sweep(
+    "mrf_sparse_density": SweepPlan(
         "mrf_sparse", "strong_generalization", _grid(density=(0.001, 0.005, 0.02, 0.1), r=(0.0, 0.1, 0.5))
     ),
 }
 
 
-def settings_of(sweep: Sweep, own: ModelSettings) -> list[ModelSettings]:
-    """The settings of each refit: the data set's own, changed in what the sweep varies."""
+def settings_of(sweep: SweepPlan, own: ModelSettings) -> list[ModelSettings]:
+    """The settings of each refit: those of the data set, with the changes of the sweep."""
     kind = catalogue.MODELS[sweep.model].Settings
     return [kind(**{**own.model_dump(exclude_unset=True), **varied}) for varied in sweep.settings]
 
@@ -90,7 +90,7 @@ def label(name: str, place: int) -> str:
     return " ".join([sweep.model, *(f"{key}={value:g}" for key, value in _varied(sweep, place).items())])
 
 
-def _varied(sweep: Sweep, place: int) -> dict[str, Any]:
+def _varied(sweep: SweepPlan, place: int) -> dict[str, Any]:
     return {key: value for key, value in sweep.settings[place].items() if value is not None}
 
 
@@ -148,7 +148,7 @@ def record(home: Home, run_id: str, name: str, results: Sequence[Result]) -> Non
 
 
 def check_names(names: Sequence[str]) -> list[str]:
-    """The names of the sweeps to run: those asked for or, where none is, every sweep whose model is installed.
+    """The names of the sweeps to run: the given ones, or if none is given, every sweep whose model is installed.
 
     Raises:
         InputError: a name is unknown.
@@ -165,14 +165,14 @@ def _compile(model: str, settings: ModelSettings, train: csr_matrix, threads: in
         catalogue.MODELS[model](settings, threads=threads).fit(train[:ROWS_TO_COMPILE])
     except ValueError as error:
         logger.info(
-            "%s cannot be tried on a few users first (%s); the first fit's seconds may hold the time to compile its kernels",
+            "%s cannot be fitted on a few users first (%s); the time of its first refit may include compiling its kernels",
             model,
             error,
         )
 
 
 def _by_user_degree(part: Part, edge_ranks: np.ndarray) -> list[tuple[int, int, str, Mean]]:
-    """The mean rank of the edges of users in each bin of training degrees; one edge a user."""
+    """The mean rank of the edges in each bin of the users' training degrees; each user has one edge."""
     degrees = np.repeat(np.diff(part.histories.indptr), np.diff(part.targets.indptr))
     return [
         (cell.low, cell.high, "mean_rank", Mean(cell.mean, None, cell.edges))

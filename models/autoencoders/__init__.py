@@ -1,6 +1,6 @@
-"""CDAE, Mult-DAE and Mult-VAE, in PyTorch, which is imported when one of them is fitted.
+"""CDAE, Mult-DAE and Mult-VAE, in PyTorch, which is imported only when one of them is fitted.
 
-`autoencoder` has what they share, `training` the networks, `draws` their random numbers, `checkpoints` where a fit goes on.
+`autoencoder` is their base, `training` has the gradient steps, `draws` the random numbers, `checkpoints` saves long fits.
 """
 
 from models.autoencoders.cdae import CDAE

@@ -1,8 +1,8 @@
-"""What the autoencoders share: settings, the loop over epochs with early stopping, checkpoints, scores.
+"""The base of the autoencoders: settings, the loop over epochs with early stopping, checkpoints, scores.
 
-Each maps a user's history x (binary, over all items) to logits over all items, and learns to give back from a
-part of x the whole of it. Inputs are x / |x| with dropout, as in Liang, Krishnan, Hoffman and Jebara, "Variational
-Autoencoders for Collaborative Filtering", 2018; a batch's histories stay sparse, its logits are dense.
+An autoencoder maps a user's history x (binary, over all items) to logits over all items, and learns to reconstruct all
+of x from a part of it. Inputs are x / |x| with dropout, as in Liang, Krishnan, Hoffman and Jebara, "Variational
+Autoencoders for Collaborative Filtering", 2018. The histories of a batch are sparse, its logits are dense.
 """
 
 from abc import abstractmethod
@@ -29,52 +29,52 @@ if TYPE_CHECKING:
 
     from models.autoencoders.training import Batch, Training
 
-HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 1000  # of the training users, where nobody else is watched
+HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 1000  # training users held out for early stopping, if no others are given
 VALIDATION_BLOCK = 500  # users scored at a time
 
 
 class AutoencoderSettings(ModelSettings):
-    """What every autoencoder is told about its training; the defaults are Liang et al.'s for ML-20M."""
+    """Settings of the training of every autoencoder; the defaults are those of Liang et al. for ML-20M."""
 
-    epochs: int = Field(200, ge=1, description="Passes over the users at most.")
+    epochs: int = Field(200, ge=1, description="Largest number of passes over the users.")
     patience: int = Field(
-        30, ge=1, description="Epochs without a better nDCG@100 on the users watched, after which training ends."
+        30, ge=1, description="Training ends after so many epochs without a better nDCG@100 on the validation users."
     )
-    batch_users: int = Field(500, ge=1, description="Users of one gradient step.")
+    batch_users: int = Field(500, ge=1, description="Number of users in a gradient step.")
     learning_rate: float = Field(1e-3, gt=0, le=1, description="Step size of Adam.")
-    dropout: float = Field(0.5, ge=0, lt=1, description="Share of the items of a history that an epoch hides.")
+    dropout: float = Field(0.5, ge=0, lt=1, description="Share of the items of a history that are hidden in an epoch.")
     weight_decay: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="Penalty on the squares of the weights, biases left out, beside the mean loss of a user.",
+        description="Penalty on the squares of the weights, without the biases, added to the mean loss of a user.",
     )
     hidden: int = Field(200, ge=1, le=8192, description="Units of the hidden layer next to the items.")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto",
-        description="Where the gradient steps run; auto takes a CUDA device where PyTorch sees one. The draws "
-        "are the same on both; on CUDA the last bits of a fit may differ from run to run.",
+        description="Where the gradient steps run; auto takes a CUDA device if PyTorch sees one. The draws are the "
+        "same on both; on CUDA the last bits of a fit may differ from run to run.",
     )
     cpu_threads: int = Field(
         1,
         ge=1,
         le=256,
-        description="CPU threads of PyTorch's sums, whatever --threads says: the last bits of a fit depend on it.",
+        description="CPU threads of PyTorch; independent of --threads, because the last bits of a fit depend on it.",
     )
 
 
 class Autoencoder(Model):
-    """An autoencoder's fit and scores; a model adds its layers and its loss.
+    """Fit and scores of an autoencoder; a model adds its layers and its loss.
 
-    Where a fit is given no validation users, a twentieth of the training users (1,000 at most, chosen by the seed)
-    are left out of the gradient steps and watched in their stead; where that is less than one user, every epoch runs
-    and the last one is kept.
+    If a fit is given no validation users, a twentieth of the training users (at most 1,000, chosen by the seed) are held
+    out of the gradient steps and used for validation instead. If that is less than one user, all epochs run and the
+    last one is kept.
 
     Attributes:
-        weights: float32 arrays by name, those of the best epoch.
-        best_epoch: number of that epoch.
-        checkpoint_seconds: wall time from one checkpoint to the next, at least. A `fit` that finds one of the very
-            same fit in the folder of its options goes on from it, to the same bits.
+        weights: float32 arrays by name, from the best epoch.
+        best_epoch: the number of that epoch.
+        checkpoint_seconds: the least wall time between two checkpoints. If the checkpoint folder has one of the same fit,
+            `fit` goes on from it, and gives the same bits.
     """
 
     stops_early = True
@@ -120,14 +120,14 @@ class Autoencoder(Model):
         progress.done()
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """float32 (block, hidden): what the last layer before the items gives users never seen."""
+        """float32 (block, hidden): the last layer before the items, for users who were not in training."""
         with kernel_threads(self.threads):
             return self._hidden(self._known(histories), None)
 
     def _watched_users(
         self, interactions: csr_matrix, validation: ValidationUsers | None
     ) -> tuple[np.ndarray, csr_matrix, csr_matrix]:
-        """The rows to train on, and histories and targets of the users to watch."""
+        """The rows to train on, and the histories and targets of the validation users."""
         users = np.flatnonzero(np.diff(interactions.indptr))
         if validation is None:
             out, histories, targets = held_out(interactions, HELD_OUT_SHARE, MOST_HELD_OUT, self.seed)
@@ -136,7 +136,7 @@ class Autoencoder(Model):
         return users, validation.histories[judging], validation.targets[judging]
 
     def _initial(self, interactions: csr_matrix, users: np.ndarray) -> dict[str, np.ndarray]:
-        """Normal weights of variance 2 / (inputs + outputs), zero biases; zeros for inputs that no user has."""
+        """Normal weights of variance 2 / (inputs + outputs); zeros for biases, and for items that no user has."""
         arrays = {}
         for name, shape in self._shapes(interactions.shape).items():
             arrays[name] = np.zeros(shape, dtype=np.float32)
@@ -148,7 +148,7 @@ class Autoencoder(Model):
         return arrays
 
     def _ndcg(self, histories: csr_matrix, targets: csr_matrix) -> float:
-        """Mean nDCG@100 of the users watched, with the weights as they are."""
+        """Mean nDCG@100 of the validation users, with the present weights."""
         values = []
         for start in range(0, histories.shape[0], VALIDATION_BLOCK):
             block = slice(start, start + VALIDATION_BLOCK)
@@ -167,7 +167,7 @@ class Autoencoder(Model):
             return dense_times(self._hidden(histories, users), self.weights["item_out"]) + self.weights["item_bias"]
 
     def _complete(self, weights: dict[str, np.ndarray], users: np.ndarray) -> dict[str, np.ndarray]:
-        """The learned weights of a fit on those rows, with what else scoring needs."""
+        """The weights learned from the rows `users`, with all other arrays that scoring needs."""
         return weights
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -179,11 +179,11 @@ class Autoencoder(Model):
 
     @abstractmethod
     def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-        """Shapes of the weights for (users, items), `item_in`, `item_out` and `item_bias` among them."""
+        """The shapes of the weights by name, for (users, items); `item_in`, `item_out` and `item_bias` are required."""
 
     @abstractmethod
     def _loss(self, weights: "dict[str, torch.Tensor]", batch: "Batch") -> "torch.Tensor":
-        """What is minimized, mean over the users of a batch."""
+        """The loss that is minimized, a mean over the users of a batch."""
 
     @abstractmethod
     def _hidden(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
@@ -191,7 +191,7 @@ class Autoencoder(Model):
 
 
 class _Progress:
-    """The best epoch so far, and the checkpoint."""
+    """The best epoch so far, and the checkpoints."""
 
     def __init__(self, model: Autoencoder, steps: "Training", folder: Path | None, key: str) -> None:
         self.model, self.steps, self.folder, self.key = model, steps, folder, key
@@ -206,7 +206,7 @@ class _Progress:
             self.best = {name[5:]: array for name, array in found.items() if name.startswith("best:")}
 
     def after(self, epoch: int, value: float | None) -> None:
-        """Note an epoch's value; without any, the last epoch is the best."""
+        """Record an epoch and its nDCG; without an nDCG, the last epoch counts as the best."""
         self.epoch = epoch
         if value is None or value > self.value:
             self.best_epoch, self.value = epoch, -np.inf if value is None else value
@@ -218,7 +218,7 @@ class _Progress:
             self.written = perf_counter()
 
     def done(self) -> None:
-        """The fit is over: its checkpoint is of no more use."""
+        """Remove the checkpoint, after the fit has ended."""
         if self.folder:
             checkpoints.remove(self.folder)
 

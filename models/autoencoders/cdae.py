@@ -1,17 +1,17 @@
-"""CDAE: a denoising autoencoder with an input node of each user's own.
+"""CDAE: a denoising autoencoder with an input node for each user.
 
 Wu, DuBois, Zheng and Ester, "Collaborative Denoising Auto-Encoders for Top-N Recommender Systems", 2016: one hidden
 layer with K units,
 
     h_u = sigmoid(W' x~_u + V_u + b),    y_u = W'_out h_u + b_out
 
-and the logistic loss. Two things are not the paper's. Of the items that a user does not like, the paper samples a
-few a step; here all of them are in the loss, each with the weight `negative_weight`. And the input x~_u is x / |x|
+and the logistic loss. Two things differ from the paper. In each step the paper samples a few of the items that a user
+does not like; here all of them are in the loss, each with the weight `negative_weight`. And the input x~_u is x / |x|
 with dropout, as in the autoencoders of Liang et al. 2018. The loss is the mean over users of
 
     sum_i x_ui softplus(-y_ui) + negative_weight (1 - x_ui) softplus(y_ui) + weight_decay (|W|^2 + |W_out|^2 + |V|^2)
 
-A user who was not in training has no V_u; the mean of the training users' stands in for it.
+A user who was not in training has no V_u; the mean over the training users is used instead.
 """
 
 from typing import TYPE_CHECKING, ClassVar
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class CDAESettings(AutoencoderSettings):
-    """Chosen on unseen validation users of ml-1m, where K and the dropout are those of its family."""
+    """The defaults were chosen on the validation users of ml-1m; K and the dropout are those of the other autoencoders."""
 
     search_space: ClassVar[SearchSpace] = {
         "hidden": Choice((50, 100, 200, 400)),
@@ -42,23 +42,23 @@ class CDAESettings(AutoencoderSettings):
         "negative_weight": Span(0.03, 1.0, log=True),
     }
 
-    batch_users: int = Field(100, ge=1, description="Users of one gradient step.")
+    batch_users: int = Field(100, ge=1, description="Number of users in a gradient step.")
     learning_rate: float = Field(4e-3, gt=0, le=1, description="Step size of Adam.")
     weight_decay: float = Field(
         1e-5,
         ge=0,
         lt=1,
-        description="Penalty on the squares of the weights, user nodes included and biases left out, "
-        "beside the mean loss of a user.",
+        description="Penalty on the squares of the weights, with the user nodes but without the biases, added to the "
+        "mean loss of a user.",
     )
     hidden: int = Field(200, ge=1, le=8192, description="Units K of the hidden layer.")
     negative_weight: float = Field(
-        0.3, gt=0, le=1, description="Weight of an item that the user does not like, where a liked one has 1."
+        0.3, gt=0, le=1, description="Weight of an item that the user does not like; a liked item has the weight 1."
     )
 
 
 class CDAE(Autoencoder):
-    """One hidden layer, and a vector of each user's own added to its input.
+    """One hidden layer, to whose input a vector of each user is added.
 
     Attributes:
         weights: `item_in` (items, hidden), `user_node` (users, hidden), `hidden_bias` (hidden,), `item_out` (hidden,
@@ -80,7 +80,7 @@ class CDAE(Autoencoder):
         }
 
     def _initial(self, interactions: csr_matrix, users: np.ndarray) -> dict[str, np.ndarray]:
-        """As its family's, and user nodes of zero."""
+        """As in all autoencoders, with user nodes of zero."""
         arrays = super()._initial(interactions, users)
         arrays["user_node"][:] = 0
         return arrays
@@ -91,7 +91,7 @@ class CDAE(Autoencoder):
         return batch.logistic_loss(logits, self.settings.negative_weight).mean()
 
     def _complete(self, weights: dict[str, np.ndarray], users: np.ndarray) -> dict[str, np.ndarray]:
-        """The nodes of users that were not trained are the mean of those that were."""
+        """Users outside `users` get the mean node of those that were trained."""
         mean = weights["user_node"][users].mean(axis=0)
         nodes = np.tile(mean, (len(weights["user_node"]), 1))
         nodes[users] = weights["user_node"][users]

@@ -1,7 +1,7 @@
-"""Where a long fit stands, kept in one file, so that a fit that was interrupted goes on instead of beginning anew.
+"""Checkpoints: the state of a long fit in one file, from which an interrupted fit goes on.
 
-The file is numpy's `.npz`, read without pickle, and names the fit that it is of: settings, seed and data. It has a sha256
-of its arrays in it, without which it is not gone on from.
+The file is numpy's `.npz`, read without pickle. It names its fit by a digest of settings, seed and data, and has a
+sha256 of its arrays, without which no fit goes on from it.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ NAME = "checkpoint.npz"
 
 
 def fit_key(description: Mapping[str, Any], *matrices: csr_matrix) -> str:
-    """The name of a fit: equal for an equal description (plain data) and equal edges."""
+    """The digest that names a fit: equal for equal descriptions (plain data) and equal edges."""
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
     for matrix in matrices:
         digest.update(f"{matrix.shape}".encode())
@@ -33,7 +33,7 @@ def fit_key(description: Mapping[str, Any], *matrices: csr_matrix) -> str:
 
 
 def write(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Replace the folder's checkpoint, whole or not at all; makes the folder."""
+    """Replace the folder's checkpoint, completely or not at all; creates the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"partial-{NAME}"
     with partial.open("wb") as file:
@@ -64,7 +64,7 @@ def read(folder: Path, key: str) -> dict[str, np.ndarray] | None:
 
 
 def remove(folder: Path) -> None:
-    """Delete the checkpoint, and the folder where nothing else is in it."""
+    """Delete the checkpoint, and the folder if it is then empty."""
     (folder / NAME).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()

@@ -1,7 +1,7 @@
-"""What an autoencoder's fit draws: the order of the users, the dropped inputs, the noise of the latent vectors.
+"""The random draws of an autoencoder's fit: the order of the users, the dropout, the noise of the latent vectors.
 
-Every draw is keyed by (seed, what it is for, epoch, user), as in `models.numerics.random_numbers`; none is PyTorch's own. So
-a CPU and a GPU see the same draws, and a fit that goes on at a later epoch draws what it would have drawn.
+The key of every draw is (seed, purpose, epoch, user), as in `models.numerics.random_numbers`; PyTorch draws nothing. So
+the draws are the same on a CPU and on a GPU, and the same in a fit that was interrupted and goes on.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def user_order(users: np.ndarray, seed: int, epoch: int) -> np.ndarray:
 
 
 def inputs(rows: csr_matrix, users: np.ndarray, seed: int, epoch: int, dropout: float) -> np.ndarray:
-    """The edges' input values: x / |x|, each zeroed with probability `dropout`, the others over 1 - `dropout`.
+    """The input values of the edges: x / |x|, zeroed with probability `dropout`, else divided by 1 - `dropout`.
 
     Args:
         rows: (batch, items), the histories.
@@ -43,10 +43,10 @@ def noise(users: np.ndarray, width: int, seed: int, epoch: int) -> np.ndarray:
 
 
 def held_out(interactions: csr_matrix, share: float, most: int, seed: int) -> tuple[np.ndarray, csr_matrix, csr_matrix]:
-    """Users to watch, out of those with two edges or more, and a fifth of their edges (at least one) as targets.
+    """Choose validation users among those with two edges or more; a fifth of their edges (at least one) are targets.
 
     Returns:
-        (users, histories, targets): the rows, ascending; none of them where the share is less than one user.
+        (users, histories, targets): the rows, ascending; none if the share is less than one user.
     """
     able = np.flatnonzero(np.diff(interactions.indptr) > 1)
     users = np.sort(user_order(able, seed, 0)[: min(most, int(share * len(able)))])
@@ -63,7 +63,7 @@ def held_out(interactions: csr_matrix, share: float, most: int, seed: int) -> tu
 
 
 def kept_edges(rows: csr_matrix, kept: np.ndarray) -> csr_matrix:
-    """The rows with those of their edges that `kept` (edges,) says."""
+    """The rows with only those edges for which `kept`, bool (edges,), is true."""
     indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
     return csr_matrix((rows.data[kept], rows.indices[kept], indptr), shape=rows.shape)
 
@@ -96,7 +96,7 @@ def _noise(users, seed, what, epoch, out):
 
 @njit(cache=True)
 def _targets(indptr, users, seed, what, chosen):
-    """Floyd's algorithm: as many distinct edges of each row as wanted, every set equally likely."""
+    """Choose a fifth of the edges of each row, every set equally likely, by Floyd's algorithm."""
     for row in range(len(users)):
         first, count = indptr[row], indptr[row + 1] - indptr[row]
         key = stream(seed, what, 0, users[row])

@@ -38,7 +38,7 @@ class MultDAESettings(AutoencoderSettings):
         2e-5,
         ge=0,
         lt=1,
-        description="Penalty on the squares of the weights, biases left out, beside the mean loss of a user.",
+        description="Penalty on the squares of the weights, without the biases, added to the mean loss of a user.",
     )
 
 

@@ -1,12 +1,12 @@
 """Mult-VAE: a variational autoencoder with a multinomial likelihood.
 
 Liang, Krishnan, Hoffman and Jebara, "Variational Autoencoders for Collaborative Filtering", 2018. The encoder
-I - hidden - latent gives a user's posterior N(mu, diag sigma^2), the decoder latent - hidden - I the logits; tanh
-between them. Minimizes the mean over users of the negative of eq. 5 with the KL term weighed, eq. 7,
+I - hidden - latent gives a user's posterior N(mu, diag sigma^2), the decoder latent - hidden - I gives the logits; the
+hidden layers have tanh. The loss is the mean over users of the negative of eq. 5, with a weight on the KL term (eq. 7),
 
     -sum_i x_ui log softmax_i(f(z_u)) + beta KL(N(mu, sigma^2) || N(0, 1)),    z_u ~ N(mu, sigma^2)
 
-with one draw of z_u a step, and beta rising in proportion to the gradient steps up to a cap. Scores take z_u = mu.
+with one draw of z_u in each step. beta rises in proportion to the gradient steps, up to a cap. Scores use z_u = mu.
 """
 
 from typing import TYPE_CHECKING, ClassVar
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class MultVAESettings(AutoencoderSettings):
-    """The authors' notebook for ML-20M."""
+    """The defaults are those of the authors' notebook for ML-20M."""
 
     search_space: ClassVar[SearchSpace] = {
         "hidden": Choice((200, 400, 600)),
@@ -45,13 +45,13 @@ class MultVAESettings(AutoencoderSettings):
     anneal_steps: int = Field(
         200000,
         ge=0,
-        description="Gradient steps in which the weight of the KL term would rise from 0 to 1; it stops "
-        "at beta_cap. 0 begins at beta_cap.",
+        description="Gradient steps in which the weight of the KL term would rise from 0 to 1; it stops at beta_cap. "
+        "With 0 it is beta_cap from the start.",
     )
 
 
 class MultVAE(Autoencoder):
-    """Two tanh layers round a Gaussian latent vector.
+    """A tanh layer, a Gaussian latent vector, and another tanh layer.
 
     Attributes:
         weights: `item_in` (items, hidden), `encoder_bias` (hidden,); `to_latent` (hidden, 2 latent), `latent_bias`
@@ -68,7 +68,7 @@ class MultVAE(Autoencoder):
         return self.settings.latent
 
     def beta(self, update: int) -> float:
-        """Weight of the KL term in the gradient step that comes after `update` others."""
+        """Weight of the KL term in the gradient step that follows `update` earlier ones."""
         steps, cap = self.settings.anneal_steps, self.settings.beta_cap
         return min(cap, update / steps) if steps else cap
 

@@ -1,6 +1,6 @@
-"""The gradient steps of the autoencoders, on a CPU or a GPU. The only module that imports PyTorch.
+"""The gradient steps of the autoencoders, on a CPU or a GPU. This is the only module that imports PyTorch.
 
-It is imported when a fit begins; a fitted autoencoder scores without it.
+It is imported when a fit begins; a fitted autoencoder needs no PyTorch for its scores.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ _turn = threading.RLock()
 
 @dataclass(frozen=True)
 class Batch:
-    """Some users' histories as tensors on the device: what a loss is a function of, the weights aside.
+    """The histories of some users as tensors on the device: the data that a loss is computed from.
 
     Attributes:
         users: int64 (batch,), rows of the training matrix.
-        items, rows, values: (edges,), the items of every history, whose row of the batch each is, and its input
-            value: x / |x| after dropout.
+        items, rows, values: (edges,), for each edge its item, its row in the batch, and its input value: x / |x| after
+            dropout.
         starts: int64 (batch,), where each user's edges begin.
-        counts: (batch,), edges of each user.
-        noise: (batch, width) standard normals, where the model draws any.
-        update: gradient steps that went before.
-        item_count: items.
+        counts: (batch,), the number of edges of each user.
+        noise: (batch, width), standard normals; width is 0 if the model needs none.
+        update: the number of gradient steps before this one.
+        item_count: the number of items.
     """
 
     users: torch.Tensor
@@ -44,11 +44,11 @@ class Batch:
     item_count: int
 
     def times(self, table: torch.Tensor) -> torch.Tensor:
-        """The inputs times (items, width): a sum over each user's edges, (batch, width)."""
+        """The inputs times `table` (items, width): for each user a sum over the edges, (batch, width)."""
         return functional.embedding_bag(self.items, table, self.starts, mode="sum", per_sample_weights=self.values)
 
     def sums(self, logits: torch.Tensor) -> torch.Tensor:
-        """Sum of (batch, items) over the items of each user's history, (batch,)."""
+        """Sums of `logits` (batch, items) over the items of each user's history, (batch,)."""
         return logits.new_zeros(len(self.users)).index_add(0, self.rows, logits[self.rows, self.items])
 
     def log_likelihood(self, logits: torch.Tensor) -> torch.Tensor:
@@ -62,13 +62,13 @@ class Batch:
 
 
 class Training:
-    """Weights, their Adam moments, and epochs over the users.
+    """The weights, their Adam moments, and the epochs of training.
 
     Args:
         initial: the weights before the first step, by name.
-        loss: from weights and a batch, the mean over its users of what is minimized.
-        decay: penalty on the squares of every weight that is no bias (a bias has one dimension).
-        noise_width: normals that each user draws an epoch.
+        loss: function from the weights and a batch to the loss, a mean over the users of the batch.
+        decay: penalty on the squares of all weights but biases, which are the weights of one dimension.
+        noise_width: the number of normals that are drawn for each user in an epoch.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Training:
     def epoch(
         self, interactions: csr_matrix, users: np.ndarray, size: int, dropout: float, seed: int, number: int
     ) -> float:
-        """One step for every `size` users, in an order of the epoch's own; returns the mean loss of a user.
+        """One step for every `size` users, in the random order of the epoch; returns the mean loss of a user.
 
         Raises:
             ValueError: the loss is not finite.
-            MemoryError: a step does not fit the device.
+            MemoryError: a step does not fit into the memory of the device.
         """
         total = 0.0
         order = draws.user_order(users, seed, number)
@@ -119,14 +119,14 @@ class Training:
             self.adam.step()
         except torch.OutOfMemoryError as error:
             raise MemoryError(
-                f"a step over {len(batch.users)} users does not fit the memory of {self.device}: lower "
+                f"a step over {len(batch.users)} users does not fit into the memory of {self.device}: lower "
                 "batch_users or hidden, or set device to cpu"
             ) from error
         self.updates += 1
         return loss.item()
 
     def batch(self, interactions: csr_matrix, users: np.ndarray, dropout: float, seed: int, epoch: int) -> Batch:
-        """The histories of some rows of the training matrix, with the draws of the epoch."""
+        """The batch of some rows of the training matrix, with the draws of the epoch."""
         rows = interactions[users]
         counts = np.diff(rows.indptr)
         kind = next(iter(self.tensors.values())).dtype
@@ -150,11 +150,11 @@ class Training:
         )
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The weights by name; on a CPU views that the next step changes."""
+        """The weights by name; on a CPU these are views, which the next step changes."""
         return {name: tensor.detach().cpu().numpy() for name, tensor in self.tensors.items()}
 
     def state(self) -> dict[str, np.ndarray]:
-        """Weights and moments: all that the next epoch needs, the draws aside."""
+        """Weights and moments: all that the next epoch needs, except the draws."""
         arrays = {"updates": np.array(self.updates)}
         for name, tensor in self.tensors.items():
             moments = self.adam.state[tensor]
@@ -182,7 +182,7 @@ class Training:
 
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Run the block with PyTorch on `count` CPU threads; one block at a time, for the count is the process's."""
+    """Run the block with PyTorch on `count` CPU threads; one block at a time, since the process has one such number."""
     with _turn:
         before = torch.get_num_threads()
         torch.set_num_threads(count)

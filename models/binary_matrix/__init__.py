@@ -1,4 +1,4 @@
-"""Stochastic inference for binary matrices, every zero an observation.
+"""Stochastic inference for binary matrices, in which every zero is an observation.
 
 `model` has the bound; `sampling` draws the entries, `minibatch` groups them, `inference` takes the steps, and
 `kernels` has the loops.

@@ -1,4 +1,4 @@
-"""Minibatches of natural-gradient steps on a binary matrix; symbols as in `models.binary_matrix.model`."""
+"""Minibatches of natural-gradient steps on a binary matrix; `models.binary_matrix.model` defines the symbols."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -16,7 +16,7 @@ from models.numerics.lanes import padded
 from models.numerics.random_numbers import normals, purpose
 from models.search_space import SearchSpace, Span
 
-SMOOTHING = 0.2  # weight of the newest minibatch in the running noise-to-signal ratio
+SMOOTHING = 0.2  # weight of the newest minibatch in the running mean of the noise-to-signal ratio
 
 
 class BinaryMatrixSettings(ModelSettings):
@@ -34,33 +34,35 @@ class BinaryMatrixSettings(ModelSettings):
     user_variance: float = Field(0.2, gt=0, description="Prior variance of u_id.")
     item_variance: float = Field(0.2, gt=0, description="Prior variance of v_jd.")
     z_variance: float = Field(100.0, gt=0, description="Prior variance of the global bias.")
-    passes: int = Field(80, ge=1, description="Passes; one draws two entries for every one of the matrix.")
+    passes: int = Field(80, ge=1, description="Number of passes; a pass draws two entries for every one in the matrix.")
     t0: float = Field(
         30.0,
         ge=1,
-        description="t0 of the step size (t0 + t)^-power; where it is small, the "
-        "first steps, taken in all K directions at once, may diverge.",
+        description="t0 of the step size (t0 + t)^-power; if it is small, the first steps, which are taken in "
+        "all K directions at once, may diverge.",
     )
     power: float = Field(0.7, gt=0.5, le=1, description="Power of the step size.")
-    theta_delta: float = Field(1.0, gt=0, description="Theta delta of box 8, the noise a minibatch may have.")
-    least_batch: int = Field(1000, ge=1, description="Entries of a minibatch at least.")
-    most_batch: int = Field(10_000_000, ge=1, description="Entries of a minibatch at most, 40 bytes each.")
+    theta_delta: float = Field(1.0, gt=0, description="Theta delta of box 8: how much noise a minibatch may have.")
+    least_batch: int = Field(1000, ge=1, description="Least number of entries in a minibatch.")
+    most_batch: int = Field(
+        10_000_000, ge=1, description="Largest number of entries in a minibatch; each takes 40 bytes."
+    )
     start_scale: float = Field(0.1, gt=0, description="Standard deviation of the means before the first pass.")
-    fold_in_iterations: int = Field(30, ge=1, description="Updates of an unseen user at most.")
+    fold_in_iterations: int = Field(30, ge=1, description="Largest number of updates of an unseen user.")
     fold_in_tolerance: float = Field(
         1e-3, ge=0, description="Stop when no mean of an unseen user changes by more than this share of the largest."
     )
 
 
 @dataclass
-class Posterior:
-    """q(U, V, z), and how far the fit has come.
+class BinaryMatrixPosterior:
+    """q(U, V, z), and how many updates it has had.
 
     Attributes:
-        users, items: float32 (vertices, 2 W) as in `models.binary_matrix.kernels`.
+        users, items: float32 (vertices, 2 W), in the layout of `models.binary_matrix.kernels`.
         z: float64 (2,), mean and variance.
-        user_updates, item_updates: int64 (vertices,), updates that each vertex has had.
-        progress: int64 (2,), minibatches so far, which is how often z was updated, and size S of the next.
+        user_updates, item_updates: int64 (vertices,), the number of updates of each vertex.
+        progress: int64 (2,), the number of minibatches so far, each of which updated z, and the size S of the next.
     """
 
     users: np.ndarray
@@ -71,8 +73,8 @@ class Posterior:
     progress: np.ndarray
 
     @classmethod
-    def start(cls, interactions: csr_matrix, settings: BinaryMatrixSettings, seed: int) -> "Posterior":
-        """Small random means (u = v = 0 is a fixed point), the prior's variances, and z at the density."""
+    def start(cls, interactions: csr_matrix, settings: BinaryMatrixSettings, seed: int) -> "BinaryMatrixPosterior":
+        """Small random means (u = v = 0 is a fixed point), the variances of the prior, and z at the matrix's density."""
         (L, M), ones = interactions.shape, interactions.nnz
         return cls(
             users=_table(seed, "binary matrix users", L, settings, settings.user_variance),
@@ -83,8 +85,8 @@ class Posterior:
             progress=np.array([0, min(2 * ones, settings.most_batch)]),
         )
 
-    def take(self, previous: "Posterior", users: np.ndarray, items: np.ndarray) -> None:
-        """Carry over an earlier fit's vertices (-1: a new one), its z and its step sizes."""
+    def take(self, previous: "BinaryMatrixPosterior", users: np.ndarray, items: np.ndarray) -> None:
+        """Copy an earlier fit's vertices (-1 marks a new one), its z, and the numbers of updates so far."""
         for own, old, rows in (
             (self.users, previous.users, users),
             (self.items, previous.items, items),
@@ -108,7 +110,7 @@ class Posterior:
         return float(total)
 
     def bound(self, interactions: csr_matrix, settings: BinaryMatrixSettings) -> float:
-        """L over every entry of the matrix, O(users x items x K)."""
+        """L, from every entry of the matrix, in O(users x items x K)."""
         rows = kernels.log_likelihood_bound(*adjacency(interactions), self.users, self.items, float32_pair(self.z))
         return float(rows.sum()) - self.divergence(settings)
 
@@ -118,11 +120,11 @@ class Inference:
     """The minibatches of one fit.
 
     Attributes:
-        q: what they move.
+        q: the posterior, updated in place.
         noise: running mean of the noise-to-signal ratio of box 8; NaN before the first minibatch.
     """
 
-    q: Posterior
+    q: BinaryMatrixPosterior
     sampler: EntrySampler
     settings: BinaryMatrixSettings
     seed: int
@@ -132,11 +134,11 @@ class Inference:
         self._moved = self.q.users.copy(), self.q.items.copy()
 
     def pass_over(self, entries: int) -> dict[str, float]:
-        """Minibatches that draw so many entries in all; returns what to watch."""
+        """One pass: minibatches that draw `entries` entries in all; returns the values to report."""
         likelihood, left = 0.0, entries
         while left > 0:
             size = int(self.q.progress[1])
-            size = left if left < 1.5 * size else size  # no small rest
+            size = left if left < 1.5 * size else size  # so that no small minibatch is left at the end
             likelihood += size * self.minibatch(size)
             left -= size
         batches, size = self.q.progress
@@ -144,7 +146,7 @@ class Inference:
         return {"bound": value, "step_size": self._rho(batches), "minibatch": float(size)}
 
     def minibatch(self, size: int) -> float:
-        """One update from so many entries; returns the bound's likelihood part before it, estimated."""
+        """One update from `size` entries; returns an estimate of the likelihood part of the bound before the update."""
         q, settings, schedule = self.q, self.settings, (self.settings.t0, self.settings.power)
         rows, columns, ones, weights = self.sampler.draw(self.seed, int(q.progress[0]), size)
         by_row, by_column = grouping(rows, len(q.users)), grouping(columns, len(q.items))
@@ -174,7 +176,7 @@ class Inference:
         self.q.z[:] = ((1 - rho) * mean / variance + rho * slope) / precision, 1 / precision
 
     def _resize(self, noise: float) -> None:
-        """Box 8, with a running mean of the noise-to-signal ratio."""
+        """Choose the size of the next minibatch by box 8, with a running mean of the noise-to-signal ratio."""
         self.noise = noise if np.isnan(self.noise) else (1 - SMOOTHING) * self.noise + SMOOTHING * noise
         size = self.noise / self.settings.theta_delta
         self.q.progress[1] = min(max(size, self.settings.least_batch), self.settings.most_batch)

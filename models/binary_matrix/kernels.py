@@ -1,10 +1,10 @@
-"""Kernels of the binary-matrix model; the symbols are those of `models.binary_matrix.model`.
+"""Kernels of the binary-matrix model; `models.binary_matrix.model` defines the symbols.
 
-A side, users or items, is one float32 table (vertices, 2 W): means in columns 0 .. K - 1, variances from
-column W on, zeros behind either; W is the next multiple of LANES. A minibatch's entries are grouped by
-vertex, and every vertex adds up its own entries in the order in which they were drawn, so vertices are
-updated side by side without conflict and results do not depend on threads. Sums over all entries are made in
-a fixed number of shards.
+The users, and the items, are one float32 table (vertices, 2 W): means in columns 0 .. K - 1, variances from column W
+on, and zeros after either, where W is K rounded up to a multiple of LANES. The entries of a minibatch are grouped by
+vertex, and each vertex sums its own entries in the order in which they were drawn. So vertices can be updated in
+parallel, and results do not depend on the number of threads. Sums over all entries are made in a fixed number of
+shards.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from models.numerics.logistic_bound import FAST, twice_lambda_and_log_sigmoid
 from models.numerics.spd_solvers import solve
 
 LANES = 8
-NOISE_STRIDE = 8  # one entry in so many is looked at for the noise
+NOISE_STRIDE = 8  # the noise is estimated from every eighth entry
 LIKELIHOOD, Z_TWICE_LAMBDA, Z_SLOPE, NOISE, NOISE_COUNT = range(5)  # columns of the shards' sums
 HALF = np.float32(0.5)
 
@@ -34,14 +34,14 @@ def logit_moments(own, other, width):
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def maximise_xi(by_row, entries, users, items, z, sums):
-    """Box 5, step 3: the best xi_ij of every entry, kept as E a and 2 lambda, and the sums that z needs.
+    """Box 5, step 3: E a and 2 lambda of every entry at its best xi_ij, and the sums for the update of z.
 
     Args:
         by_row: the `Grouping` of the entries by their rows.
-        entries: `Entries` with the weights of z; means and twice_lambdas are filled.
+        entries: `Entries` with the weights for z; means and twice_lambdas are filled in.
         users, items: tables.
         z: (mean, variance), float32.
-        sums: (SHARDS, 5); the columns but NOISE and NOISE_COUNT are added to.
+        sums: (SHARDS, 5); all columns but NOISE and NOISE_COUNT are added to.
     """
     starts, order, shards = by_row
     columns, ones, weights, means, twice_lambdas = entries
@@ -64,12 +64,12 @@ def maximise_xi(by_row, entries, users, items, z, sums):
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def step(by_vertex, entries, side, other, schedule, sums):
-    """Box 6: the natural parameters of every vertex that the minibatch touches, moved towards their average.
+    """Box 6: move the natural parameters of every vertex with an entry towards the average maximizer of its entries.
 
     Args:
         by_vertex: the `Grouping` of the entries by this side's vertices.
-        entries: `Entries` with this side's weights.
-        side: `Moving`.
+        entries: `Entries` with the weights for this side.
+        side: the `Moving` side.
         other: the other side's table as it was before the minibatch.
         schedule: (t0, power) of the step sizes.
         sums: (SHARDS, 5); NOISE and NOISE_COUNT are added to.
@@ -117,13 +117,13 @@ def step(by_vertex, entries, side, other, schedule, sums):
 
 @njit(cache=True, nogil=True, fastmath=FAST, inline="always")
 def _forces(one, weight, mean, twice_lambda):
-    """c 2 lambda, and c {(x - 1/2) - 2 lambda E a}."""
+    """The numbers c 2 lambda and c {(x - 1/2) - 2 lambda E a} of one entry."""
     return weight * twice_lambda, weight * ((HALF if one else -HALF) - twice_lambda * mean)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _noise(own, moved, v, pull, slope, prior_precision):
-    """Squared distance of one entry's maximizer from a vertex's new natural parameters, over their length."""
+    """Squared distance of one entry's maximizer from a vertex's new natural parameters, over their squared length."""
     width = len(own) // 2
     distance, length = 0.0, 0.0
     for k in range(width):
@@ -140,7 +140,7 @@ def _noise(own, moved, v, pull, slope, prior_precision):
 
 @njit(cache=True, parallel=True, nogil=True)
 def copy_rows(starts, source, target):
-    """Rows of the vertices that a minibatch touches."""
+    """Copy the rows of the vertices that have an entry in the minibatch."""
     for vertex in prange(len(starts) - 1):
         if starts[vertex] < starts[vertex + 1]:
             target[vertex] = source[vertex]
@@ -148,7 +148,7 @@ def copy_rows(starts, source, target):
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def log_likelihood_bound(indptr, indices, users, items, z):
-    """Sum over each row's entries, ones and zeros, of E log tau(x, xi) at its best xi; float64 (users,)."""
+    """Sum over all entries of each row, ones and zeros, of E log tau(x, xi) at the best xi; float64 (users,)."""
     width = users.shape[1] // 2
     totals = np.zeros(len(users))
     for row in prange(len(users)):
@@ -166,11 +166,11 @@ def log_likelihood_bound(indptr, indices, users, items, z):
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def fold_in(indptr, indices, items, factors, z, prior_precision, limits, bounds, users):
-    """Rows of `users` (a table) at the maximum of the bound over q(u) and xi, with items and z held.
+    """Fill the table `users` with the maximum of the bound over q(u) and xi, with items and z fixed.
 
-    For fixed xi the best means solve P m = h with the whole K x K matrix P, and the best variances are one
-    over its diagonal; the two steps take turns. `limits` are the turns at most, and the tolerance at which they
-    end; `bounds` are int64, runs of users.
+    For fixed xi the best means solve P m = h with the full K x K matrix P, and the best variances are one over its
+    diagonal. Updates of xi and of q(u) alternate. `limits` are the largest number of updates, and the tolerance at
+    which they end. `bounds` are int64, runs of users.
     """
     width = items.shape[1] // 2
     iterations, tolerance = limits

@@ -1,4 +1,4 @@
-"""What a minibatch hands to the kernels: its entries, how they group by rows and by columns, and what moves."""
+"""The records that a minibatch passes to the kernels: its entries, their grouping by vertex, and the side that moves."""
 
 from typing import NamedTuple
 
@@ -7,15 +7,15 @@ import numpy as np
 from models.numerics.adjacency import grouped
 from models.numerics.shards import runs
 
-SHARDS = 16  # runs of vertices with sums of their own
+SHARDS = 16  # runs of vertices, each with its own sums
 
 
 class Grouping(NamedTuple):
     """The entries of a minibatch by the vertices of one side.
 
     Attributes:
-        starts, order: `models.numerics.adjacency.grouped` of the entries.
-        bounds: int64 (SHARDS + 1,), runs of vertices with about as many entries each.
+        starts, order: the result of `models.numerics.adjacency.grouped`.
+        bounds: int64 (SHARDS + 1,), runs of vertices with about equal numbers of entries.
     """
 
     starts: np.ndarray
@@ -24,12 +24,12 @@ class Grouping(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """The entries of a minibatch, as one side sees them; arrays (entries,).
+    """The entries of a minibatch, for the update of one side; all arrays are (entries,).
 
     Attributes:
-        others: int32, the other side's vertex.
-        ones: bool, what stands there.
-        weights: float32, the scaling constants of what is updated.
+        others: int32, the vertex of the other side.
+        ones: bool, whether the entry is a one.
+        weights: float32, the scaling constants for the parameters that are updated.
         means, twice_lambdas: float32, E a and 2 lambda at the best xi.
     """
 
@@ -44,11 +44,11 @@ class Moving(NamedTuple):
     """The side that a step moves.
 
     Attributes:
-        own: its table as it was before the minibatch.
-        moved: the table that gets the new rows.
-        prior_precision: of its factors.
+        own: its table before the minibatch.
+        moved: the table into which the new rows are written.
+        prior_precision: the prior precision of its factors.
         p: float64 (vertices,), p(i).
-        updates: int64 (vertices,), updates that each vertex has had; counted up.
+        updates: int64 (vertices,), the number of updates of each vertex; increased by the step.
     """
 
     own: np.ndarray
@@ -59,6 +59,6 @@ class Moving(NamedTuple):
 
 
 def grouping(vertices: np.ndarray, count: int) -> Grouping:
-    """The entries that lie at these vertices, out of `count`."""
+    """The grouping of entries by their vertices, of which there are `count`."""
     starts, order = grouped(vertices, count)
     return Grouping(starts, order, runs(starts, SHARDS))

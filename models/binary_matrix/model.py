@@ -2,28 +2,28 @@
 
     x_ij ~ Bernoulli(sigma(u_i v_j' + z)) for every entry, 1 or 0;  u_id, v_jd, z ~ N(0, prior variance)
 
-q is a product of Gaussians, one a parameter. With Jaakkola and Jordan's sigma(a) >= tau(a, xi), maximised
-over xi by xi_ij^2 = E a^2, the bound is (boxes 3 to 5; the "arg max" over Xi in box 5 is a max)
+q is a product of Gaussians, one for each parameter. With Jaakkola and Jordan's sigma(a) >= tau(a, xi), whose best xi
+is xi_ij^2 = E a^2, the bound is (boxes 3 to 5; the "arg max" over Xi in box 5 should be a max)
 
     L = sum_ij {log sigma(xi) + (x - 1/2) E a - xi / 2} - KL[q(U) q(V) q(z) || p],   a = u_i v_j' + z.
 
-Every minibatch draws entries from p(i, j) and moves the natural parameters of the rows, the columns and z
-that it touches by rho = (t0 + t)^-0.7 towards the average maximizer of box 6; t counts that parameter's own
-updates (Houlsby's thesis, chapter 5). With lambda = tanh(xi/2) / (4 xi), one entry's maximizer for u_id has
+Every minibatch draws entries from p(i, j). It moves the natural parameters of their rows and columns, and of z, by
+rho = (t0 + t)^-0.7 towards the average maximizer of box 6, where t counts the updates of that parameter (Houlsby's
+thesis, chapter 5). With lambda = tanh(xi/2) / (4 xi), the maximizer of one entry for u_id has
 
     precision         1 / variance + c 2 lambda E[v_jd^2]
     precision x mean  c {(x - 1/2) E v_jd - 2 lambda E v_jd (E a - E u_id E v_jd)};
 
-v_jd and z mirror it. All maximizers of a minibatch are taken at the parameters before it.
+Those of v_jd and z are analogous. All maximizers of a minibatch are computed from the parameters before it.
 
-**Scaling constants**: no single c_ij is unbiased for a row, a column and z at once, so each has its own:
-p(i)/p(i,j) for u_i, p(j)/p(i,j) for v_j, 1/p(i,j) for z. All three sampling strategies then have the same
-stationary points where each entry can be drawn, and differ in their noise; S-Biased never draws the zeros
-of an empty row or column.
+**Scaling constants**: no single c_ij makes the estimates for a row, a column and z all unbiased, so each has its own:
+p(i)/p(i,j) for u_i, p(j)/p(i,j) for v_j, 1/p(i,j) for z. If every entry can be drawn, all three sampling strategies
+then have the same stationary points, and differ only in their noise. S-Biased never draws the zeros of an empty row or
+column.
 
-**Minibatch size**: box 8 asks for noise over signal. Here S = mean_s {|eta*_s - eta_i|^2 / (p(i) |eta_i|^2)}
-/ (theta delta), each entry's maximizer eta*_s against the natural parameters eta_i of its vertex, which are
-a running mean of maximizers; the mean goes over entries drawn, with their row and with their column.
+**Minibatch size**: box 8 uses the ratio of noise to signal. Here S = mean_s {|eta*_s - eta_i|^2 / (p(i) |eta_i|^2)}
+/ (theta delta), where eta*_s is the maximizer of entry s, and eta_i are the natural parameters of its vertex, a running
+mean of maximizers. The mean is over the drawn entries, each with its row and with its column.
 """
 
 from time import perf_counter
@@ -34,7 +34,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model, ModelSettings
 from models.binary_matrix import kernels
-from models.binary_matrix.inference import BinaryMatrixSettings, Inference, Posterior, float32_pair
+from models.binary_matrix.inference import BinaryMatrixPosterior, BinaryMatrixSettings, Inference, float32_pair
 from models.binary_matrix.minibatch import SHARDS
 from models.binary_matrix.sampling import EntrySampler
 from models.fitting import Epoch, FitOptions
@@ -52,7 +52,7 @@ class BinaryMatrix(Model):
 
     Attributes:
         q: the posterior.
-        bounds: float64 (passes,), the bound as the entries of each pass estimate it.
+        bounds: float64 (passes,), the bound, estimated from the entries of each pass.
     """
 
     name: ClassVar[str] = "binary_matrix"
@@ -64,7 +64,7 @@ class BinaryMatrix(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings, entries = self.settings, 2 * interactions.nnz
         with kernel_threads(self.threads):
-            q = Posterior.start(interactions, settings, self.seed)
+            q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
             if start := options.start:
                 q.take(start.previous.q, start.users, start.items)
             self.q = q
@@ -79,12 +79,12 @@ class BinaryMatrix(Model):
         self.bounds = np.array(bounds)
 
     def bound(self, interactions: csr_matrix) -> float:
-        """The bound itself, from every entry of the matrix that the model was fitted on."""
+        """The exact bound, from every entry of the matrix that the model was fitted on."""
         with kernel_threads(self.threads):
             return self.q.bound(interactions, self.settings)
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """q(u_i) of users never seen, items and z held: float32 (users, 2 W), packed like `q.users`."""
+        """q(u_i) of users who were not in training, with items and z fixed: float32 (users, 2 W), packed like `q.users`."""
         histories, settings = self._known(histories), self.settings
         users = np.empty((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
         with kernel_threads(self.threads):
@@ -107,8 +107,8 @@ class BinaryMatrix(Model):
 
         Args:
             histories, users: as in `scores`.
-            items: (n,) columns for all users, or (block, n) columns for each user, where -1 stands for none;
-                all columns by default.
+            items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all columns
+                by default.
 
         Returns:
             (mean, sd), float32 (block, n), from the Gaussian with the first two moments of the logit; NaN
@@ -123,7 +123,7 @@ class BinaryMatrix(Model):
             return like_of_rows(side, columns, items)
 
     def negative_law(self) -> AllZeros:
-        """Whichever way entries are drawn, the bound is that of the whole matrix."""
+        """All zeros: however entries are drawn, the bound is that of the whole matrix."""
         return AllZeros()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
@@ -147,5 +147,5 @@ class BinaryMatrix(Model):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.bounds = arrays.pop("bounds")
-        self.q = Posterior(**arrays)
+        self.q = BinaryMatrixPosterior(**arrays)
         self.q.items = np.array(self.q.items)  # the kernels are compiled for writable arrays

@@ -1,9 +1,9 @@
 """Entries of a binary matrix, ones and zeros, drawn by the three strategies of section 7 of the poster.
 
 S-Uniform   p(i, j) = 1 / (L M)
-S-Balanced  p(i, j) = 1 / (2 n_x), n_x the number of entries equal to x_ij
-S-Biased    p(i, j) = r_i c_j / (2 Z_x): for a one, r_i and c_j count the zeros of its row and column, for
-            a zero their ones; Z_x sums r_i c_j over the entries equal to x_ij
+S-Balanced  p(i, j) = 1 / (2 n_x), where n_x is the number of entries equal to x_ij
+S-Biased    p(i, j) = r_i c_j / (2 Z_x), where r_i and c_j count the zeros in the row and column of a one, or the
+            ones in those of a zero, and Z_x is the sum of r_i c_j over the entries equal to x_ij
 """
 
 from typing import Literal, NamedTuple
@@ -19,22 +19,22 @@ Strategy = Literal["uniform", "balanced", "biased"]
 STRATEGIES: tuple[Strategy, ...] = ("uniform", "balanced", "biased")
 UNIFORM, BALANCED, BIASED = range(3)
 PURPOSE = purpose("binary matrix entries")
-LEAST_ACCEPTED = 0.01  # of S-Biased's proposals of a zero
+LEAST_ACCEPTED = 0.01  # S-Biased is refused if less than this share of the entries that it proposes as zeros are zeros
 
 
 class EntrySampler(NamedTuple):
-    """Draws entries, and knows how likely each was.
+    """Draws entries, with the probability of each.
 
     Attributes:
         strategy: place in `STRATEGIES`.
         indptr, indices: CSR of the ones, int64 and int32.
         rows: int32 (ones,), the row of every one.
-        zeros_before: int64 (L + 1,), zeros in the rows above.
-        ones_scale: float64 (ones,), running sum of the ones' r_i c_j (S-Biased only).
-        share_of_ones: probability that an entry drawn is a one (S-Balanced and S-Biased).
-        scales: what p(i, j) is of a zero and of a one, apart from r_i c_j under S-Biased.
-        row_ones, column_ones: int64 (L,) and (M,).
-        row_p, column_p: float64 (L,) and (M,), probability that an entry drawn lies in the row (column).
+        zeros_before: int64 (L + 1,), the number of zeros in the rows above.
+        ones_scale: float64 (ones,), the running sum of r_i c_j over the ones (S-Biased only).
+        share_of_ones: the probability that a drawn entry is a one (S-Balanced and S-Biased).
+        scales: float64 (2,), p(i, j) of a zero and of a one; under S-Biased without the factor r_i c_j.
+        row_ones, column_ones: int64 (L,) and (M,), the number of ones in each row and column.
+        row_p, column_p: float64 (L,) and (M,), the probability that a drawn entry lies in the row (column).
     """
 
     strategy: int
@@ -52,10 +52,10 @@ class EntrySampler(NamedTuple):
 
     @classmethod
     def of(cls, matrix: csr_matrix, strategy: Strategy) -> "EntrySampler":
-        """Tables for a matrix whose stored entries are its ones.
+        """The sampler of a matrix whose stored entries are its ones.
 
         Raises:
-            ValueError: S-Biased on a matrix where it can hardly ever, or never, draw a one or a zero.
+            ValueError: S-Biased cannot draw a one or a zero of this matrix, or only after very many tries.
         """
         L, M = matrix.shape
         indptr, indices = adjacency(matrix)
@@ -91,9 +91,9 @@ class EntrySampler(NamedTuple):
         )
 
     def draw(self, seed: int, batch: int, size: int) -> tuple[np.ndarray, ...]:
-        """Independent entries with their scaling constants.
+        """Draw independent entries, with their scaling constants.
 
-        Entry number s of a batch comes from the stream of unit s, iteration `batch`.
+        Entry number s of a batch is drawn from the stream of unit s, iteration `batch`.
 
         Returns:
             (rows, columns, ones, weights): int32, int32 and bool (size,), and the constants c_ij, float32
@@ -112,7 +112,7 @@ def _biased(rows, columns, row_ones, column_ones) -> tuple[np.ndarray, np.ndarra
     proposals = float(ones) * ones  # sum of r_i c_j over all entries, the ones among them
     zeros = proposals - (row_ones[rows] * column_ones[columns].astype(np.float64)).sum()
     if running[-1] == 0 or zeros < LEAST_ACCEPTED * proposals:
-        raise ValueError("sampling: S-Biased can hardly draw a one or a zero of this matrix; use 'balanced'")
+        raise ValueError("sampling = biased can hardly draw a one or a zero of this matrix; use 'balanced'")
     return running, np.array([0.5 / zeros, 0.5 / running[-1]])
 
 
@@ -131,7 +131,7 @@ def _biased_margins(rows, columns, row_ones, column_ones, scales) -> tuple[np.nd
 
 @njit(cache=True, nogil=True)
 def _zero(indices, start, end, rank):
-    """Column of a row's zero number `rank`: the ones in front of it are those with indices[p] - p <= rank."""
+    """The column of a row's zero number `rank`; the ones before it are those with indices[p] - p <= rank."""
     low, high = 0, end - start
     while low < high:
         middle = (low + high) // 2
@@ -150,7 +150,7 @@ def _is_one(indices, start, end, column):
 
 @njit(cache=True, parallel=True, nogil=True)
 def _draw(sampler, seed, batch, rows, columns, ones, weights):
-    """Fill in the entries of a batch that the `EntrySampler` draws."""
+    """Fill the arrays with a batch of entries, drawn by an `EntrySampler`."""
     strategy, share_of_ones, scales = sampler.strategy, sampler.share_of_ones, sampler.scales
     indptr, indices, edge_rows = sampler.indptr, sampler.indices, sampler.rows
     zeros_before, ones_scale = sampler.zeros_before, sampler.ones_scale
@@ -173,7 +173,7 @@ def _draw(sampler, seed, batch, rows, columns, ones, weights):
             rank = np.int64(uniform(key, 1) * zeros_before[L])
             row = np.searchsorted(zeros_before, rank, side="right") - 1
             column = _zero(indices, indptr[row], indptr[row + 1], rank - zeros_before[row])
-        else:  # the row of one edge and the column of another, until they make a zero
+        else:  # take the row of one edge and the column of another, until their entry is a zero
             draw = 1
             row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
             while _is_one(indices, indptr[row], indptr[row + 1], column):

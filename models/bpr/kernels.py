@@ -1,12 +1,12 @@
 """Kernels of Bayesian Personalized Ranking: drawing negatives, and stochastic gradient steps without races.
 
-A step for (user u, liked item i, other item j) changes three rows. Users are cut into SHARDS contiguous blocks
-of about equal numbers of edges, and items into 2 SHARDS blocks; a sample belongs to a *cell*: the block of u
-and the pair of blocks of i and j. Item blocks are paired like teams in a round robin: in each of its
-2 SHARDS - 1 rounds every block plays once, so a round's SHARDS pairs share no item. In step (round, shift) user
-block b runs pair number b + shift of that round: cells that run at the same time share neither a user nor an
-item, and inside a cell samples follow one another in a fixed order (distributed SGD of Gemulla et al. 2011,
-here for two items a sample). An epoch is therefore one serial order of exact gradient steps, on any threads.
+A step for (user u, liked item i, other item j) changes three rows. Users are cut into SHARDS contiguous blocks with
+about equal numbers of edges, and items into 2 SHARDS blocks. A sample belongs to a *cell*: the block of u and the pair
+of blocks of i and j. Item blocks are paired like teams in a round-robin tournament: in each of the 2 SHARDS - 1 rounds
+every block is in one pair, so that the SHARDS pairs of a round share no item. In step (round, shift) user block b runs
+pair number b + shift of that round. So cells that run at the same time share neither a user nor an item, and the
+samples in a cell are run in a fixed order. This is the distributed SGD of Gemulla et al. 2011, with two items in each
+sample. An epoch has the same result as one serial order of gradient steps, on any number of threads.
 """
 
 from functools import cache
@@ -47,7 +47,7 @@ ROUND_OF, PAIR_OF = _schedule()
 def cell_of(one, other, edge):
     """The cell, within its user block, of a sample whose items lie in blocks `one` and `other`.
 
-    Two items of one block can be seen to in any round; the edge's number spreads them.
+    If both items are in one block, any round will do; the edge's number chooses it.
     """
     turn = edge % ROUNDS if one == other else np.int64(ROUND_OF[one, other])
     return turn * SHARDS + PAIR_OF[turn, one]
@@ -55,13 +55,13 @@ def cell_of(one, other, edge):
 
 @njit(cache=True)
 def enter_user(history, weights, total, own, cumulative):
-    """Mark the user's items in `own` and say how to draw the others.
+    """Mark the user's items in `own`, and choose how to draw the other items.
 
     Returns:
-        0: draw from all items and reject the user's own, which carry at most half of the weight;
-        -1: every item that can be drawn is liked;
-        else the weight of the other items, whose running sum `cumulative` then holds (a dense user stalls
-        nothing).
+        0: draw from all items and reject the user's own, which have at most half of the weight;
+        -1: the user likes every item that can be drawn;
+        else: the weight of the other items; `cumulative` then holds its running sum, so that nothing is rejected for
+        users with many items.
     """
     rest = total
     for item in history:
@@ -81,7 +81,7 @@ def enter_user(history, weights, total, own, cumulative):
 
 @njit(cache=True)
 def first_above(ascending, value):
-    """The first place of an ascending array that exceeds the value."""
+    """The first place of an ascending array whose value exceeds `value`."""
     low, high = np.int64(0), np.int64(len(ascending) - 1)
     while low < high:
         middle = (low + high) // 2
@@ -94,7 +94,7 @@ def first_above(ascending, value):
 
 @njit(cache=True)
 def negative(key, proposals, own, cumulative, rest):
-    """An item that the user does not like; `rest` and `cumulative` as `enter_user` left them, `rest` >= 0."""
+    """An item that the user does not like; `rest` (not -1) and `cumulative` are from `enter_user`."""
     if rest > 0:
         return first_above(cumulative, below(key, 0, rest))
     draw = 0
@@ -106,25 +106,26 @@ def negative(key, proposals, own, cumulative, rest):
 
 
 @njit(parallel=True, cache=True)
-def draw_samples(indptr, indices, first, bounds, draws, layout, streams, work, samples, starts):
-    """The samples of an epoch of the users in `bounds`, sorted by cell.
+def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
+    """The samples of an epoch for the users in `bounds`, sorted by cell.
 
-    A user's samples go round the user's edges, each epoch from where the last one stopped.
+    A user's samples take the user's edges in turn; each epoch goes on where the last one stopped.
 
     Args:
-        indptr, indices: the training edges.
-        first: int64 (users + 1,), the number of each user's first sample, and of its stream; `indptr` itself
-            makes one sample of every edge.
+        edges: (indptr, indices, first): the training edges, and int64 (users + 1,) the number of each user's first
+            sample, which is that of its stream; `indptr` itself makes one sample of every edge.
         bounds: int64 (SHARDS, 2), first and last + 1 user of each user block.
-        draws: (proposals int32, weights int64 (items,), total): items to draw from uniformly, how often each
-            occurs among them, their number.
-        layout: (place int32 (items,), block int64 (items,)): an item's row in the table, and its block.
+        draws: (proposals int32, weights int64 (items,), total): the items to draw from uniformly, how often each item
+            occurs among them, and their number.
+        layout: (place int32 (items,), block int64 (items,)): the row of each item in the table, and its block.
         streams: (seed, purpose, epoch), three uint64.
         work: (own uint8 (SHARDS, items) of zeros, cumulative int64 (SHARDS, items), negatives int32
             (SHARDS, room)).
-        samples: int32 (SHARDS, room, 3), filled with rows (u, row of i, row of j).
-        starts: int64 (SHARDS, CELLS + 1), filled with where each cell's samples start.
+        drawn: (samples, starts): int32 (SHARDS, room, 3), filled with rows (u, row of i, row of j), and int64
+            (SHARDS, CELLS + 1), filled with where each cell's samples start.
     """
+    indptr, indices, first = edges
+    samples, starts = drawn
     proposals, weights, total = draws
     place, block_of = layout
     for shard in prange(SHARDS):
@@ -163,9 +164,9 @@ def draw_samples(indptr, indices, first, bounds, draws, layout, streams, work, s
 
 @cache
 def step_kernel(width: int) -> FunctionType:
-    """The kernel for rows of `width` float32, a constant so that its loops become vector instructions.
+    """The kernel for rows of `width` float32; `width` is a constant in it, so that its loops vectorize.
 
-    A user's row is [u, 1, 0 ..] and an item's [v, b, 0 ..], so that one product is x_uj = u'v_j + b_j.
+    A user's row is [u, 1, 0 ..] and an item's is [v, b, 0 ..], so that their product is x_uj = u'v_j + b_j.
     """
 
     @njit(parallel=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
@@ -174,7 +175,7 @@ def step_kernel(width: int) -> FunctionType:
 
         Args:
             constant: the column of `users` that stays one.
-            loss: float64 (SHARDS, 2), to which the loss before its step and 1 are added for every 16th sample.
+            loss: float64 (SHARDS, 2); every 16th sample adds its loss, before its step, and 1.
         """
         for step in range(CELLS):
             for shard in prange(SHARDS):
@@ -203,20 +204,23 @@ def step_kernel(width: int) -> FunctionType:
 
 @cache
 def fold_kernel(width: int) -> FunctionType:
-    """The kernel that finds rows of unseen users, for rows of `width` float32."""
+    """The kernel that finds the rows of users who were not in training, for rows of `width` float32."""
 
     @njit(parallel=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-    def fold_users(indptr, indices, items, draws, streams, constant, rate, regularization, epochs, out):
-        """The training's own steps with the items' rows held, and a rate that falls to zero.
+    def fold_users(histories, items, draws, streams, constant, steps, out):
+        """The gradient steps of training, with the rows of the items fixed, and a rate that falls to zero.
 
         Args:
-            indptr, indices: the histories, (users, items).
+            histories: (indptr, indices), CSR of (users, items).
             items: float32 (items, width), rows in the order of the items.
             draws: as for `draw_samples`.
-            streams: (seed, purpose); the rest of a sample's stream is the history itself, so that a user's row
-                does not depend on who else is in the block.
+            streams: (seed, purpose); the rest of the key of a user's stream is made from the history, so that a
+                user's row does not depend on the other users in the block.
+            steps: (rate, regularization, epochs), the first two float32.
             out: float32 (users, width) of zeros but for the column `constant`; filled.
         """
+        indptr, indices = histories
+        rate, regularization, epochs = steps
         proposals, weights, total = draws
         for group in prange((len(out) + 31) // 32):
             own = np.zeros(len(items), dtype=np.uint8)

@@ -6,7 +6,7 @@ not like, on
 
     -ln sigma(x_ui - x_uj) + regularization / 2 (|u|^2 + |v_i|^2 + |v_j|^2 + b_i^2 + b_j^2)
 
-With `degree_exponent` below one it takes as many steps, but more of them for users with few edges.
+With `degree_exponent` below one an epoch takes as many steps, but more of them for users with few edges.
 
 `bpr_uniform` draws j uniformly, `bpr_popularity` in proportion to degree: the two benchmarks of Paquet and
 Koenigstein, "One-class Collaborative Filtering with Random Graphs", 2013, section 6.
@@ -28,11 +28,11 @@ from models.numerics.shards import runs
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 
-SAMPLES = 1 << 22  # drawn and sorted at a time: 50 MB
+SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 50 MB
 
 
-class BprSettings(ModelSettings):
-    """Chosen by hand on held-out edges of ml-1m; neighbouring settings differ there by little more than the noise."""
+class BPRSettings(ModelSettings):
+    """The defaults were chosen by hand on held-out edges of ml-1m, where similar settings differ by little more than noise."""
 
     search_space: ClassVar[SearchSpace] = {
         "factors": Choice((20, 32, 64, 128)),
@@ -43,7 +43,7 @@ class BprSettings(ModelSettings):
     }
 
     factors: int = Field(20, ge=1, le=1024, description="Length K of the factors of users and items.")
-    epochs: int = Field(100, ge=1, description="Passes over the edges, one sampled negative an edge and pass.")
+    epochs: int = Field(100, ge=1, description="Passes over the edges; a pass samples one negative for each edge.")
     learning_rate: float = Field(
         0.1, gt=0, le=1, description="Step size of the first epoch; it falls linearly towards zero."
     )
@@ -57,16 +57,16 @@ class BprSettings(ModelSettings):
         1.0,
         ge=0,
         le=1,
-        description="An epoch's samples are dealt to users by this power of their degree: 1 takes "
-        "every edge once, 0 as many of each user.",
+        description="The samples of an epoch are divided among users by this power of their degree: with 1 every edge "
+        "is taken once, with 0 every user has equally many samples.",
     )
     fold_in_epochs: int = Field(
         30, ge=1, description="Passes over an unseen user's history that find the user's factors."
     )
 
 
-class Bpr(Model):
-    """What the two models share.
+class BPR(Model):
+    """The base of the two models.
 
     Attributes:
         user_factors: float32 (users, K); zeros for a user without edges.
@@ -74,7 +74,7 @@ class Bpr(Model):
         item_bias: float32 (items,).
     """
 
-    Settings = BprSettings
+    Settings = BPRSettings
     scorable_each_epoch = True
     popular: ClassVar[bool]
 
@@ -94,12 +94,12 @@ class Bpr(Model):
             raise ValueError(f"{self.name}: the factors grew without bound; lower learning_rate")
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """float32 (block, K): factors of unseen users, by gradient steps with the items held.
+        """float32 (block, K): factors of users who were not in training, by gradient steps with the items fixed.
 
-        A user's factors are a function of the history and the seed alone.
+        A user's factors depend on the history and the seed alone.
         """
-        histories = self._known(histories)
-        factors = self.settings.factors
+        histories, chosen = self._known(histories), self.settings
+        factors = chosen.factors
         width = _width(factors)
         items = np.zeros((self.item_count, width), dtype=np.float32)
         items[:, :factors], items[:, factors] = self.item_factors, self.item_bias
@@ -108,15 +108,12 @@ class Bpr(Model):
         streams = (np.uint64(self.seed), purpose("bpr fold-in negatives"))
         with kernel_threads(self.threads):
             fold_kernel(width)(
-                read_only(histories.indptr, np.int64),
-                read_only(histories.indices, np.int32),
+                (read_only(histories.indptr, np.int64), read_only(histories.indices, np.int32)),
                 items,
                 self._draws(),
                 streams,
                 factors,
-                np.float32(self.settings.learning_rate),
-                np.float32(self.settings.regularization),
-                self.settings.fold_in_epochs,
+                (np.float32(chosen.learning_rate), np.float32(chosen.regularization), chosen.fold_in_epochs),
                 out,
             )
         return out[:, :factors].copy()
@@ -128,7 +125,7 @@ class Bpr(Model):
             return dense_times(rows, np.vstack([self.item_factors.T, self.item_bias]))
 
     def _draws(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Items to draw negatives from uniformly, how often each occurs among them, and their number."""
+        """The items to draw negatives from uniformly, how often each item occurs among them, and their number."""
         items = np.arange(self.item_count, dtype=np.int32)
         weights = np.asarray(self.item_degrees, dtype=np.int64) if self.popular else np.ones(len(items), np.int64)
         proposals = np.repeat(items, weights) if self.popular else items
@@ -138,22 +135,22 @@ class Bpr(Model):
         return {"user_factors": self.user_factors, "item_factors": self.item_factors, "item_bias": self.item_bias}
 
 
-class BprUniform(Bpr):
-    """Negatives uniform over the items that the user does not like."""
+class BPRUniform(BPR):
+    """BPR whose negatives are uniform over the items that the user does not like."""
 
     name = "bpr_uniform"
     popular = False
 
 
-class BprPopularity(Bpr):
-    """Negatives in proportion to degree, among the items that the user does not like."""
+class BPRPopularity(BPR):
+    """BPR whose negatives are drawn in proportion to degree, among the items that the user does not like."""
 
     name = "bpr_popularity"
     popular = True
 
 
 class _Training:
-    """The tables in the layout of the kernels, and one epoch after the other over them."""
+    """The tables in the layout of the kernels, and the epochs of training."""
 
     def __init__(
         self,
@@ -189,21 +186,18 @@ class _Training:
         self.items[place, :factors] = normals(seed, purpose("bpr items"), len(place), factors) * np.float32(scale)
 
     def epoch(self, number: int, rate: float, regularization: float, seed: int) -> float:
-        """As many steps as there are edges; returns the mean loss of every 16th sample, before its step."""
+        """One epoch, with as many steps as there are edges; returns the mean loss of every 16th sample before its step."""
         loss = np.zeros((SHARDS, 2))
         streams = (np.uint64(seed), purpose("bpr negatives"), np.uint64(number))
         for bounds in self.parts:
             draw_samples(
-                self.indptr,
-                self.indices,
-                self.first,
+                (self.indptr, self.indices, self.first),
                 bounds,
                 self.draws,
                 self.layout,
                 streams,
                 self.work,
-                self.samples,
-                self.starts,
+                (self.samples, self.starts),
             )
             step_kernel(_width(self.factors))(
                 self.users,
@@ -225,11 +219,11 @@ class _Training:
 
 
 def _item_blocks(degrees: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], int]:
-    """Items dealt to 2 SHARDS blocks of about equal weight, heaviest first, to and fro.
+    """Deal items to 2 SHARDS blocks of about equal weight, heaviest first, in alternating order.
 
     Returns:
-        (place, block): int32 and int64 (items,), an item's row in the table, where blocks are contiguous, and
-            its block; and the number of rows, padding included.
+        (place, block): int32 and int64 (items,), the row of each item in the table, in which blocks are contiguous, and
+            its block; and the number of rows, with padding.
     """
     blocks = 2 * SHARDS
     lap, seat = np.divmod(np.argsort(np.argsort(-degrees, kind="stable")), blocks)
@@ -240,7 +234,7 @@ def _item_blocks(degrees: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], in
 
 
 def _first_samples(indptr: np.ndarray, degree_exponent: float) -> np.ndarray:
-    """int64 (users + 1,): the number of each user's first sample of an epoch; with exponent 1, of its first edge."""
+    """int64 (users + 1,): the number of each user's first sample in an epoch; with exponent 1 it is `indptr`."""
     if degree_exponent == 1:
         return indptr
     degrees = np.diff(indptr).astype(np.float64)
@@ -249,7 +243,7 @@ def _first_samples(indptr: np.ndarray, degree_exponent: float) -> np.ndarray:
 
 
 def _user_blocks(first: np.ndarray) -> np.ndarray:
-    """int64 (parts, SHARDS, 2): first and last + 1 user of each block, a part being what is sampled at a time."""
+    """int64 (parts, SHARDS, 2): the first user of each block, and the last + 1; a part is sampled at a time."""
     parts = -(-int(first[-1]) // SAMPLES)
     cuts = runs(first, parts * SHARDS, whole=True)
     bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)

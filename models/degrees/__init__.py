@@ -1,4 +1,4 @@
 """Degree laws of a bipartite graph, and their maximum-likelihood fits.
 
-`laws` has the families, `fits` the estimates and how well they fit.
+`laws` has the families of laws; `fits` estimates their parameters and tests the fit.
 """

@@ -1,10 +1,10 @@
-"""Maximum-likelihood fits of the laws of `models/degrees/laws.py`, and how well they fit.
+"""Maximum-likelihood fits of the laws of `models.degrees.laws`, and a test of how well they fit.
 
-Everything works on the histogram of the degrees, so that the cost depends on the support and not on the
-number of vertices or edges. The log-likelihood of an exponential family is concave in its natural parameters,
-with the means of T as sufficient statistics: Newton's method with the exact covariance finds the maximum. The
-test of fit is that of Clauset, Shalizi and Newman (2009, section 4): a parametric bootstrap of the
-Kolmogorov-Smirnov distance, every replicate fitted anew.
+Everything is computed from the histogram of the degrees, so that the cost depends on the range of degrees and not on
+the number of vertices or edges. The log-likelihood of an exponential family is concave in its natural parameters, and
+the means of T are sufficient statistics, so that Newton's method with the exact covariance finds the maximum. The test
+of fit is that of Clauset, Shalizi and Newman (2009, section 4): a parametric bootstrap of the Kolmogorov-Smirnov
+distance, in which the law is fitted anew to every replicate.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from models.numerics.random_numbers import purpose, stream
 
 REPLICATES = 99  # p-values come in steps of 1 / 100
 STEPS = 200
-TOLERANCE = 1e-11  # nats a vertex that a further Newton step could still gain
+TOLERANCE = 1e-11  # stop if another Newton step would gain less than this, in nats for each vertex
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Fit:
     """A law fitted to one side's degrees.
 
     Attributes:
-        exponent, cutoff: as `Law` defines them; None where infinite or where all degrees are equal.
+        exponent, cutoff: as `Law` defines them; None if infinite, or if all degrees are equal.
         log_likelihood: natural log, summed over the vertices.
         aic: 2 parameters - 2 log_likelihood.
-        ks: the largest distance between the two distribution functions.
-        p_value: (1 + replicates with a distance at least as large) / (1 + replicates); None where all
-            degrees are equal, for want of anything to fit.
+        ks: the Kolmogorov-Smirnov distance, the largest difference between the two distribution functions.
+        p_value: (1 + replicates with a distance at least as large) / (1 + replicates); None if all degrees are
+            equal, for then there is nothing to fit.
     """
 
     family: str
@@ -44,15 +44,15 @@ class Fit:
 
 
 def fit(family: str, degrees: np.ndarray, counts: np.ndarray, d_max: int, seed: int = 0, replicates: int = 0) -> Fit:
-    """Fit one family on the support from the smallest degree seen to `d_max`.
+    """Fit one family, on the degrees from the smallest one in the data to `d_max`.
 
     Args:
         degrees: int64 (D,), ascending, at least one and at most `d_max`.
         counts: int64 (D,), positive: vertices of each degree.
-        replicates: bootstrap samples behind the p-value; none for 0.
+        replicates: number of bootstrap samples for the p-value; with 0 there is no p-value.
     """
     d_min, parameters = int(degrees[0]), FAMILIES[family].parameters
-    if len(degrees) == 1:  # the likelihood rises towards the law with all its mass on this degree
+    if len(degrees) == 1:  # the likelihood has no maximum: it grows towards a law with all mass on this degree
         return Fit(family, None, None, d_min, d_max, 0.0, 2.0 * parameters, 0.0, None)
     histogram = np.zeros(d_max - d_min + 1, dtype=np.int64)
     histogram[degrees - d_min] = counts
@@ -76,7 +76,7 @@ def ks_distance(law: Law, histogram: np.ndarray) -> float:
 
 
 def bootstrap(likelihood: "Likelihood", law: Law, distance: float, vertices: int, seed: int, replicates: int) -> float:
-    """The p-value of a KS distance under `law`, its parameters fitted anew to every sample."""
+    """The p-value of a KS distance under `law`; the parameters are fitted anew to every sample."""
     as_large = 0
     for replicate in range(replicates):
         key = stream(seed, purpose(f"bootstrap: {law.family}"), law.d_max, replicate)
@@ -99,11 +99,11 @@ class Likelihood:
         self.rows = rows / self.scale
 
     def maximise(self, histogram: np.ndarray, start: tuple[float, ...] | None = None) -> Law:
-        """The law of highest likelihood for the counts of each degree of the support, int64 (S,).
+        """The law with the highest likelihood for a histogram, int64 (S,): the count of each degree of the support.
 
-        Where the last natural parameter may not be positive but wants to be, the maximum lies at zero, by
-        concavity, and the others are fitted alone. Where the maximum lies at infinity, as for a histogram
-        of two neighbouring degrees, the steps end once they gain next to nothing.
+        If the last natural parameter must not be positive, but the unconstrained maximum has it positive, then by
+        concavity the maximum has it at zero, and the others are fitted alone. If the maximum lies at infinity, as for
+        a histogram of two neighbouring degrees, the steps end when they gain almost nothing.
         """
         at = np.flatnonzero(histogram)
         target = (self.rows[:, at] * histogram[at]).sum(axis=1) / histogram.sum()
@@ -134,7 +134,7 @@ class Likelihood:
         return eta
 
     def _moments(self, rows: np.ndarray, eta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """log Z, and the mean and covariance of T less its target: the mean is minus the slope."""
+        """log Z, and the mean and covariance of T minus its target; the mean is minus the slope of the likelihood."""
         exponent = self.base.copy()
         for value, row in zip(eta, rows, strict=True):
             exponent += value * row

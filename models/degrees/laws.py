@@ -1,12 +1,12 @@
 """Laws of vertex degrees on a bounded support: masses, means, samples.
 
-In a bipartite graph a degree cannot exceed the size of the other side, so every law here lives on the
-integers d_min .. d_max. There an exponent below one, such as the 0.77 of the items in Paquet and Koenigstein
-(2014, section 2), or even a negative one, normalises. All four families are exponential families,
+In a bipartite graph a degree cannot exceed the size of the other side, so that every law here is one of the integers
+d_min .. d_max. On these the exponent of a power law may also be below one, such as the 0.77 of the items in Paquet and
+Koenigstein (2014, section 2), or negative. All four families are exponential families,
 
     log p(d) = base(d) + eta . T(d) - log Z(eta),
 
-which is what makes one Newton method fit them all (`models/degrees/fits.py`):
+so that one Newton method fits them all (`models.degrees.fits`):
 
     power_law         T = log d               eta = -exponent
     power_law_cutoff  T = (log d, d)          eta = (-exponent, -1 / cutoff)
@@ -27,11 +27,11 @@ class Family:
     """A family of laws.
 
     Attributes:
-        name: as it stands in `diagnostics.power_law_fits`.
-        statistics: float64 degrees (S,) to the rows of T, (parameters, S).
-        parameters: how many are free; the last of them may not be positive where `curbed`.
-        curbed: the last natural parameter is at most zero. At zero itself the cut-off is infinite.
-        base: float64 degrees (S,) to the log of the base measure, (S,).
+        name: the name in the table `diagnostics.power_law_fits`.
+        parameters: the number of free parameters.
+        curbed: whether the last natural parameter must be at most zero; at zero the cut-off is infinite.
+        statistics: function from degrees, float64 (S,), to the rows of T, (parameters, S).
+        base: function from degrees, float64 (S,), to the log of the base measure, (S,).
     """
 
     name: str
@@ -66,7 +66,7 @@ class Law:
         """Log probabilities of d_min, d_min + 1, ..., d_max, float64 (S,), finite."""
         family, degrees = FAMILIES[self.family], support(self.d_min, self.d_max)
         value = family.base(degrees)
-        # Not a BLAS product: its last bits could depend on the number of threads.
+        # A sum, not a BLAS product, whose last bits could depend on the number of threads.
         for eta, row in zip(self.eta, family.statistics(degrees), strict=True):
             value = value + eta * row
         value = value - value.max()
@@ -74,7 +74,7 @@ class Law:
 
     @cached_property
     def mass(self) -> np.ndarray:
-        """Probabilities of the degrees of the support, float64 (S,); they add up to one."""
+        """Probabilities of the degrees of the support, float64 (S,); they sum to one."""
         return np.exp(self.log_mass)
 
     @cached_property
@@ -89,7 +89,7 @@ class Law:
 
     @property
     def exponent(self) -> float | None:
-        """The power of 1/d; mu for the log-normal; None for the exponential, and where mu is not finite."""
+        """The power of 1/d; mu for the log-normal; None for the exponential, and if mu is not finite."""
         if self.family == "exponential":
             return None
         if self.family != "log_normal":
@@ -98,13 +98,13 @@ class Law:
 
     @property
     def cutoff(self) -> float | None:
-        """The degree scale of the exponential decay; sigma for the log-normal; None where infinite."""
+        """The degree scale of the exponential decay; sigma for the log-normal; None if infinite."""
         if self.family == "power_law" or self.eta[-1] == 0:
             return None
         return (-0.5 / self.eta[1]) ** 0.5 if self.family == "log_normal" else -1 / self.eta[-1]
 
     def sample(self, draws: int, generator: np.random.Generator) -> np.ndarray:
-        """How often each degree of the support came up in `draws` independent draws, int64 (S,)."""
+        """How often each degree of the support occurs in `draws` independent draws, int64 (S,)."""
         if draws > len(self.mass):
             return generator.multinomial(draws, self.mass)
         at = np.searchsorted(self.cumulative, generator.random(draws), side="right")
@@ -117,21 +117,21 @@ def support(d_min: int, d_max: int) -> np.ndarray:
 
 
 def power_law(exponent: float, d_min: int, d_max: int, cutoff: float | None = None) -> Law:
-    """p(d) proportional to d^-exponent exp(-d / cutoff); no cut-off where it is None."""
+    """p(d) proportional to d^-exponent exp(-d / cutoff); None for no cut-off."""
     if cutoff is None:
         return Law("power_law", (-exponent,), d_min, d_max)
     return Law("power_law_cutoff", (-exponent, -1 / cutoff), d_min, d_max)
 
 
 def with_mean(mean: float, exponent: float, d_max: int) -> Law:
-    """The power law with exponential cut-off on 1 .. d_max whose mean is `mean`, by choice of the cut-off.
+    """The power law with exponential cut-off on 1 .. d_max whose mean is `mean`; the cut-off is chosen.
 
-    A cut-off can only lower a mean. Where even the pure power law has too small a mean, there is none,
-    and the exponent is lowered instead until the mean is met.
+    A cut-off can only lower the mean. If even the pure power law has too small a mean, the result has no cut-off, and a
+    lower exponent that gives the mean.
 
     Args:
         mean: strictly between 1 and d_max.
-        exponent: the power asked for; kept wherever a cut-off can meet the mean.
+        exponent: the wanted power; kept if a cut-off can give the mean.
     """
     if power_law(exponent, 1, d_max).mean >= mean:
         rate = brentq(lambda rate: _tilted(exponent, rate, d_max).mean - mean, 0.0, 800.0, xtol=1e-15, rtol=1e-12)

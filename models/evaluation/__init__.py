@@ -1,4 +1,4 @@
-"""How well a ranking or a probability serves: full rankings, metrics, calibration, beyond accuracy.
+"""How good a ranking or a probability is: full rankings, metrics, calibration, beyond accuracy.
 
-Arrays of scores and held-out edges in, numbers a user out; every metric is defined here.
+Every metric is defined here: from arrays of scores and held-out edges to numbers for each user.
 """

@@ -1,18 +1,18 @@
-"""What lists of recommendations are like beyond being right: how much of the catalogue they show, how surprising
-and how popular their items are, and how evenly items are shown.
+"""Metrics of recommendation lists beside accuracy: how much of the catalogue they show, how surprising and how popular
+their items are, and how evenly items are shown.
 
 With d_n the training degree of item n, M training users, and L_u the first k recommendations of user u:
 
-    coverage@k               share of the training items that lie in some L_u (catalogue coverage, Ge,
+    coverage@k               share of the training items that are in at least one L_u (catalogue coverage, Ge,
                              Delgado-Battenfeld and Jannach 2010)
     novelty@k                mean self-information, mean over L_u of -log2(d_n / M), in bits (Zhou et al. 2010;
                              Castells, Hurley and Vargas 2015)
-    popularity_percentile@k  mean over L_u of the share of training items with fewer edges than n, ties one half
+    popularity_percentile@k  mean over L_u of the share of training items with fewer edges than n; ties count half
     popularity_lift@k        (GAP(L) - GAP(P)) / GAP(P), where GAP is the mean over users of the mean d_n of
-                             their items, in their lists L and in their histories P: 0 where users are shown
-                             what is as popular as what they know (Abdollahpouri et al. 2019)
-    gini@k                   Gini index of how often the training items are shown, those never shown among them:
-                             0 where all are shown alike, towards 1 where few items have it all
+                             their items, in their lists L and in their histories P: 0 if the lists are as
+                             popular as the histories (Abdollahpouri et al. 2019)
+    gini@k                   Gini index of how often each training item is shown, items that are never shown
+                             included: 0 if all are shown equally often, near 1 if a few items are shown almost always
 
 Higher coverage and novelty, and lower percentile, lift and Gini index, mean less popularity bias.
 """
@@ -26,7 +26,7 @@ FIRST = 20
 
 
 class Exposure:
-    """What has been recommended so far, block by block of users.
+    """Counts of what has been recommended, collected one block of users after another.
 
     Args:
         item_degrees: int64 (items,), training edges of each item.
@@ -44,8 +44,8 @@ class Exposure:
         """Count a block of users.
 
         Args:
-            recommended: int32 (block, k), `models.evaluation.ranking.top_items`, -1 past the last item that is left.
-            histories: (block, items) CSR, what was known of each user.
+            recommended: int32 (block, k), from `models.numerics.top_items.top_items`, padded with -1.
+            histories: (block, items) CSR, the histories for which the items were recommended.
         """
         there = recommended >= 0
         self.shown += np.bincount(recommended[there], minlength=len(self.shown))
@@ -60,11 +60,11 @@ class Exposure:
         self._of_users.append(np.stack([*(of_list / np.maximum(lengths, 1) for of_list in sums), history]))
 
     def metrics(self) -> dict[str, Mean]:
-        """Every metric by name; one of all lists together has no standard error.
+        """Every metric by name; metrics of all lists together have no standard error.
 
-        An item without a training edge counts in the novelty like one with a single edge. The lift is over the
-        users with a history that has a training edge, its standard error that of a ratio of means (delta method);
-        where there is no such user, it is left out.
+        In the novelty, an item without a training edge counts like one with a single edge. The lift is over users whose
+        history has an item with a training edge, and its standard error is that of a ratio of means (delta method). If
+        there is no such user, the lift is left out.
         """
         information, percentile, degree, history = np.concatenate(self._of_users, axis=1)
         users, shown = len(information), self.shown[self._degrees > 0]
@@ -92,7 +92,7 @@ def _lift(recommended: np.ndarray, known: np.ndarray) -> Mean:
 
 
 def _percentiles(degrees: np.ndarray) -> np.ndarray:
-    """Share of the training items with fewer edges, ties one half; float64 (items,)."""
+    """For each item the share of the training items with fewer edges, float64 (items,); ties count half."""
     trained = np.sort(degrees[degrees > 0])
     below, at_most = (np.searchsorted(trained, degrees, side) for side in ("left", "right"))
     return (below + at_most) / (2 * len(trained))

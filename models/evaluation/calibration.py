@@ -1,9 +1,8 @@
-"""How far `like` can be believed: what it says of held-out edges, and whether its values come true.
+"""Whether `like` can be trusted: its values on held-out edges, and how often pairs with a value are likes.
 
-The held-out edges alone have no class of negatives, which is latent in one-class data. Figures 4 and 5 of the
-random-graph paper therefore show how `like` is spread over held-out edges, whose truth is a like, and how
-many of them it would deny. With pairs of the other class beside them (`models/negatives/laws.py`) `like` can be
-held against what came true.
+One-class data has no negatives. So Figures 4 and 5 of the random-graph paper show the values of `like` on held-out edges,
+which are all likes, and the share of them that `like` gets wrong. With negatives that are drawn from the law of the
+model's own (`models.negatives.laws`), `like` can also be compared with the share of likes.
 """
 
 from dataclasses import dataclass
@@ -12,17 +11,17 @@ import numpy as np
 
 from models.evaluation.metrics import ends, log_bins
 
-ONE_BY_ONE = 40  # the largest degree that has a slice of its own, in both papers
+ONE_BY_ONE = 40  # the largest degree that has a bin of its own, in both papers
 SLICES, TENTHS = 20, 10
 
 
 @dataclass(frozen=True)
 class LikeBin:
-    """`like` of the held-out edges of users with a training degree between `low` and `high`, both included.
+    """`like` of the held-out edges of users with a training degree from `low` to `high`, both included.
 
     Attributes:
-        error: share below one half, the classification error of Figure 4.
-        histogram: how many lie in each of twenty bins of equal width; the last one includes 1.
+        error: share of the edges with `like` below one half, the classification error of Figure 4.
+        histogram: the number of edges in each of twenty equal bins of `like`; the last one includes 1.
     """
 
     low: int
@@ -37,9 +36,9 @@ class CalibrationBin:
     """Pairs with a `like` from `low` to below `high`; the last bin includes 1.
 
     Attributes:
-        mean_like: what the model says of them on average.
-        observed: what the reference says, on average with the same weights.
-        standard_error: of `observed`; None where all pairs of the bin agree, and nothing tells how sure that is.
+        mean_like: the weighted mean of `like`.
+        observed: the weighted mean of the truth.
+        standard_error: of `observed`; None if the truth of all pairs in the bin is the same, so that it is unknown.
     """
 
     low: float
@@ -58,7 +57,7 @@ def like_by_degree(like: np.ndarray, degrees: np.ndarray) -> list[LikeBin]:
         degrees: (edges,), training degree of each edge's user.
 
     Returns:
-        the bins that hold an edge, by degree.
+        the bins with an edge, by degree.
     """
     first_log = int(log_bins(np.array([ONE_BY_ONE + 1]))[0])
     bins = np.where(degrees <= ONE_BY_ONE, degrees, ONE_BY_ONE + 1 + log_bins(degrees) - first_log)
@@ -75,23 +74,23 @@ def like_by_degree(like: np.ndarray, degrees: np.ndarray) -> list[LikeBin]:
 
 
 def calibrate(like: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> list[CalibrationBin]:
-    """What the reference says of pairs in ten bins of `like` of equal width, those that hold a pair.
+    """Compare `like` with the truth, in ten equal bins of `like`.
 
     Args:
         like: (pairs,), probabilities.
-        truth: (pairs,), whether the pair is a like (0 or 1), or a true probability of it.
-        weights: (pairs,), positive: how many pairs of the fit one of the sample stands for.
+        truth: (pairs,), whether the pair is a like (0 or 1), or the true probability that it is.
+        weights: (pairs,), positive: how many pairs of the fit a pair of the sample stands for.
 
     Returns:
-        the bins that hold a pair, in order. With w the weights and o the weighted mean of the truth y in a bin,
-        the standard error is that of a ratio of sums, sqrt(sum w^2 (y - o)^2) / sum w.
+        the bins with a pair, in order. With w the weights and o the weighted mean of the truth y in a bin, the
+        standard error is that of a ratio of sums, sqrt(sum w^2 (y - o)^2) / sum w.
     """
     bins = _places(like, TENTHS)
     found = []
     for number in np.unique(bins):
         inside = bins == number
         w, y = weights[inside] / weights[inside].sum(), truth[inside].astype(np.float64)
-        observed, mean_like = min(float(w @ y), 1.0), min(float(w @ like[inside]), 1.0)  # but for rounding
+        observed, mean_like = min(float(w @ y), 1.0), min(float(w @ like[inside]), 1.0)  # rounding may exceed 1
         error = float(np.sqrt(np.sum((w * (y - observed)) ** 2))) if np.ptp(y) > 0 else None
         low, high = float(number / TENTHS), float((number + 1) / TENTHS)
         found.append(CalibrationBin(low, high, len(y), mean_like, observed, error))
@@ -99,5 +98,5 @@ def calibrate(like: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> list[
 
 
 def _places(like: np.ndarray, count: int) -> np.ndarray:
-    """Which of `count` bins of equal width from 0 to 1 each probability lies in."""
+    """The bin of each probability, out of `count` equal bins from 0 to 1."""
     return np.minimum((like.astype(np.float64) * count).astype(np.int64), count - 1)

@@ -1,4 +1,4 @@
-"""Some edges of every user, chosen by a hash: the same ones whatever the order or the number of users."""
+"""Held-out edges of every user, chosen by a hash: the same edges whatever the order or the number of users."""
 
 import numpy as np
 from numba import njit, prange
@@ -16,12 +16,12 @@ def held_out_edges(
 
     Args:
         edges: (users, items) CSR.
-        counts: (users,) edges to hold out of each user, at most the user's degree.
-        seed: of the hash.
-        users, items: non-negative integers by which the rows and columns are known to the hash.
+        counts: (users,) number of edges to hold out of each user, at most the user's degree.
+        seed: the seed of the hash.
+        users, items: non-negative integers, (users,) and (items,), which stand for the rows and columns in the hash.
 
     Returns:
-        bool (edges,), in the order of the matrix's entries: for each user, those of the lowest hashes.
+        bool (edges,), in the order of the matrix's entries: for each user, the edges with the lowest hashes.
     """
     chosen = np.zeros(edges.nnz, dtype=np.bool_)
     names = users.astype(np.int64), items.astype(np.int64)

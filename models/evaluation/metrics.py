@@ -1,6 +1,6 @@
-"""Ranking metrics of users, their means, and paired comparisons, all from the places of the users' targets.
+"""Ranking metrics of users, their means, and paired comparisons, all from the ranks of the users' targets.
 
-Everything is float64 and summed in the order of the users, so that no bit depends on threads.
+Everything is float64 and summed in the order of the users, so that the bits do not depend on the number of threads.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class Mean:
 
     Attributes:
         value: its mean over users, or a percentile of the users' mean ranks.
-        standard_error: of the mean; None where it is not defined.
-        users: how many users have a value.
+        standard_error: of the mean; None if it is not defined.
+        users: the number of users with a value.
     """
 
     value: float
@@ -30,13 +30,13 @@ class Mean:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The mean of paired differences between two lists of values of the same users.
+    """The mean of the paired differences between two metrics of the same users.
 
     Attributes:
         difference: mean of first minus second.
         standard_error: of that mean, with n - 1 in the variance; None for fewer than two users.
         p_value: two-sided, of the paired t-test; None for fewer than two users.
-        users: pairs.
+        users: the number of pairs.
     """
 
     difference: float
@@ -47,7 +47,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class DegreeBin:
-    """Ranks of the edges whose vertex has a degree between `low` and `high`, both included."""
+    """Ranks of the edges whose user (or item) has a degree from `low` to `high`, both included."""
 
     low: int
     high: int
@@ -58,7 +58,7 @@ class DegreeBin:
 
 @dataclass(frozen=True)
 class DegreeCell:
-    """Ranks of the edges whose user and item have degrees in two bins: (low, high), both included."""
+    """Ranks of the edges whose user and item have degrees in two bins, (low, high), both ends included."""
 
     user: tuple[int, int]
     item: tuple[int, int]
@@ -67,11 +67,10 @@ class DegreeCell:
 
 
 def edge_ranks(ranks: TargetRanks, *, midtie: bool = False) -> np.ndarray:
-    """S of every target: the share of its user's candidates that it beats.
+    """S of every target: the share of its user's candidates that have a lower score.
 
-    Eq. 23 of the random-graph paper, eq. 12 of the one on paired symbols. The inequality is strict and the
-    target is a candidate itself, so that 0 <= S < 1. With `midtie`, a tie with another candidate counts as
-    one half.
+    This is eq. 23 of the random-graph paper and eq. 12 of the paper on paired symbols. The inequality is strict and the
+    target itself is a candidate, so that 0 <= S < 1. With `midtie`, a tie with another candidate counts as one half.
 
     Returns:
         float64 (targets,).
@@ -81,11 +80,11 @@ def edge_ranks(ranks: TargetRanks, *, midtie: bool = False) -> np.ndarray:
 
 
 def user_metrics(ranks: TargetRanks) -> dict[str, np.ndarray]:
-    """Every metric that each user has a value of, by name.
+    """Every metric that has a value for each user, by name.
 
-    recall@k divides the targets among the first k by min(k, targets), as in Liang et al. (2018);
-    recall_of_all@k by all targets. ndcg@k has binary relevance, discounts 1 / log2(place + 1) with places
-    from 1, and its ideal stops at k. mean_rank and mean_rank_midtie average S over the user's targets.
+    recall@k divides the number of targets among the first k by min(k, targets), as in Liang et al. (2018), and
+    recall_of_all@k by the number of all targets. ndcg@k has binary relevance and the discounts 1 / log2(place + 1), where
+    the first place is 1; its ideal stops at k. mean_rank and mean_rank_midtie are means of S over the user's targets.
 
     Args:
         ranks: of users with at least one target each.
@@ -113,8 +112,8 @@ def user_metrics(ranks: TargetRanks) -> dict[str, np.ndarray]:
 def over_users(values: dict[str, np.ndarray]) -> dict[str, Mean]:
     """The means of `user_metrics`, and the percentiles of the users' mean ranks, linearly interpolated.
 
-    The standard error of a mean is std / sqrt(users), with n in the variance as in Liang et al. (2018); one
-    user has none, and a percentile neither.
+    The standard error of a mean is std / sqrt(users), with n in the variance, as in Liang et al. (2018). Percentiles have
+    no standard error, nor has the mean of a single user.
     """
     means = {metric: mean(of_users) for metric, of_users in values.items()}
     points = _percentiles(values["mean_rank"])
@@ -123,9 +122,9 @@ def over_users(values: dict[str, np.ndarray]) -> dict[str, Mean]:
 
 
 def compare(first: np.ndarray, second: np.ndarray) -> Comparison:
-    """The paired t-test of two metrics' values, (users,) each, in the same order of users.
+    """The paired t-test between two arrays of values, (users,) each, in the same order of users.
 
-    Equal lists differ by 0 with a p-value of 1; lists that differ by one constant have a p-value of 0.
+    Equal arrays have a p-value of 1; arrays that differ by a constant have a p-value of 0.
     """
     differences = first - second
     users = len(differences)
@@ -139,14 +138,14 @@ def compare(first: np.ndarray, second: np.ndarray) -> Comparison:
 
 
 def by_degree(ranks: np.ndarray, degrees: np.ndarray) -> list[DegreeBin]:
-    """Ranks of edges grouped by the degree of one of their vertices, in bins 0, 1, 2-3, 4-7, 8-15, ...
+    """Ranks of edges, grouped by the degree of their user (or item) in the bins 0, 1, 2-3, 4-7, 8-15, ...
 
     Args:
         ranks: float64 (edges,), S of each edge.
-        degrees: (edges,), training degree of its user, or of its item.
+        degrees: (edges,), the training degree of its user, or of its item.
 
     Returns:
-        the bins that hold an edge, by degree; percentiles are those of `PERCENTILES`, in its order.
+        the bins with an edge, by degree; the percentiles are in the order of `PERCENTILES`.
     """
     bins = log_bins(degrees)
     found = []
@@ -157,14 +156,14 @@ def by_degree(ranks: np.ndarray, degrees: np.ndarray) -> list[DegreeBin]:
 
 
 def by_both_degrees(ranks: np.ndarray, user_degrees: np.ndarray, item_degrees: np.ndarray) -> list[DegreeCell]:
-    """Mean rank of edges grouped by the degrees of both their vertices, in the bins of `by_degree`.
+    """Mean ranks of edges, grouped by the degrees of both user and item, in the bins of `by_degree`.
 
     Args:
         ranks: float64 (edges,), S of each edge.
         user_degrees, item_degrees: (edges,), training degrees of its user and its item.
 
     Returns:
-        the pairs of bins that hold an edge, by user degree, then item degree.
+        the pairs of bins with an edge, by user degree, then item degree.
     """
     pairs, cells = np.unique(np.stack([log_bins(user_degrees), log_bins(item_degrees)]), axis=1, return_inverse=True)
     edges = np.bincount(cells)
@@ -186,7 +185,7 @@ def ends(number: int) -> tuple[int, int]:
 
 
 def mean(values: np.ndarray) -> Mean:
-    """The mean of one value a user, float64 (users,), with std / sqrt(users) as its standard error."""
+    """The mean of float64 (users,), with std / sqrt(users) as its standard error."""
     users = len(values)
     return Mean(float(np.mean(values)), float(np.std(values) / np.sqrt(users)) if users > 1 else None, users)
 
@@ -208,4 +207,6 @@ def _ndcg(ranks: TargetRanks, k: int) -> np.ndarray:
     discounts = 1 / np.log2(np.arange(2, k + 2))
     gains = np.append(discounts, 0)[np.minimum(ranks.position, k)]
     ideal = np.cumsum(discounts)[np.minimum(np.diff(ranks.indptr), k) - 1]
-    return np.minimum(_sums(ranks, gains) / ideal, 1)  # summed in another order, it may pass 1 by one bit
+    return np.minimum(
+        _sums(ranks, gains) / ideal, 1
+    )  # the sums are in different orders, so the ratio may exceed 1 by a rounding error

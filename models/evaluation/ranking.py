@@ -1,6 +1,6 @@
-"""Where the targets stand in each user's full ranking.
+"""The ranks of the targets in each user's full ranking.
 
-Everywhere, the items of a user's history are left out, and a tie goes to the lower item id.
+The items of a user's history are left out of the ranking, and of equal scores the lower item id comes first.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class NotRankable(ValueError):
     """A user whose items cannot be ranked.
 
     Attributes:
-        row: the first such user's row in the block.
-        reason: what is wrong with it.
+        row: the row of the first such user in the block.
+        reason: what is wrong with the row.
     """
 
     def __init__(self, row: int, reason: str) -> None:
@@ -29,14 +29,14 @@ class NotRankable(ValueError):
 
 @dataclass(frozen=True)
 class TargetRanks:
-    """Where each target stands among its user's candidates, which are the items outside the history.
+    """The rank of each target among its user's candidates, which are the items outside the history.
 
     Attributes:
-        indptr: int64 (users + 1,), where each user's targets lie in the arrays below.
-        worse: int32 (targets,), candidates with a score strictly below the target's.
-        tied: int32 (targets,), other candidates with the target's very score.
-        position: int32 (targets,), candidates in front of the target, ties to the lower id; 0 is the best.
-        candidates: int32 (users,), how many candidates the user has, targets included.
+        indptr: int64 (users + 1,), where each user's targets begin in the arrays below.
+        worse: int32 (targets,), the number of candidates with a score strictly below the target's.
+        tied: int32 (targets,), the number of other candidates with the same score as the target.
+        position: int32 (targets,), the number of candidates before the target; of equal scores the lower id is first.
+        candidates: int32 (users,), the number of candidates of the user, targets included.
     """
 
     indptr: np.ndarray
@@ -47,11 +47,11 @@ class TargetRanks:
 
 
 def target_ranks(scores: np.ndarray, histories: csr_matrix, targets: csr_matrix) -> TargetRanks:
-    """Where every target stands in its user's ranking of all items outside the history.
+    """The rank of every target in its user's ranking of all items outside the history.
 
-    Counting, not sorting: one vectorized pass over the items a target, which is three times as fast as a
-    bisection of every item among the user's sorted targets even where there are 200 of them. The counts are
-    those of eq. 23 of the random-graph paper, and all that recall and nDCG need.
+    It counts instead of sorting: one vectorized pass over the items for each target. Even for a user with 200 targets
+    this is three times as fast as a binary search for each item among the sorted targets. The counts are those of
+    eq. 23 of the random-graph paper; recall and nDCG need no more.
 
     Args:
         scores: float32 (block, items), higher is better; infinite scores are ranked like any other.
@@ -63,7 +63,7 @@ def target_ranks(scores: np.ndarray, histories: csr_matrix, targets: csr_matrix)
     """
     if not scores.shape == histories.shape == targets.shape:
         raise ValueError(
-            f"scores {scores.shape}, histories {histories.shape} and targets {targets.shape} must have one shape"
+            f"scores {scores.shape}, histories {histories.shape} and targets {targets.shape} must have the same shape"
         )
     scores = np.ascontiguousarray(scores, dtype=np.float32)
     indptr, indices = index_arrays(targets.indptr, targets.indices)
@@ -123,7 +123,7 @@ def _count(row, history, target):
 
 @njit(cache=True, nogil=True)
 def _below_and_at(row, score):
-    """How many are below the score, and how many equal it: int32 sums without a branch, which vectorize."""
+    """How many are below the score, and how many equal it; int32 sums without a branch, so that the loop vectorizes."""
     below = equal = np.int32(0)
     for item in range(len(row)):
         below = np.int32(below + (row[item] < score))

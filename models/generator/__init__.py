@@ -1,4 +1,4 @@
-"""The generative story: traits, a hidden graph of given degrees, likes as coin flips on its edges.
+"""The generative story: traits, a hidden graph of given degrees, and likes as coin flips on its edges.
 
-What the demo is made by, and the truth that `like` is judged against.
+The demo's log is made by it, and `like` is compared with its probabilities.
 """

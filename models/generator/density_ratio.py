@@ -1,21 +1,21 @@
-"""The truth that `like` estimates, where the generative story is known (the embedded demo).
+"""The true probability that `like` estimates, for data whose generative story is known (the demo).
 
-A like of user m and item n needs the pair to be considered, an edge of the hidden graph H, and the coin of
-probability sigma(u_m'v_n + b_n) to say yes. Given only the degrees of H, considered pairs are those of the
-random bipartite graph of greatest entropy, p(considered) = a_m b_n / (1 + a_m b_n).
+User m likes item n if the user considers the item, which is an edge of the hidden graph H, and if a coin with
+probability sigma(u_m'v_n + b_n) comes up heads. If only the degrees of H are known, H is taken as the random bipartite
+graph of greatest entropy, in which p(considered) = a_m b_n / (1 + a_m b_n).
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-SWEEPS = 200
+ITERATIONS = 200
 TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What was drawn, for users and items in the order of a training matrix's rows and columns.
+    """The traits that were drawn, for users and items in the order of the rows and columns of a training matrix.
 
     Attributes:
         users, items, item_bias: float32 (users, K), (items, K), (items,): the traits u, v, b.
@@ -36,12 +36,12 @@ class Truth:
     def like_rates(self, users: np.ndarray, degrees: np.ndarray) -> np.ndarray:
         """Probability that an item is a training like, float64 (block, items).
 
-        A user's rates are scaled to sum to the user's training degree: the draws of an edge to hold out, and
-        of the user's coins, are done.
+        The rates of a user are scaled to sum to the user's training degree, because that degree is known: the coins
+        have been flipped, and the held-out edges have been drawn.
 
         Args:
             users: (block,) rows.
-            degrees: (block,) training edges of each of them.
+            degrees: (block,) number of training edges of each user.
         """
         odds = np.outer(self.user_odds[users], self.item_odds)
         rates = odds / (1 + odds) * self.coins(users)
@@ -49,17 +49,17 @@ class Truth:
 
 
 def considered_odds(user_degrees: np.ndarray, item_degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """a (users,) and b (items,) such that the expected degrees are the given ones; both have the same total.
+    """a (users,) and b (items,) for which the expected degrees are the given ones; both degrees have the same total.
 
-    Vertices of one degree share one number, so that the work is in the distinct degrees. Alternating fixed-point
-    steps; a vertex joined to all of the other side ends at a large finite number.
+    Vertices of equal degree have equal numbers, so that the cost depends on the distinct degrees only. Fixed-point steps
+    for a and b alternate. A vertex that is joined to all of the other side gets a large finite number.
     """
     (own, own_at, own_count), (other, other_at, other_count) = (
         np.unique(degrees, return_inverse=True, return_counts=True) for degrees in (user_degrees, item_degrees)
     )
     scale = np.sqrt(own @ own_count)
     a, b = own / scale, other / scale
-    for _ in range(SWEEPS):
+    for _ in range(ITERATIONS):
         before = a
         a = own / ((b / (1 + np.outer(a, b))) @ other_count)
         b = other / ((a / (1 + np.outer(b, a))) @ own_count)

@@ -1,9 +1,9 @@
 """Random bipartite graphs with given laws of degrees (Paquet and Koenigstein 2014, section 2, after
 Newman, Strogatz and Watts 2001).
 
-Degrees of users and of items are drawn independently. While the two totals differ, one random user and one
-random item get new degrees from the same laws; so too while no graph without repeated edges has the degrees.
-Then half-edges are paired at random (`models/generator/pairing.py`).
+Degrees of users and of items are drawn independently. While the two totals differ, or while no graph without repeated
+edges has these degrees, one random user and one random item get new degrees from the same laws. Then half-edges are
+paired at random (`models.generator.pairing`).
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ LAW_USERS, LAW_ITEMS = purpose("hidden graph: user degrees"), purpose("hidden gr
 REDRAW = purpose("hidden graph: redraw")
 
 MOST_REDRAWS = 500_000_000
-MOST_BALANCES = 100  # equal totals met before degrees that no graph has are given up
+MOST_BALANCES = 100  # give up after so many equal totals, if none has a graph without repeated edges
 
 
 class NoSuchGraph(Exception):
@@ -29,15 +29,15 @@ def draw_graph(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tu
     """Draw the hidden graph H.
 
     Args:
-        users, items: the laws of the degrees of either side; `users.d_max` is at most the number of items,
-            and the other way round.
+        users, items: the laws of the degrees of users and of items; `users.d_max` is at most the number of items,
+            and `items.d_max` at most the number of users.
         counts: numbers of users M and of items N.
 
     Returns:
         CSR by *item*: `starts` int64 (N + 1,) and `users` int32 (edges,), ascending inside an item.
 
     Raises:
-        NoSuchGraph: the totals never met at degrees that a graph without repeated edges can have.
+        NoSuchGraph: no degrees were found that have equal totals and a graph without repeated edges.
     """
     user_degrees, item_degrees = draw_degrees(users, items, counts, seed)
     starts, row_items = paired(user_degrees, item_degrees, seed)
@@ -45,7 +45,7 @@ def draw_graph(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tu
 
 
 def draw_degrees(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Degrees of users (M,) and of items (N,), int64, with equal totals that some simple graph has."""
+    """Degrees of users (M,) and of items (N,), int64, for which a graph without repeated edges exists."""
     laws = users.cumulative, items.cumulative
     user_degrees = _drawn(laws[0], users.d_min, counts[0], _key(seed, LAW_USERS))
     item_degrees = _drawn(laws[1], items.d_min, counts[1], _key(seed, LAW_ITEMS))
@@ -57,7 +57,7 @@ def draw_degrees(users: Law, items: Law, counts: tuple[int, int], seed: int) -> 
         if graphical(user_degrees, item_degrees):
             return user_degrees, item_degrees
         step = _redraw(user_degrees, item_degrees, *laws, users.d_min, items.d_min, key, step)
-    raise NoSuchGraph(f"no degrees that a graph of {counts[0]} x {counts[1]} can have came up")
+    raise NoSuchGraph(f"no degrees were drawn that a graph of {counts[0]} users and {counts[1]} items can have")
 
 
 def graphical(user_degrees: np.ndarray, item_degrees: np.ndarray) -> bool:
@@ -82,7 +82,7 @@ def _drawn(cumulative, d_min, count, key):
 
 @njit(cache=True)
 def _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step):
-    """Discard the degrees of one random user and one random item, and draw them anew."""
+    """Draw new degrees for one random user and one random item."""
     user, item = pick(key, 4 * step, len(user_degrees)), pick(key, 4 * step + 1, len(item_degrees))
     user_degrees[user] = user_min + np.searchsorted(user_law, chance(key, 4 * step + 2), side="right")
     item_degrees[item] = item_min + np.searchsorted(item_law, chance(key, 4 * step + 3), side="right")
@@ -91,7 +91,7 @@ def _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, 
 
 @njit(cache=True)
 def _balance(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step, last):
-    """Redraw until the totals agree; the number of steps so far, `last` when they did not agree in time."""
+    """Redraw until the totals agree; returns the number of steps so far, or `last` if they do not agree by then."""
     surplus = user_degrees.sum() - item_degrees.sum()
     while surplus != 0 and step < last:
         user, item = pick(key, 4 * step, len(user_degrees)), pick(key, 4 * step + 1, len(item_degrees))

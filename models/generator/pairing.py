@@ -1,10 +1,10 @@
-"""Random pairing of half-edges into a bipartite graph without repeated edges, as large as 200 million edges.
+"""Random pairing of half-edges into a bipartite graph without repeated edges, with up to 200 million edges.
 
-Half-edges are paired at random. A pair that repeats an earlier one is paired again at once while free
-half-edges of other users are left, and in the end by exchanging partners with random other edges. The
-heaviest items go first, while every user still has half-edges: in the other order the crowded corner of heavy
-users and heavy items would be left for the exchanges. Where those make too little headway, as in a dense
-graph with hardly any choice, some graph of these degrees is laid out and stirred by random exchanges.
+Half-edges are paired at random. A pair that repeats an earlier one is paired again at once, as long as other users have
+free half-edges; the repeats that remain are removed by exchanging partners with random other edges. Items with the most
+edges are paired first, while every user still has half-edges; in the other order, repeats between the heaviest users and
+items would be left for the exchanges. If the exchanges make too little progress, as in a dense graph with little choice,
+some graph with these degrees is constructed and then randomized by exchanges.
 """
 
 import numpy as np
@@ -16,10 +16,10 @@ from models.numerics.selection import smallest
 
 PAIR, REPAIR = purpose("hidden graph: pair"), purpose("hidden graph: repair")
 
-PATIENCE = 64  # repeats in a row before the users that an item lacks are looked up
+PATIENCE = 64  # after so many repeats in a row, all users are searched for those who lack the item
 TRIES = 1_024  # random partners tried for a repeated edge in one round
-PROGRESS = 0.7  # a round leaves at most this share of the repeats, or exchanges are given up
-STIRS = 10  # random exchanges an edge, after laying out
+PROGRESS = 0.7  # exchanges are given up if a round leaves more than this share of the repeats
+STIRS = 10  # random exchanges for each edge of a constructed graph
 
 
 def paired(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +29,7 @@ def paired(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: int) -> tup
         user_degrees, item_degrees: int64 (M,) and (N,), graphical (`models.generator.hidden_graph.graphical`).
 
     Returns:
-        CSR by user: `starts` int64 (M + 1,) and `items` int32 (edges,), in no order inside a user.
+        CSR by user: `starts` int64 (M + 1,) and `items` int32 (edges,); the items of a user are in no order.
     """
     item_starts = np.concatenate([[0], np.cumsum(item_degrees)])
     order = np.argsort(-item_degrees, kind="stable")
@@ -48,7 +48,7 @@ def paired(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: int) -> tup
 
 @njit(cache=True)
 def chance(key, draw):
-    """Uniform in (0, 1): compiled once for all that follows, as numba inlines `uniform` at every call."""
+    """Uniform in (0, 1); a function of its own, because numba would compile the inlined `uniform` again at every call."""
     return uniform(key, draw)
 
 
@@ -62,12 +62,12 @@ def pick(key, draw, n):
 def _dealt(pool, free, starts, order, key):
     """Users of every item (CSR by item): each half-edge of an item takes a random free half-edge of a user.
 
-    `pool` holds the user of each half-edge, `free` how many a user has; both are used up. After PATIENCE
-    repeats in a row the rest of an item's partners come from a scan over all users.
+    `pool` has the user of each half-edge, `free` the number of free half-edges of each user; both are used up. After
+    PATIENCE repeats in a row the remaining users of the item come from a scan over all users.
     """
     out = np.empty(starts[-1], dtype=np.int32)
     owed, taken = np.zeros(len(free), dtype=np.int64), np.full(len(free), -1, dtype=np.int64)
-    left, draw = len(pool), np.int64(0)  # a bare 0 would have what it is given to compiled once more
+    left, draw = len(pool), np.int64(0)  # with a bare 0, numba would compile the functions called for a second type
     for item in order:
         at, misses = starts[item], 0
         while at < starts[item + 1]:
@@ -77,7 +77,7 @@ def _dealt(pool, free, starts, order, key):
             place = pick(key, draw, left)
             user, settles = pool[place], chance(key, draw + 1)
             draw += 2
-            # A scan took half-edges of this user that still lie in the pool: is this one of them?
+            # A scan may have taken half-edges of this user that are still in the pool: is this one of them?
             settled = owed[user] > 0 and settles * (owed[user] + free[user]) < owed[user]
             if taken[user] == item and not settled:
                 misses += 1
@@ -96,10 +96,10 @@ def _dealt(pool, free, starts, order, key):
 
 @njit(cache=True)
 def _scanned(item, out, free, owed, taken, key, draw):
-    """Fill `out` with users that the item lacks, drawn by their free half-edges without replacement.
+    """Fill `out` with users who lack the item, drawn without replacement, in proportion to their free half-edges.
 
-    The smallest exponential times win (Efraimidis and Spirakis 2006). Where too few such users are left,
-    users that the item has already fill the rest: repeats, to be exchanged later.
+    Users with the smallest exponential times are taken (Efraimidis and Spirakis 2006). If there are too few, the rest is
+    filled with users who have the item already; these repeats are exchanged later.
     """
     times, lacking = np.full(len(free), np.inf), 0
     for user in range(len(free)):
@@ -142,7 +142,7 @@ def _repeated(starts, items, width):
 
 @njit(cache=True)
 def _times(items, first, last, item):
-    """How often an item stands in items[first:last]; no early exit, so that the loop vectorises."""
+    """How often an item occurs in items[first:last]; without an early exit, so that the loop vectorizes."""
     times = 0
     for at in range(first, last):
         times += items[at] == item
@@ -151,7 +151,7 @@ def _times(items, first, last, item):
 
 @njit(cache=True)
 def _change(starts, items, owners, at, other):
-    """By how much the number of repeats would change if two edges of different ends exchanged their items."""
+    """How the number of repeats would change if two edges, of different users and items, exchanged their items."""
     user, partner = owners[at], owners[other]
     first, last, partner_first, partner_last = (
         starts[user],
@@ -168,11 +168,11 @@ def _change(starts, items, owners, at, other):
 
 @njit(cache=True)
 def _repair(starts, items, owners, repeated, key, draw):
-    """Pair every repeated edge again with a random other one; draws used so far.
+    """Exchange every repeated edge with a random other edge; returns the number of draws so far.
 
-    An exchange that mends this repeat and makes another is taken too, and the other followed: so a repeat
-    can walk out of a corner where no single exchange mends it. Partners are edges drawn uniformly, then
-    edges of users drawn uniformly, as it is light users that lack the heaviest items.
+    An exchange that removes this repeat but makes another one is accepted too, and the new repeat is exchanged next. So
+    a repeat can move until an exchange removes it, even where no single exchange would. Partners are edges drawn
+    uniformly, and later edges of users drawn uniformly, because users with few edges lack the heaviest items.
     """
     for at in repeated:
         for attempt in range(TRIES):
@@ -199,9 +199,9 @@ def _repair(starts, items, owners, repeated, key, draw):
 
 @njit(cache=True)
 def _laid_out(starts, items, wanted, order):
-    """Fill in a graph with the same degrees and no repeats, which exists for graphical degrees.
+    """Construct a graph with the same degrees and no repeats, which exists for graphical degrees.
 
-    Each user takes the items with most degrees left, heavy users first (Gale 1957).
+    Users with the most edges come first, and each takes the items with the most unpaired half-edges (Gale 1957).
     """
     keys = np.empty(len(wanted))
     for user in order:
@@ -216,7 +216,7 @@ def _laid_out(starts, items, wanted, order):
 
 @njit(cache=True)
 def _stir(starts, items, owners, key, draw):
-    """As many random exchanges as edges, each one left out where it would make a repeat."""
+    """Try as many random exchanges as there are edges, but none that would make a repeat; returns the draws so far."""
     for _ in range(len(items)):
         at, other = pick(key, draw, len(items)), pick(key, draw + 1, len(items))
         draw += 2

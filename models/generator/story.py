@@ -1,8 +1,8 @@
-"""The generative story of Paquet and Koenigstein (2014, section 3): who likes what, of what is considered.
+"""The generative story of Paquet and Koenigstein (2014, section 3): which of the considered items are liked.
 
-An edge of the hidden graph H is an item that a user considered. Each carries one coin (eq. 2),
-p(g = 1 | h = 1) = sigma(u'v + b), b = b_n + b_0; the heads are the observed graph G. The offset b_0 is solved
-so that the expected number of heads is the number of likes asked for.
+An edge of the hidden graph H is an item that a user considered. For each a coin is flipped (eq. 2),
+p(g = 1 | h = 1) = sigma(u'v + b), b = b_n + b_0; the edges with heads are the observed graph G. The offset b_0 is chosen
+so that the expected number of heads is the wanted number of likes.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class Traits:
-    """What the coins depend on.
+    """The parameters of the coins.
 
     Attributes:
         users: float32 (M, K), u.
         items: float32 (N, K), v.
-        item_bias: float32 (N,), b_n with the common offset b_0 already in it.
+        item_bias: float32 (N,), b_n, to which `with_likes` adds the common offset b_0.
     """
 
     users: np.ndarray
@@ -34,7 +34,7 @@ class Traits:
 
 
 def draw_traits(counts: tuple[int, int], traits: int, logit_sd: float, bias_sd: float, seed: int) -> Traits:
-    """Gaussian traits, of equal precision on both sides, with sd(u'v) = `logit_sd`; no offset b_0 yet."""
+    """Gaussian traits, of equal precision for users and items, with sd(u'v) = `logit_sd`; without the offset b_0."""
     scale = np.float32(np.sqrt(logit_sd / np.sqrt(traits)))  # var(u'v) = K scale^4
     return Traits(
         users=normals(seed, USER_TRAITS, counts[0], traits) * scale,
@@ -44,7 +44,7 @@ def draw_traits(counts: tuple[int, int], traits: int, logit_sd: float, bias_sd: 
 
 
 def with_likes(traits: Traits, starts: np.ndarray, users: np.ndarray, likes: float) -> tuple[Traits, np.ndarray]:
-    """Solve the offset b_0 so that the probabilities of all edges of H add up to `likes`.
+    """Choose the offset b_0 so that the probabilities of all edges of H sum to `likes`.
 
     Args:
         starts, users: H by item, as `models.generator.hidden_graph.draw_graph` returns it.
@@ -68,7 +68,7 @@ def with_likes(traits: Traits, starts: np.ndarray, users: np.ndarray, likes: flo
 
 
 def flip(starts: np.ndarray, users: np.ndarray, probability: np.ndarray, seed: int) -> np.ndarray:
-    """One coin an edge of H; bool (edges,), True for the edges of G. A coin is keyed by its (user, item)."""
+    """Flip one coin for each edge of H: bool (edges,), True for the edges of G. The key of a coin is (user, item)."""
     return _flip(starts, users, probability, seed, COIN)
 
 
@@ -77,9 +77,9 @@ def rated(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Stars and day of every edge of H.
 
-    A like has 4 or 5 stars, the others 1 to 3, in shares that hold no news of the probability. Users join,
-    and half of the items appear, at a uniform time in the first four fifths of the period; the other items
-    were there before. An edge falls uniformly into the days from which both are there.
+    A like has 4 or 5 stars, other edges 1 to 3; the number of stars says nothing more about the probability. Users join
+    at a uniform time in the first four fifths of the period. So do half of the items; the others are there from the
+    first day. The day of an edge is uniform over the days on which both are there.
 
     Args:
         users, items, liked: user, item and coin of each edge (edges,).
@@ -107,7 +107,7 @@ def _logits(user_traits, item_traits, bias, starts, users):
 
 @njit(cache=True)
 def _expected(logits, offset):
-    """Sum of sigma(logit + offset) and its derivative, by blocks so that rounding stays small."""
+    """The sum of sigma(logit + offset) and its derivative; summed by blocks, which keeps rounding errors small."""
     total, slope = 0.0, 0.0
     for first in range(0, len(logits), BLOCK):
         block_total, block_slope = 0.0, 0.0

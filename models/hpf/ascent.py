@@ -1,4 +1,4 @@
-"""Coordinate ascent of hierarchical Poisson factorization, block by block; symbols as in `models.hpf.model`."""
+"""Coordinate ascent of hierarchical Poisson factorization, by blocks; `models.hpf.model` defines the symbols."""
 
 from math import lgamma, log
 from typing import NamedTuple
@@ -12,13 +12,24 @@ from models.numerics import random_numbers
 from models.numerics.products import read_only
 from models.numerics.shards import even_runs, runs
 
-SHARDS = 16  # parts that users, and items, are cut into; partial sums are added up in their order
+SHARDS = 16  # users, and items, are cut into so many parts; partial sums are added in their order
 
-Posterior = tuple[np.ndarray, np.ndarray, np.ndarray]  # as `Side.posterior`
+
+class GammaParameters(NamedTuple):
+    """Parameters of q for the users, or for the items.
+
+    Attributes:
+        shape, rate: float32 (rows, K), of the preferences theta (of the attributes beta).
+        activity_rate: float64 (rows,), of the activity xi (of the popularity eta); its shape is `Prior.activity_shape`.
+    """
+
+    shape: np.ndarray
+    rate: np.ndarray
+    activity_rate: np.ndarray
 
 
 class Prior(NamedTuple):
-    """One side's hyperpriors: rows Gamma(shape, activity) with activity ~ Gamma(top_shape, top_rate)."""
+    """The prior of users, or of items: rows are Gamma(shape, activity), and the activity Gamma(top_shape, top_rate)."""
 
     shape: float
     top_shape: float
@@ -27,17 +38,17 @@ class Prior(NamedTuple):
 
     @property
     def activity_shape(self) -> float:
-        """kappa_shp or tau_shp, which no update changes."""
+        """kappa_shp (or tau_shp); no update changes it."""
         return self.top_shape + self.factors * self.shape
 
     @property
     def of_rows(self) -> tuple[float, float, float]:
-        """Shape of a row's numbers, and rate and shape of its activity, as the kernels take them."""
+        """Shape of a row's numbers, prior rate of its activity, and posterior shape of it, as the kernels take them."""
         return self.shape, self.top_rate, self.activity_shape
 
     @property
     def constant(self) -> float:
-        """The terms of R_u that depend on nothing but the prior."""
+        """The terms of R_u that depend on the prior alone."""
         k = self.activity_shape
         return (
             lgamma(k)
@@ -52,15 +63,15 @@ class Ascent:
     """The state of one fit, and its steps in the paper's order: phi; gamma, kappa; lambda, tau.
 
     Attributes:
-        users, items: the two sides of q.
+        users, items: the Gamma factors of q.
     """
 
     def __init__(self, interactions: csr_matrix, ones: bool, user: Prior, item: Prior, seed: int) -> None:
         self.indptr, self.indices, self.counts = edges(interactions, ones)
         users, items = interactions.shape
-        self.users = Side(user, start(user, users, seed, "users"))
-        self.items = Side(item, start(item, items, seed, "items"))
-        # as many parts as the edges can pay for, so that adding up the parts of the items' sums stays cheap
+        self.users = GammaFactors(user, start(user, users, seed, "users"))
+        self.items = GammaFactors(item, start(item, items, seed, "items"))
+        # each part has its own sums over all items; few edges get few parts, so that adding the parts stays cheap
         parts = min(SHARDS, max(1, interactions.nnz // items))
         self.shards = runs(self.indptr, parts)
         self.user_sums = np.empty_like(self.users.factors)
@@ -69,7 +80,7 @@ class Ascent:
         self.log_factorials = gammaln(values.astype(np.float64) + 1) @ numbers
 
     def allocate(self) -> float:
-        """One pass over the edges: phi's block maximum, kept as both sides' sums; returns the bound there."""
+        """One pass over the edges: set phi to its block maximum, kept as sums for both sides; returns the bound then."""
         logs = np.zeros(len(self.shards) - 1)
         kernels.allocate(
             self.indptr,
@@ -86,37 +97,37 @@ class Ascent:
         return float(logs.sum() - self.log_factorials - rates + self.users.row_bound + self.items.row_bound)
 
     def update_users(self) -> None:
-        """Block maxima of gamma, then of kappa, at the phi of the last `allocate`."""
+        """Set gamma, then kappa, to their block maxima, with phi from the last `allocate`."""
         self.users.update(self.user_sums[None], self.items.total)
 
     def update_items(self) -> None:
-        """Block maxima of lambda, then of tau, at the phi of the last `allocate`."""
+        """Set lambda, then tau, to their block maxima, with phi from the last `allocate`."""
         self.items.update(self.item_sums, self.users.total)
 
 
-class Side:
-    """The users' (or the items') part of q, and what follows from it.
+class GammaFactors:
+    """The Gamma factors of q for the users, or for the items, and the expectations that the updates need.
 
     Attributes:
-        posterior: shape and rate, float32 (rows, K), and activity rate, float64 (rows,).
+        posterior: their parameters, updated in place.
         factors: float32 (rows, padded K), exp E log theta.
         total: float64 (K,), the sum over rows of E theta.
         row_bound: the sum over rows of R_u.
     """
 
-    def __init__(self, prior: Prior, posterior: Posterior) -> None:
+    def __init__(self, prior: Prior, posterior: GammaParameters) -> None:
         self.prior, self.posterior = prior, posterior
-        rows = len(posterior[0])
+        rows = len(posterior.shape)
         self.shards = even_runs(rows, SHARDS)
         width = -(-prior.factors // kernels.LANES) * kernels.LANES
         self.factors = np.zeros((rows, width), dtype=np.float32)
         self._describe()
 
     def update(self, sums: np.ndarray, other_total: np.ndarray) -> None:
-        """Block maxima of the shapes and rates, then of the activity rate.
+        """Set the shapes and rates, then the activity rate, to their block maxima.
 
         Args:
-            sums: float32 (parts, rows, padded K); added up over parts, for each row the sum over its edges of
+            sums: float32 (parts, rows, padded K). Summed over the parts it is, for each row, the sum over its edges of
                 y / s times the other side's factors.
             other_total: the other side's `total`.
         """
@@ -130,8 +141,8 @@ class Side:
         )
         self._describe()
 
-    def take(self, posterior: Posterior, rows: np.ndarray) -> None:
-        """Set every row to the given row of another posterior; those with a row of -1 stay as they are."""
+    def take(self, posterior: GammaParameters, rows: np.ndarray) -> None:
+        """Copy rows of another posterior: `rows` names one for each own row, or is -1 to keep the own row."""
         known = rows >= 0
         for own, other in zip(self.posterior, posterior, strict=True):
             own[known] = other[rows[known]]
@@ -144,21 +155,21 @@ class Side:
         self.row_bound = bounds.sum() + len(self.factors) * self.prior.constant
 
 
-def start(prior: Prior, rows: int, seed: int, side: str) -> Posterior:
-    """A first posterior, every number raised by a draw of its own from Uniform(0, 1), after section 4.1.
+def start(prior: Prior, rows: int, seed: int, side: str) -> GammaParameters:
+    """The first posterior, after section 4.1: prior values, to each of which a draw from Uniform(0, 1) is added.
 
-    Shapes begin at the prior's, rates of the rows and of their activity both at the activity's prior rate, a'/b'
-    (c'/d'). For the rows' rates the section has a/b' (c/d'), the same where a = a' (c = c').
+    Shapes begin at the prior's shape. Rates, of the rows and of the activity, begin at the prior rate of the activity,
+    a'/b' (or c'/d'). Section 4.1 has a/b' (or c/d') for the rates of the rows, which is the same if a = a' (c = c').
     """
     shape, rate = (np.empty((rows, prior.factors), dtype=np.float32) for _ in range(2))
     activity_rate = np.empty(rows)
     purpose = random_numbers.purpose(f"hpf {side}")
     kernels.start(seed, purpose, prior.shape, prior.top_rate, shape, rate, activity_rate)
-    return shape, rate, activity_rate
+    return GammaParameters(shape, rate, activity_rate)
 
 
 def edges(interactions: csr_matrix, ones: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """CSR arrays in the kernels' types, int64, int32 and float32, read-only; every count as one if `ones`."""
+    """CSR arrays in the types of the kernels, int64, int32 and float32, read-only; with `ones` every count is one."""
     counts = np.ones(interactions.nnz, dtype=np.float32) if ones else interactions.data
     return (
         read_only(interactions.indptr, np.int64),

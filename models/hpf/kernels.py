@@ -1,9 +1,8 @@
-"""Kernels of hierarchical Poisson factorization; the symbols are those of `models.hpf.model`.
+"""Kernels of hierarchical Poisson factorization; `models.hpf.model` defines the symbols.
 
-Tables of exp E log theta and exp E log beta are float32, (rows, padded K), zero behind column K. Loops run
-over shards that depend on the data alone, each with sums of its own, so results do not depend on threads.
-A side's posterior is (shape, rate, activity rate), its prior (shape, rate and shape of the activity), as in
-`models.hpf.ascent`.
+Tables of exp E log theta and exp E log beta are float32, (rows, padded K), with zeros from column K on. Loops run over
+shards that depend on the data alone, and each shard has its own sums. So results do not depend on the number of threads.
+A posterior is the `GammaParameters` of `models.hpf.ascent`, a prior is its `Prior.of_rows`.
 """
 
 import numpy as np
@@ -18,7 +17,7 @@ FAST = {"reassoc", "contract", "arcp", "afn", "nsz"}  # NaN stays NaN
 
 @njit(cache=True)
 def start(seed, purpose, shape_prior, rate_prior, shape, rate, activity_rate):
-    """`shape_prior` or `rate_prior` and a draw from Uniform(0, 1) in every place; see `models.hpf.ascent.start`."""
+    """Fill in `shape_prior`, or `rate_prior`, plus draws from Uniform(0, 1); see `models.hpf.ascent.start`."""
     K = shape.shape[1]
     for row in range(len(shape)):
         key = random_numbers.stream(seed, purpose, 0, row)
@@ -30,7 +29,7 @@ def start(seed, purpose, shape_prior, rate_prior, shape, rate, activity_rate):
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def allocate(indptr, indices, counts, user_factors, item_factors, shards, user_sums, item_sums, logs):
-    """Every edge's weight y / s, added into both sides' sums, and sum y log s of each shard in `logs`."""
+    """Add every edge's weight y / s into the sums of both sides; fill `logs` with each shard's sum of y log s."""
     K = user_factors.shape[1]
     for shard in prange(len(shards) - 1):
         sums = item_sums[shard]
@@ -53,7 +52,7 @@ def allocate(indptr, indices, counts, user_factors, item_factors, shards, user_s
                     continue
                 product *= s
                 factors += 1
-                if factors == 8:  # eight float32 numbers multiply within float64: one logarithm for them all
+                if factors == 8:  # the product of eight float32 numbers fits float64: one logarithm for all of them
                     total += np.log(product)
                     product, factors = 1.0, 0
         logs[shard] = total + np.log(product)
@@ -61,7 +60,7 @@ def allocate(indptr, indices, counts, user_factors, item_factors, shards, user_s
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def maximise(sums, factors, other_total, posterior, prior, shards):
-    """gamma, then kappa (or lambda, then tau), of every row, in place; `sums` as in `Side.update`."""
+    """Update gamma, then kappa (or lambda, then tau) of every row in place; `sums` as in `GammaFactors.update`."""
     shape, rate, activity_rate = posterior
     shape_prior, top_rate, activity_shape = prior
     parts, K = len(sums), shape.shape[1]
@@ -81,7 +80,7 @@ def maximise(sums, factors, other_total, posterior, prior, shards):
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def describe(posterior, prior, shards, factors, totals, bounds):
-    """exp E log theta, and for each shard the sums of E theta and of R_u without the prior's constant."""
+    """Fill `factors` with exp E log theta; add to each shard's `totals` E theta, and to `bounds` R_u less its constant."""
     shape, rate, activity_rate = posterior
     shape_prior, top_rate, activity_shape = prior
     K = shape.shape[1]
@@ -103,7 +102,7 @@ def describe(posterior, prior, shards, factors, totals, bounds):
 @njit(cache=True, nogil=True)
 def digamma_and_log_gamma(x):
     """Psi(x) and log Gamma(x), x > 0, to 1e-10: the recurrence up to x >= 6, then Stirling's series."""
-    product, slope = 1.0, 0.0  # x (x + 1) ... and its derivative: one division, one logarithm for all steps
+    product, slope = 1.0, 0.0  # x (x + 1) ... and its derivative, so that all steps share a division and a logarithm
     while x < 6.0:
         slope = slope * x + product
         product *= x
@@ -118,11 +117,11 @@ def digamma_and_log_gamma(x):
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def fold_in(history, item_factors, item_total, prior, limits, shards, means):
-    """E theta of each history; the edges' phi is the block maximum at every step.
+    """Fill `means` with E theta of each history; at every step the edges' phi is at its block maximum.
 
     Args:
         history: (indptr, indices, counts).
-        limits: updates of a user at most, and the tolerance at which they end.
+        limits: the largest number of updates of a user, and the tolerance at which they end.
     """
     indptr, indices, counts = history
     shape_prior, top_rate, activity_shape = prior

@@ -5,20 +5,20 @@
     y_ui ~ Poisson(theta_u' beta_i)                           count of edge (u, i); all Gamma(shape, rate)
 
 The posterior is approximated by q = prod Gamma(theta_uk | gamma) Gamma(beta_ik | lambda) Gamma(xi_u | kappa)
-Gamma(eta_i | tau) prod Mult(z_ui | y_ui, phi_ui), each block set in turn to its exact maximum. `phi` is never
+Gamma(eta_i | tau) prod Mult(z_ui | y_ui, phi_ui), and each block in turn is set to its exact maximum. `phi` is never
 stored: with t_uk = exp E log theta_uk and b_ik = exp E log beta_ik, phi_uik = t_uk b_ik / s_ui where
-s_ui = sum_k t_uk b_ik, so both sides' sums need only the weight y_ui / s_ui of each edge.
+s_ui = sum_k t_uk b_ik, so that the sums of both sides need only the weight y_ui / s_ui of each edge.
 
-Ruggieri's text slips in four places; here
+Ruggieri's text has four mistakes. Here
   - phi is proportional to exp{Psi(gamma_shp) - log gamma_rte + Psi(lambda_shp) - log lambda_rte} (eq. 1 and
     the algorithm box drop the exponential);
   - the rates of kappa, lambda and tau add means, shape / rate (the box has rate / shape; its code is right);
   - the conditional of beta_ik has the shape c + sum over *users* of z_uik;
-  - the fit stops on the relative change of the bound below (the appendix's log-likelihood drops the power of
-    the counts and takes only the diagonal of exp(-theta' beta), and its absolute change decides).
+  - the fit stops when the relative change of the bound below is small (the appendix looks at the absolute change of a
+    log-likelihood that leaves out the power of the counts and all of exp(-theta' beta) but its diagonal).
 
-The start is that of Ruggieri's section 4.1 and of the code in his appendix but for the rates of gamma and lambda. Each
-draw is a Uniform(0, 1) of its own, where the algorithm box speaks of a small random offset:
+The start is that of Ruggieri's section 4.1 and of the code in his appendix, except for the rates of gamma and lambda.
+Every "draw" below is a separate Uniform(0, 1); the algorithm box speaks of a small random offset:
 
     gamma_shp, lambda_shp    a + draw, c + draw                as in the notes
     kappa_rte, tau_rte       a'/b' + draw, c'/d' + draw        as in the notes
@@ -26,8 +26,8 @@ draw is a Uniform(0, 1) of its own, where the algorithm box speaks of a small ra
                                                                E theta = b' without the draw; here it is a b'/a'
     kappa_shp, tau_shp       K a + a', K c + c'                as in the notes; no update changes them
 
-At the defaults a = a' and c = c', and the two are one. The ascent then begins with phi, which the start decides; gamma
-and lambda are overwritten by their first updates.
+At the defaults a = a' and c = c', and the two starts are the same. The ascent begins by computing phi from the start;
+gamma and lambda are overwritten by their first updates.
 
 The bound, with phi at its maximum:
 
@@ -48,7 +48,7 @@ from scipy.sparse import csr_matrix
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions
 from models.hpf import kernels
-from models.hpf.ascent import SHARDS, Ascent, Posterior, Prior, Side, edges
+from models.hpf.ascent import SHARDS, Ascent, GammaFactors, GammaParameters, Prior, edges
 from models.numerics.products import dense_times
 from models.numerics.shards import even_runs
 from models.numerics.threads import kernel_threads
@@ -70,17 +70,18 @@ class HPFSettings(ModelSettings):
     a: float = Field(
         0.3,
         ge=0.05,
-        description="Shape of a user's preferences; small is sparse, below 0.05 exp E log theta leaves float32.",
+        description="Shape of a user's preferences; small values make them sparse. Below 0.05 exp E log theta "
+        "would underflow in float32.",
     )
-    a_prime: float = Field(0.3, gt=0, description="a', shape of a user's activity.")
-    b_prime: float = Field(1.0, gt=0, description="b', the activity's rate is a'/b'.")
+    a_prime: float = Field(0.3, gt=0, description="a', the shape of a user's activity.")
+    b_prime: float = Field(1.0, gt=0, description="b'; the rate of the activity is a'/b'.")
     c: float = Field(0.3, ge=0.05, description="Shape of an item's attributes.")
-    c_prime: float = Field(0.3, gt=0, description="c', shape of an item's popularity.")
-    d_prime: float = Field(1.0, gt=0, description="d', the popularity's rate is c'/d'.")
-    binarize_counts: bool = Field(True, description="Take every count as one, else as it is.")
-    max_iterations: int = Field(500, ge=1, description="Passes over the edges at most.")
-    tolerance: float = Field(1e-5, ge=0, description="Stop when the bound's relative change falls below this.")
-    fold_in_iterations: int = Field(100, ge=1, description="Updates of an unseen user at most.")
+    c_prime: float = Field(0.3, gt=0, description="c', the shape of an item's popularity.")
+    d_prime: float = Field(1.0, gt=0, description="d'; the rate of the popularity is c'/d'.")
+    binarize_counts: bool = Field(True, description="Take every count as one; otherwise counts are used as they are.")
+    max_iterations: int = Field(500, ge=1, description="Largest number of passes over the edges.")
+    tolerance: float = Field(1e-5, ge=0, description="Stop when the relative change of the bound falls below this.")
+    fold_in_iterations: int = Field(100, ge=1, description="Largest number of updates of an unseen user.")
     fold_in_tolerance: float = Field(
         1e-3,
         ge=0,
@@ -105,7 +106,7 @@ class HPF(Model):
         user_shape, user_rate: float32 (users, K), gamma.
         item_shape, item_rate: float32 (items, K), lambda.
         activity_rate, popularity_rate: float64 (users,) and (items,), the rates of kappa and tau.
-        bounds: float64 (iterations,), the bound of each iteration, taken after its update of phi.
+        bounds: float64 (iterations,), the bound in each iteration, after its update of phi.
     """
 
     name: ClassVar[str] = "hpf"
@@ -121,14 +122,14 @@ class HPF(Model):
             if start := options.start:
                 ascent.users.take(start.previous.user_posterior, start.users)
                 ascent.items.take(start.previous.item_posterior, start.items)
-            # the posteriors' arrays and the items are updated in place, so that `scores` serves in every `on_epoch`
+            # these arrays, and the items, are updated in place, so that `on_epoch` may call `scores`
             self.user_shape, self.user_rate, self.activity_rate = ascent.users.posterior
             self.item_shape, self.item_rate, self.popularity_rate = ascent.items.posterior
             self._items = ascent.items
             self.bounds = np.array(list(self._ascend(ascent, options.on_epoch)))
 
     def _ascend(self, ascent: Ascent, on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
-        """Iterate to convergence; the bound of every iteration."""
+        """Iterate until convergence; yields the bound in every iteration."""
         last, limit = -np.inf, self.settings.max_iterations
         for iteration in range(1, limit + 1):
             started = perf_counter()
@@ -142,17 +143,17 @@ class HPF(Model):
             last = bound
 
     @property
-    def user_posterior(self) -> Posterior:
+    def user_posterior(self) -> GammaParameters:
         """gamma_shp, gamma_rte and kappa_rte."""
-        return self.user_shape, self.user_rate, self.activity_rate
+        return GammaParameters(self.user_shape, self.user_rate, self.activity_rate)
 
     @property
-    def item_posterior(self) -> Posterior:
+    def item_posterior(self) -> GammaParameters:
         """lambda_shp, lambda_rte and tau_rte."""
-        return self.item_shape, self.item_rate, self.popularity_rate
+        return GammaParameters(self.item_shape, self.item_rate, self.popularity_rate)
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """E theta, float32 (users, K), by coordinate ascent on gamma and kappa with the items held fixed."""
+        """E theta, float32 (users, K), by coordinate ascent on gamma and kappa with the items fixed."""
         settings = self.settings
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
         history = edges(self._known(histories), settings.binarize_counts)
@@ -180,4 +181,4 @@ class HPF(Model):
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         super()._restore(arrays)
         with kernel_threads(self.threads):
-            self._items = Side(self.settings.item_prior, tuple(map(np.array, self.item_posterior)))
+            self._items = GammaFactors(self.settings.item_prior, GammaParameters(*map(np.array, self.item_posterior)))

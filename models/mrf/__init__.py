@@ -3,7 +3,7 @@
 `dense` is eq. 4, `sparse` is section 3 with its pattern, blocks and kernels.
 """
 
-from models.mrf.dense import MrfDense
-from models.mrf.sparse import MrfSparse
+from models.mrf.dense import MRFDense
+from models.mrf.sparse import MRFSparse
 
-__all__ = ["MrfDense", "MrfSparse"]
+__all__ = ["MRFDense", "MRFSparse"]

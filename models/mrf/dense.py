@@ -23,8 +23,8 @@ from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 
 
-class MrfDenseSettings(ModelSettings):
-    """The paper's, with what its author's notebook states; l2 6 is its value for ML-20M and Netflix."""
+class MRFDenseSettings(ModelSettings):
+    """The defaults are the paper's and its author's notebook's; l2 = 6 is the value for ML-20M and Netflix."""
 
     search_space: ClassVar[SearchSpace] = {
         "l2": Span(1.0, 1000.0, log=True),
@@ -43,41 +43,42 @@ class MrfDenseSettings(ModelSettings):
     )
     centred: bool = Field(
         True,
-        description="Subtract the columns' means before the regression; without it and with alpha 0 the model is EASE.",
+        description="Subtract the means of the columns before the regression; false, with alpha 0, gives EASE.",
     )
     intercept: bool = Field(
         False,
-        description="Score with (x - mu) B + mu instead of the paper's x B: it lifts the mean rank of held-out "
-        "items where l2 is small.",
+        description="Score with (x - mu) B + mu instead of the paper's x B, which improves the mean rank of held-out "
+        "items if l2 is small.",
     )
     user_weight_exponent: float = Field(
         0.0,
         ge=0,
         le=2,
-        description="Users weigh d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
+        description="Users have the weight d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
     )
     popularity_discount: float = Field(
         0.0,
         ge=-1,
         le=1,
-        description="An item's scores are divided by (n variance)^(this / 2), beside the paper's own "
-        "rescaling: above 0, popular items rank lower.",
+        description="An item's scores are divided by (n variance)^(this / 2), in addition to the paper's "
+        "rescaling; above 0, popular items rank lower.",
     )
 
 
-class MrfDense(Model):
+class MRFDense(Model):
     """Item-item regression weights in closed form.
 
     Attributes:
-        weights: float32 (items, items), B of eq. 4, zero diagonal; row j holds what liking j adds to the scores.
+        weights: float32 (items, items), B of eq. 4, with a zero diagonal; row j is added to the scores of a user who
+            likes j.
         offset: float32 (items,), added to every user's scores; mu - mu B with an intercept, else zeros.
     """
 
     name = "mrf_dense"
-    Settings = MrfDenseSettings
+    Settings = MRFDenseSettings
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
-        """The weights B_ji of the items j of the history; `offset` is what they leave of the score."""
+        """The weights B_ji of the items j of the history; the score is their sum plus `offset`."""
         return np.asarray(self.weights[history.indices, item])
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
@@ -104,7 +105,7 @@ class MrfDense(Model):
 
 
 def _to_weights(inverse: np.ndarray, rescaled: Rescaling, threads: int) -> None:
-    """Eq. 4 in place: the lower triangle of C becomes B_ij = -C_ij / C_jj back_j / scale_i, both triangles."""
+    """Eq. 4 in place: from the lower triangle of C, fill all of B_ij = -C_ij / C_jj back_j / scale_i."""
     size = len(inverse)
     of_row = (1 / rescaled.scale).astype(np.float32)
     of_column = (-rescaled.back / inverse.diagonal()).astype(np.float32)

@@ -1,20 +1,20 @@
-"""The sparse Gaussian Markov random field: regression weights between neighbours alone, by many small inverses.
+"""The sparse Gaussian Markov random field: regression weights between neighbours only, from many small inverses.
 
-Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3. The pattern of neighbours is where the
-covariance of the rescaled columns is large in absolute value, before l2 is added; `models.mrf.sparse_pattern` finds
-it (section 3.1), `models.mrf.sparse_blocks` solves for the weights (section 3.2). At r = 0 every column is the ridge
-regression of its item on its neighbours, and as the threshold falls the weights become those of `mrf_dense`.
+Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3. Two items are neighbours if the covariance of
+their rescaled columns, before l2 is added, is large in absolute value. `models.mrf.sparse_pattern` finds the pattern of
+neighbours (section 3.1), `models.mrf.sparse_blocks` solves for the weights (section 3.2). At r = 0 every column is the
+ridge regression of its item on its neighbours. As the threshold falls, the weights approach those of `mrf_dense`.
 
-A block is an item i that leads it and its neighbours N. The columns of i and of the neighbours with the largest
-covariances, together the set D, are estimated from it. The paper and its author's notebook differ in two places, and
-the setting `variant` chooses:
+A block is an item i, its leader, together with the neighbours N of i. It estimates the columns of the set D: of i and
+of the neighbours with the largest covariances. The paper and its author's notebook differ in two places; the setting
+`variant` chooses between them:
 
     variant     items in D                                             weights outside the pattern
     notebook    ceil(r (1 + |N|)), at least i itself                   dropped
     paper       1 + round(r |N|), halves to the even number (step 2)   kept (step 3: edges that are assumed present)
 
 In both, an entry that several blocks estimate is the average of their estimates (end of section 3.2). At r = 0 the two
-are the same. The paper's weights are fuller than the pattern, up to the sum over blocks of |D| (1 + |N|) entries.
+are the same. In the paper's variant B has more entries than the pattern, up to the sum over blocks of |D| (1 + |N|).
 """
 
 from time import perf_counter
@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
-from models.mrf.dense import MrfDenseSettings
+from models.mrf.dense import MRFDenseSettings
 from models.mrf.sparse_blocks import estimates
 from models.mrf.sparse_pattern import Pattern, above, of_density
 from models.numerics.gram import GramRows, columns, gram_rows, rescaling
@@ -35,11 +35,11 @@ from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 
 
-class MrfSparseSettings(MrfDenseSettings):
-    """The paper's for the Million Song catalogue, with what its author's notebook states."""
+class MRFSparseSettings(MRFDenseSettings):
+    """The defaults are the paper's for the Million Song Dataset, and its author's notebook's."""
 
     search_space: ClassVar[SearchSpace] = {
-        **MrfDenseSettings.search_space,
+        **MRFDenseSettings.search_space,
         "density": Span(0.005, 0.1, log=True),
         "r": Choice((0.0, 0.1, 0.5)),
     }
@@ -51,17 +51,19 @@ class MrfSparseSettings(MrfDenseSettings):
         0.005,
         gt=0,
         le=1,
-        description="Share of the covariance matrix's entries that make the pattern, the diagonal "
-        "included; reached from below. Leave it out to give a threshold.",
+        description="Share of the entries of the covariance matrix, with the diagonal, that are in the pattern: the "
+        "largest share that does not exceed this. Leave it out to give a threshold.",
     )
     threshold: float | None = Field(
         None,
         ge=0,
-        description="Covariances of more than this in absolute value make the pattern, on the scale of "
-        "the rescaled Gram matrix; given instead of a density.",
+        description="Entries of the rescaled Gram matrix above this in absolute value are in the pattern; given "
+        "instead of a density.",
     )
     max_in_column: int = Field(
-        1000, ge=1, description="Entries of the pattern in one column, the diagonal among them; the largest stay."
+        1000,
+        ge=1,
+        description="Largest number of entries in a column of the pattern, with the diagonal; the largest stay.",
     )
     r: float = Field(
         0.0,
@@ -72,8 +74,8 @@ class MrfSparseSettings(MrfDenseSettings):
     )
     variant: Literal["notebook", "paper"] = Field(
         "notebook",
-        description="Whose section 3.2: `notebook` estimates ceil(r size) columns of a block and drops weights outside "
-        "the pattern; `paper` estimates 1 + round(r (size - 1)) and keeps them.",
+        description="Which form of section 3.2: `notebook` estimates ceil(r size) columns of a block and drops weights "
+        "outside the pattern; `paper` estimates 1 + round(r (size - 1)) columns and keeps these weights.",
     )
 
     @model_validator(mode="before")
@@ -91,16 +93,16 @@ class MrfSparseSettings(MrfDenseSettings):
         return self
 
 
-class MrfSparse(Model):
+class MRFSparse(Model):
     """Item-item regression weights between neighbours.
 
     Attributes:
-        weights: float32 (items, items) CSR, B without its zeros; row j holds what liking j adds to the scores.
+        weights: float32 (items, items) CSR, B without its zeros; row j is added to the scores of a user who likes j.
         offset: float32 (items,), added to every user's scores; mu - mu B with an intercept, else zeros.
     """
 
     name = "mrf_sparse"
-    Settings = MrfSparseSettings
+    Settings = MRFSparseSettings
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
@@ -121,7 +123,7 @@ class MrfSparse(Model):
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
-        """The weights B_ji of the items j of the history; `offset` is what they leave of the score."""
+        """The weights B_ji of the items j of the history; the score is their sum plus `offset`."""
         return self.weights[history.indices][:, [item]].toarray()[:, 0]
 
     def _pattern(self, gram: GramRows) -> Pattern:

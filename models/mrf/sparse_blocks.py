@@ -1,7 +1,7 @@
 """Regression weights of a sparse Markov random field, from the small inverses of its blocks.
 
-Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.2. The covariances that the blocks need
-are summed for a batch of blocks at a time, so that what is held at once has a fixed size.
+Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.2. The covariances that the blocks need are
+summed for one batch of blocks at a time, so that they take a fixed amount of memory.
 """
 
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ ROOM = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB
 
 
 def blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Steps 1, 2 and 4: the items that lead a block and the size of each block's D, in the order of the list.
+    """Steps 1, 2 and 4: the leaders of the blocks and the size of each block's D, in the order of the list.
 
-    The list begins with the items of most neighbours, ties by the diagonal, then by id. D is the leader and the
-    items of its largest covariances.
+    The list begins with the items with the most neighbours; ties go to the larger diagonal, then to the lower id. D is
+    the leader and the items with which it has the largest covariances.
 
     Args:
-        as_in_paper: D holds 1 + round(r (size - 1)) items of a block, else ceil(r size).
+        as_in_paper: D has 1 + round(r (size - 1)) items of a block, else ceil(r size).
 
     Returns:
-        int32 and int64 (blocks,); items without a neighbour lead none.
+        int32 and int64 (blocks,). Items without a neighbour have no block.
     """
     sizes = np.diff(pattern.indptr)
     order = np.lexsort((-pattern.diagonal, -sizes))
@@ -49,13 +49,13 @@ def blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, n
 def estimates(
     gram: GramRows, pattern: Pattern, r: float, l2: float, threads: int, as_in_paper: bool = False
 ) -> csc_matrix:
-    """Step 3 and the averages: B on the rescaled columns.
+    """Step 3 and the averages: B of the rescaled columns.
 
     Args:
-        as_in_paper: as in `blocks`; and every estimate is kept, else those at the entries of the pattern.
+        as_in_paper: as in `blocks`; it also keeps every estimate, not only those at the entries of the pattern.
 
     Returns:
-        float32 (items, items); 0 where no block estimates a kept entry, and on the diagonal.
+        float32 (items, items); 0 on the diagonal, and at kept entries that no block estimates.
 
     Raises:
         ValueError: a block's matrix is not positive definite in float32.
@@ -68,7 +68,7 @@ def estimates(
     all_sizes = np.diff(pattern.indptr)[leaders]
     numbers = all_sizes * (all_sizes + 1) // 2 + all_sizes * dependents
     batches = list(_batches(numbers))
-    # one piece of memory for all batches, since touching a page for the first time is dear
+    # all batches use the same memory, because the first access to a page is slow
     room = np.empty(max((numbers[batch].sum() for batch in batches), default=0), dtype=np.float32)
     workers = max(1, threads)
     for batch in batches:
@@ -90,7 +90,7 @@ def estimates(
 
 
 def _estimated(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(indptr, indices), by columns, of every entry that some block estimates: rows of its items, columns of its D."""
+    """(indptr, indices), by columns, of the entries that blocks estimate: rows of their items, columns of their D."""
     sizes = np.diff(pattern.indptr)[leaders]
     starts = _starts(sizes)
     ranks = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
@@ -108,7 +108,7 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
 
 
 def _batches(numbers: np.ndarray) -> Iterator[slice]:
-    """Runs of blocks of which the numbers fill ROOM at most, or that are a single block."""
+    """Cut the blocks into runs whose `numbers` sum to at most ROOM; a larger block is a run of its own."""
     ends = np.cumsum(numbers)
     start = 0
     while start < len(numbers):

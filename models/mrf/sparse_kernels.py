@@ -1,8 +1,8 @@
-"""Blocks of a sparse Markov random field: their covariances, columns of their inverses, and the estimates of these.
+"""Blocks of a sparse Markov random field: their covariances, columns of their inverses, and the estimates from these.
 
-A block is a list of items, the last d of which are the paper's set D. Its covariances wait in a triangle, row after
-row, the items in ascending order, so that what a row of the Gram matrix gives lies together. Every number is computed
-by one thread in one order, so that the bits do not depend on how many threads there are.
+A block is a list of items, whose last d items are the paper's set D. Its covariances are stored as a triangle, row
+after row, with the items in ascending order, so that the numbers from one row of the Gram matrix lie together. One
+thread computes each number, in a fixed order, so that the bits do not depend on the number of threads.
 """
 
 from typing import NamedTuple
@@ -14,13 +14,13 @@ from models.numerics.spd_solvers import factorize, last_columns_of_inverse
 
 
 class Blocks(NamedTuple):
-    """The blocks of a batch; a block's items stand together in the arrays of items.
+    """The blocks of a batch; the items of a block lie together in the arrays of items.
 
     Attributes:
         first: int64 (blocks + 1,), where each block's items begin.
-        sizes, dependents: int64 (blocks,), the items of each block, and how many of them, the last ones, are its D.
+        sizes, dependents: int64 (blocks,), how many items each block has, and how many of them, the last ones, are D.
         listed: int32 (items of all blocks,), the items in the order of the blocks' matrices.
-        positions: int32, where the items of each block, in ascending order, stand in `listed`.
+        positions: int32, for the items of each block in ascending order, their places in the block's part of `listed`.
         triangles, columns: int64 (blocks + 1,), where the blocks' triangles, and the columns of their inverses, begin.
     """
 
@@ -34,12 +34,12 @@ class Blocks(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where each item stands in the blocks of a batch.
+    """Where each item lies in the blocks of a batch.
 
     Attributes:
-        order: int64, the items that are in some block, those of most blocks first.
+        order: int64, the items that are in at least one block, those in the most blocks first.
         indptr, entries: int64, for each item its entries in `members`.
-        members, block_of: uint32 and int32, for each entry its item and its block; a block's entries lie together,
+        members, block_of: uint32 and int32, for each entry its item and its block. The entries of a block lie together,
             in ascending order of items.
     """
 
@@ -52,10 +52,10 @@ class Places(NamedTuple):
 
 @njit(cache=True)
 def choose_blocks(order, indptr, indices, r, as_in_paper, leaders, dependents):
-    """Steps 1, 2 and 4 of section 3.2: the items that lead a block, and the size of each D. Returns how many.
+    """Steps 1, 2 and 4 of section 3.2: fill in the leaders of the blocks and the size of each D; returns how many.
 
-    `order` is the list L; `indices` of a column begin with its item, the largest covariances next. D is the
-    first 1 + round(r (size - 1)) of them as in the paper, else ceil(r size), at least the item itself.
+    `order` is the list L. The `indices` of a column begin with its own item; then come the largest covariances. D is
+    the first 1 + round(r (size - 1)) of them as in the paper, else the first ceil(r size), at least the item itself.
     """
     done = np.zeros(len(order), dtype=np.bool_)
     count = 0
@@ -73,10 +73,10 @@ def choose_blocks(order, indptr, indices, r, as_in_paper, leaders, dependents):
 
 @njit(parallel=True, cache=True)
 def fill(gram, blocks, places, l2, workers, triangles):
-    """Covariances between the members of every block, l2 on the diagonal, into the blocks' lower triangles.
+    """Fill the lower triangles of all blocks with the covariances between their members, plus l2 on the diagonal.
 
-    A row of the Gram matrix is summed once, up to its diagonal, and dealt out to all blocks that its item is in.
-    Arguments: a `GramRows`, `Blocks` and their `Places`; `triangles` is float32, as long as the blocks say.
+    Each row of the Gram matrix is summed once, up to its diagonal, and copied to all blocks that contain its item.
+    Arguments: a `GramRows`, `Blocks` and their `Places`; `triangles` is float32, of the length that the blocks need.
     """
     indptr, indices, item_indptr, item_users, item_entries, weights, shift, factor = gram
     order, place_indptr, entries, members, block_of = places
@@ -96,7 +96,7 @@ def fill(gram, blocks, places, l2, workers, triangles):
             wanted = 0
             for at in range(place_indptr[item], place_indptr[item + 1]):
                 wanted += entries[at] + 1 - first[block_of[entries[at]]]
-            if wanted > item:  # else only what is wanted, where it is wanted
+            if wanted > item:  # fewer numbers are computed below, only those that a block wants
                 for other in range(item + 1):
                     values[other] = factor[item] * factor[other] * (row[other] - shift[item] * shift[other])
             for at in range(place_indptr[item], place_indptr[item + 1]):
@@ -131,9 +131,9 @@ def _gather(values, members, target):
 
 @njit(parallel=True, cache=True)
 def solve(blocks, workers, triangles, columns, sound):
-    """Columns of the inverses of `Blocks`, (d, size) each, in `columns`, from what `fill` left in `triangles`.
+    """Fill `columns` with the last d columns of each block's inverse, (d, size), from the `triangles` of `fill`.
 
-    `sound` becomes false for a block whose matrix is not positive definite in float32.
+    `sound` is set to false for a block whose matrix is not positive definite in float32.
     """
     first, sizes, dependents, _, positions, offsets, column_offsets = blocks
     most = sizes.max()
@@ -157,10 +157,10 @@ def solve(blocks, workers, triangles, columns, sound):
 
 @njit(parallel=True, cache=True)
 def accumulate(blocks, columns, indptr, indices, workers, sums, counts):
-    """Add the estimates -C_ji / C_ii of `Blocks` to the pattern's entries, block after block in every column.
+    """Add the estimates -C_ji / C_ii of `Blocks` to `sums`, and count them; in each column, block after block.
 
-    Column i belongs to the worker i modulo their number. `indptr` and `indices` are the entries to keep, by
-    columns; other estimates are left out.
+    Worker w sums the columns i with i % workers = w. `indptr` and `indices` are the entries to keep, by columns; other
+    estimates are dropped.
     """
     first, sizes, dependents, listed, _, _, column_offsets = blocks
     for worker in prange(workers):

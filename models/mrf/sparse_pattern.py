@@ -1,6 +1,6 @@
-"""Which items are neighbours: the large entries of the items' covariance, found row by row, never held dense.
+"""Which items are neighbours: the large entries of the items' covariance matrix, found row by row.
 
-Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.1.
+Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.1. The dense matrix is never stored.
 """
 
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from models.numerics.threads import kernel_threads
 
 ROOM = 1 << 23  # entries of a chunk of rows: 96 MB
 SAMPLE = 2048  # rows from which a threshold is guessed for a density
-STRIP = 64  # items whose covariances are compared with the threshold together, before each by itself
-MARGIN = 1.5  # entries looked for under that guess, of those wanted
+STRIP = 64  # items whose largest covariance is compared with the threshold first; then each item, if it is above
+MARGIN = 1.5  # the guess aims at so many times the wanted number of entries
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """The sparsity pattern A by columns; not symmetric where columns were cut at their largest entries.
+    """The sparsity pattern A, by columns. It is not symmetric if columns were cut to their largest entries.
 
     Attributes:
         indptr: int64 (items + 1,).
-        indices: int32, a column's item itself, then its neighbours, the largest covariance in absolute value
-            first, ties to the lower id.
+        indices: int32; in each column the item itself, then its neighbours, by descending absolute covariance, of
+            equal ones the lower id first.
         diagonal: float64 (items,), of the rescaled covariance matrix, without l2.
-        threshold: the covariance in absolute value above which entries were kept.
+        threshold: the absolute covariance above which entries were kept.
     """
 
     indptr: np.ndarray
@@ -38,16 +38,16 @@ class Pattern:
 
 
 def above(gram: GramRows, threshold: float, max_in_column: int, threads: int) -> Pattern:
-    """Entries of more than `threshold`, of each column the `max_in_column` largest, the diagonal among them."""
+    """The pattern of entries above `threshold`; a column keeps its `max_in_column` largest, with the diagonal."""
     rows = np.arange(len(gram.factor))
     return _pattern(*_largest(gram, rows, threshold, max_in_column, threads), threshold)
 
 
 def of_density(gram: GramRows, density: float, max_in_column: int, threads: int) -> Pattern:
-    """The pattern of the lowest threshold at which at most `density` of all entries are kept, diagonal included.
+    """The pattern with the lowest threshold that keeps at most the share `density` of all entries, with the diagonal.
 
-    A threshold is guessed from a sample of rows, some more entries than wanted are collected above it, and the
-    exact one is found among those.
+    A threshold is guessed from a sample of rows, so that somewhat more entries than wanted lie above it. These are
+    collected, and the exact threshold is found among them.
     """
     items = len(gram.factor)
     wanted = max(0, int(density * items * items) - items)
@@ -83,11 +83,11 @@ def _pattern(
 def _largest(
     gram: GramRows, rows: np.ndarray, threshold: float, max_in_column: int, threads: int
 ) -> tuple[np.ndarray, ...]:
-    """Of each row, the neighbours above the threshold, at most `max_in_column` - 1, largest first.
+    """The neighbours of each row above the threshold, at most `max_in_column` - 1, largest first.
 
     Returns:
-        (counts, neighbours, values, diagonal): int64 (rows,); int32 and float32, the rows' one after the other,
-        values in absolute value; float64 (rows,).
+        (counts, neighbours, values, diagonal): int64 (rows,), the number of neighbours; int32 and float32, the
+        neighbours of all rows, row after row, and their absolute covariances; float64 (rows,).
     """
     items = len(gram.factor)
     width = max(1, min(max_in_column, items) - 1)
@@ -119,7 +119,10 @@ def _largest(
 
 @njit(cache=True)
 def _keep(sizes, others, count, most, found, values):
-    """The `most` largest of `count` candidates, in descending order; ties to the lower id. Returns how many."""
+    """Keep the `most` largest of `count` candidates, in descending order; returns their number.
+
+    Of equal candidates the lower id comes first.
+    """
     taken = count
     if count > most:
         cut = largest(sizes[:count].copy(), most)
@@ -139,7 +142,7 @@ def _keep(sizes, others, count, most, found, values):
 
 @njit(cache=True, fastmath={"nnan", "nsz"})
 def _fill_strip(row, shift, factor, own_shift, own_factor, strip):
-    """Covariances in absolute value, without a branch; returns the largest."""
+    """Fill `strip` with absolute covariances, in loops without a branch; returns the largest."""
     for at in range(len(row)):
         strip[at] = abs(own_factor * factor[at] * (row[at] - own_shift * shift[at]))
     largest = np.float32(0)
@@ -150,7 +153,7 @@ def _fill_strip(row, shift, factor, own_shift, own_factor, strip):
 
 @njit(parallel=True, cache=True)
 def _collect(gram, rows, threshold, most, workers, counts, found, values, diagonal):
-    """The neighbours of some rows of a `GramRows`; `workers` deal themselves the rows in turn."""
+    """Find the neighbours of some rows of a `GramRows`; worker w takes the rows w, w + workers, ..."""
     indptr, indices, item_indptr, item_users, _, weights, shift, factor = gram
     items = len(factor)
     for worker in prange(workers):
@@ -167,7 +170,7 @@ def _collect(gram, rows, threshold, most, workers, counts, found, values, diagon
                 for entry in range(indptr[user], indptr[user + 1]):
                     row[indices[entry]] += weight
             diagonal[turn] = factor[item] * factor[item] * (row[item] - shift[item] * shift[item])
-            count = np.int64(0)  # a bare 0 would have `_keep` compiled for itself too
+            count = np.int64(0)  # with a bare 0, numba would compile `_keep` for a second type
             for start in range(0, items, STRIP):
                 stop = min(start + STRIP, items)
                 if (

@@ -1,4 +1,4 @@
-"""Negatives: how they are drawn, the laws that they follow, and what `like` means against them.
+"""Negatives: how they are drawn, their laws, and the probability `like` of a like against a negative.
 
-Shared by the models that draw a hidden graph or zeros, and by the judge of `like`.
+Used by the models that draw a hidden graph or zeros, and by the evaluation of `like`.
 """

@@ -1,11 +1,11 @@
 """The adjustment of the histogram pi that the caption of Figure 3 of Paquet and Koenigstein (2014) asks for.
 
-A popular item that is drawn for one of its own users is discarded and another drawn, so that the items at the
-head get fewer negatives than pi says. This "can be overcome with another adjustment of pi".
+If an item is drawn for a user who likes it, it is discarded and another is drawn. So the most popular items get fewer
+negatives than pi says. This "can be overcome with another adjustment of pi".
 
-A draw of d items without replacement takes item n with probability close to 1 - exp(-pi_n t), where t is such
-that these sum to d over the items that the user may be given (Hajek 1964). So expected numbers of negatives
-cost one pass over the observed graph, and not one over all pairs of a user and an item.
+A draw of d items without replacement takes item n with a probability close to 1 - exp(-pi_n t), where t is chosen so
+that these probabilities sum to d over the items that the user does not like (Hajek 1964). So the expected numbers of
+negatives need one pass over the observed graph, not one over all pairs of a user and an item.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from numba import njit, prange
 
 from models.negatives.draws import room
 
-GRID = 512  # points of the grid on which t is found; neighbours differ by about a twentieth
+GRID = 512  # points of the grid for t; each is about a twentieth larger than the one before
 FEASIBLE = 0.95  # at most this share of the users who do not like an item can have it as a negative
 
 
@@ -23,10 +23,10 @@ def balanced(
     weights: np.ndarray,
     rounds: int = 12,
 ) -> np.ndarray:
-    """pi adjusted so that the items' expected numbers of negatives are proportional to the pi given.
+    """Adjust pi so that the items' expected numbers of negatives are proportional to the given pi.
 
-    Each round multiplies pi by what is wanted over what is expected. An item that is wanted for more users
-    than there are without it gets as many as can be, and the others make up for it.
+    Each round multiplies pi by the wanted number of negatives over the expected one. An item cannot be a negative of
+    more users than there are who do not like it; then it gets nearly that many, and the other items get more.
 
     Args:
         likes, likes_by_item: (starts int64, neighbours int32), the observed graph by user and by item.
@@ -50,7 +50,7 @@ def balanced(
 
 
 def capped(shares: np.ndarray, most: np.ndarray, total: float) -> np.ndarray:
-    """`shares` scaled so that they sum to `total` (or to all there is), none above `most`."""
+    """`shares` scaled so that they sum to `total`, but each at most `most`; if `most` sums to less, to that."""
     full = np.zeros(len(shares), dtype=bool)
     while True:
         scale = max(total - most[full].sum(), 0.0) / max(shares[~full].sum(), 1e-300)
@@ -67,7 +67,7 @@ def expected_negatives(
     weights: np.ndarray,
     wanted: np.ndarray,
 ) -> np.ndarray:
-    """Each item's expected number of negatives, user m being given `wanted[m]`. float64 (items,)."""
+    """Each item's expected number of negatives, float64 (items,), if user m gets `wanted[m]`."""
     grid = np.geomspace(0.5, 40.0 / weights[weights > 0].min(), GRID)
     taken = np.array([-np.expm1(-weights * t).sum() for t in grid])
     places = _places(likes, weights, wanted, grid, taken)
@@ -81,7 +81,7 @@ def expected_negatives(
 
 @njit(cache=True, parallel=True)
 def _places(likes, weights, wanted, grid, taken):
-    """Where on the grid each user's t lies: index plus fraction. `taken` is the sum over all items."""
+    """Where each user's t lies on the grid: index plus fraction. `taken` is the sum over all items at each point."""
     starts, items = likes
     places = np.empty(len(wanted))
     for user in prange(len(wanted)):
@@ -103,7 +103,7 @@ def _places(likes, weights, wanted, grid, taken):
 
 @njit(cache=True, parallel=True)
 def _own(likes_by_item, weights, places, grid):
-    """What the items' own users would add, were they not excepted."""
+    """The expected negatives that the users of each item would add; they have to be subtracted."""
     starts, users = likes_by_item
     own = np.zeros(len(weights))
     for item in prange(len(weights)):

@@ -1,11 +1,11 @@
 """The unseen part of the hidden graph: items that users considered and did not like (Paquet and Koenigstein
 2014, section 4).
 
-A user of degree d_m gets d_m negatives from the histogram pi without replacement, never an item of the user's
-own (section 4.1). A light user's are drawn from an alias table, items taken already being rejected. A heavy
-user's, and those of a user with whom rejection takes too long, are the items with the smallest keys -log(u) /
-pi_n (Efraimidis and Spirakis 2006). Both have the law of drawing one item after another from what is left of
-pi, so that one may go on where the other stopped. A user with fewer than d_m items left gets them all.
+A user of degree d_m gets d_m negatives from the histogram pi without replacement, never an item that the user likes
+(section 4.1). For a user with few likes, items are drawn from an alias table, and items that are taken are rejected.
+For a user with many likes, or if rejection takes too long, the negatives are the items with the smallest keys
+-log(u) / pi_n (Efraimidis and Spirakis 2006). Both methods draw one item after another from what is left of pi, so the
+second can continue where the first stopped. If fewer than d_m items are left, the user gets them all.
 """
 
 import numpy as np
@@ -15,17 +15,17 @@ from models.numerics.random_numbers import bits, purpose, stream, uniform
 from models.numerics.selection import smallest_first
 
 ALIAS, KEYS = purpose("negatives: alias draws"), purpose("negatives: exponential keys")
-HEAVY = 6  # where rejection and keys cost about the same
-PATIENCE = 16  # tries for each negative, on average, before the keys finish the rest
+HEAVY = 6  # users who like more than a sixth of the items get their negatives by keys; there both cost the same
+PATIENCE = 16  # rejection may take so many tries for each negative on average; then keys draw the rest
 
 
 def histogram_power(r: float, largest_degree: int) -> float:
-    """Eq. 9: gamma such that the most popular item's weight is r times its degree."""
+    """Eq. 9: the gamma for which the weight of the most popular item is r times its degree."""
     return 1.0 if largest_degree <= 1 else 1.0 + np.log(r) / np.log(largest_degree)
 
 
 def histogram(degrees: np.ndarray, gamma: float) -> np.ndarray:
-    """Eq. 7: pi_n = d_n^gamma, scaled to sum to one; an item without an edge has none. float64 (items,)."""
+    """Eq. 7: pi_n = d_n^gamma, scaled to sum to one, float64 (items,); 0 for an item without an edge."""
     weights = np.zeros(len(degrees))
     some = degrees > 0
     weights[some] = np.exp(gamma * (np.log(degrees[some]) - np.log(degrees.max())))
@@ -36,7 +36,7 @@ def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Walker's alias table, built as Vose (1991) does.
 
     Returns:
-        (limits, aliases): uint64 and int64, (items,): column c gives item c when 32 random bits are below
+        (limits, aliases): uint64 and int64, (items,): column c gives item c if 32 random bits are below
         limits[c], else aliases[c].
     """
     return _alias_table(np.asarray(weights, dtype=np.float64))
@@ -68,16 +68,16 @@ def _alias_table(weights):
     for at in range(larges):
         limits[large[at]] = np.uint64(4294967296)
     giver = np.argmax(weights)
-    for at in range(smalls):  # what rounding left; an item of no weight must still give way
+    for at in range(smalls):  # left over by rounding; an item of weight 0 must still never be drawn
         full = weights[small[at]] > 0.0
         limits[small[at]], aliases[small[at]] = np.uint64(4294967296 if full else 0), giver
     return limits, aliases
 
 
 def room(starts: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Starts int64 (users + 1,) of the negatives: as many as likes, or all that are left.
+    """Where each user's negatives begin, int64 (users + 1,): as many as likes, or as many as items are left.
 
-    Every item that a user likes has a positive weight.
+    Every item that a user likes must have a positive weight.
     """
     degrees = np.diff(starts)
     counts = np.minimum(degrees, np.count_nonzero(weights) - degrees)
@@ -101,8 +101,8 @@ def draw_negatives(
         table: `alias_table(weights)`.
         bounds: shards of users.
         key: (seed, iteration).
-        units: uint64 (users,), the name of each user's stream of random numbers.
-        heavy: users with more than one `heavy`-th of the items go to the keys straight away.
+        units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
+        heavy: users who like more than one `heavy`-th of the items get all negatives by keys.
 
     Returns:
         (starts, items), int64 (users + 1,) and int32, in the order in which they were drawn.
@@ -116,7 +116,7 @@ def draw_negatives(
 @njit(cache=True, parallel=True)
 def _draw(likes, starts, items, weights, table, bounds, key, units, heavy):
     for shard in prange(len(bounds) - 1):
-        taken = np.zeros(len(weights), dtype=np.int64)  # by the user before the one numbered so
+        taken = np.zeros(len(weights), dtype=np.int64)  # 1 + the last user who likes the item or has it as a negative
         keys, order = np.empty(len(weights)), np.empty(len(weights), dtype=np.int32)
         for user in range(bounds[shard], bounds[shard + 1]):
             for at in range(likes[0][user], likes[0][user + 1]):
@@ -132,7 +132,7 @@ def _draw(likes, starts, items, weights, table, bounds, key, units, heavy):
 
 @njit(cache=True, inline="always")
 def _by_rejection(items, first, last, taken, mark, table, name):
-    """Fill items[first:last]; where it got to, when patience ran out."""
+    """Fill items[first:last]; returns the first place that is not filled, in case the tries ran out."""
     limits, aliases = table
     count, tries = np.uint64(len(limits)), PATIENCE * (last - first)
     draw = 0
@@ -150,7 +150,7 @@ def _by_rejection(items, first, last, taken, mark, table, name):
 
 @njit(cache=True)
 def _by_keys(items, first, last, taken, mark, weights, keys, order, name):
-    """Fill items[first:last] with the smallest of the keys of the items that are left."""
+    """Fill items[first:last] with the items, out of those that are left, that have the smallest keys."""
     left = 0
     for item in range(len(weights)):
         if taken[item] != mark and weights[item] > 0.0:

@@ -6,7 +6,7 @@ import numpy as np
 from models.negatives.draws import alias_table, draw_negatives, histogram, histogram_power
 from models.numerics.shards import shards
 
-RATES = (1.0, 0.5)  # r of eq. 8, the two of the figure
+RATES = (1.0, 0.5)  # the two values of r (eq. 8) in the figure
 
 
 def sample(likes: tuple[np.ndarray, np.ndarray], items: int, r: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,12 +1,12 @@
-"""Where a model's negatives come from: what its `like` holds a user's likes against.
+"""The laws of negatives: which pairs a model learns `like` from, beside the likes.
 
-`like` estimates, for a user m and an item n, the ratio q1 / (q1 + q0) of the rate at which n comes up among the
-user's likes in the fit to the rate at which it comes up among likes and negatives together. A law knows the
-second kind of rate, and draws from it.
+`like` estimates, for a user m and an item n, the ratio q1 / (q1 + q0). Here q1 is the rate at which the fit uses n as a
+like of the user, and q0 the rate at which it uses n as a negative. A law knows q0, and draws from it.
 
-A sample for judging has one held-out like of every user, and one negative of the law beside it. With the
-weights w1 and w0 that `weights` gives, likes and negatives are in it as they are in the fit, so that the share
-w1 / (w1 + w0) of likes among its pairs with one value of `like` tends to that value where the model is right.
+To judge `like`, a sample is made of one held-out like of every user and one negative drawn from the law. The function
+`weights` gives weights w1 and w0, by which likes and negatives are as frequent in the sample as in the fit. Among the
+pairs with one value of `like`, the weighted share of likes, w1 / (w1 + w0), then tends to that value if the model is
+right.
 """
 
 from abc import ABC, abstractmethod
@@ -25,34 +25,37 @@ ONE_NEGATIVE = purpose("judging like: one negative of a user")
 
 
 class NegativeLaw(ABC):
-    """The law of a fitted model's negatives."""
+    """The law of the negatives of a fitted model."""
 
     @abstractmethod
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
         """One item for each user, drawn as the fit draws the user's negatives.
 
         Args:
-            train: (training users, items), what the model was fitted on.
+            train: (training users, items), the matrix that the model was fitted on.
             users: (block,) rows of `train`.
 
         Returns:
-            int32 (block,); -1 where the user can have no negative.
+            int32 (block,); -1 for a user who can have no negative.
         """
 
     @abstractmethod
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What a held-out like and a negative of each user stand for, float64 (block,) each.
+        """How many likes, and how many negatives, of the fit a held-out like and a negative of each user stand for.
 
         Args:
-            counts: (block,) events behind the held-out likes.
+            counts: (block,) number of events behind each held-out like.
+
+        Returns:
+            float64 (block,) each.
         """
 
     @abstractmethod
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
-        """Expected number of times that each item is a negative of each user in a fit.
+        """The expected number of times that the fit uses each item as a negative of each user.
 
         Args:
-            likes: float64 (block, items), probability that the item is a like of the user in a fit.
+            likes: float64 (block, items), the probability that the item is a training like of the user.
 
         Returns:
             float64 (block, items).
@@ -61,7 +64,9 @@ class NegativeLaw(ABC):
 
 @dataclass(frozen=True)
 class WithoutReplacement(NegativeLaw):
-    """As many negatives as likes, from a histogram without replacement, never a like (`models/negatives/draws.py`).
+    """As many negatives as likes, drawn without replacement from a histogram; a like is never drawn.
+
+    `models.negatives.draws` draws them.
 
     Attributes:
         histogram: float64 (items,), pi.
@@ -70,7 +75,7 @@ class WithoutReplacement(NegativeLaw):
     histogram: np.ndarray
 
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
-        """One of the negatives of a hidden graph, as likely as every other."""
+        """One of the negatives of a hidden graph, each equally likely."""
         likes = adjacency(train[users])
         drawn = alias_table(self.histogram), shards(likes[0]), (seed, 0), users.astype(np.uint64)
         starts, items = draw_negatives(likes, self.histogram, *drawn)
@@ -80,12 +85,12 @@ class WithoutReplacement(NegativeLaw):
         return found
 
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """One each; fewer for a negative of a user who has not as many items left as likes."""
+        """1 for each, but less for a negative of a user who has fewer items left than likes."""
         starts = np.concatenate([[0], np.cumsum(np.diff(train.indptr)[users])])
         return np.ones(len(users)), np.diff(room(starts, self.histogram)) / np.diff(starts)
 
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
-        """(1 - p(like)) times the probability that the user's negatives hold the item, if no like (Hajek 1964)."""
+        """(1 - p(like)) times the probability that an item is among the negatives if it is no like (Hajek 1964)."""
         rows = train[users]
         wanted = np.diff(room(rows.indptr.astype(np.int64), self.histogram))
         seen = rows.toarray() > 0
@@ -97,7 +102,7 @@ class WithoutReplacement(NegativeLaw):
 
 @dataclass(frozen=True)
 class CensoredPairs(NegativeLaw):
-    """D' = r D pairs with replacement, D the events in training, of independent users and items, likes or not.
+    """D' = r D pairs of independent users and items, with replacement, likes or not; D is the number of events.
 
     Attributes:
         user_shares, item_shares: float64 (training users,) and (items,), s_i and t_j.
@@ -115,7 +120,7 @@ class CensoredPairs(NegativeLaw):
         return np.minimum(found, len(running) - 1).astype(np.int32)
 
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A like counts as often as it was seen, as the fit counts it; D' s_i pairs stand against d_i likes."""
+        """A like counts as often as it was seen, as in the fit; a negative D' s_i / d_i times."""
         degrees = np.maximum(np.diff(train.indptr)[users], 1)
         return counts.astype(np.float64), self._pairs(train) * self.user_shares[users] / degrees
 
@@ -129,15 +134,15 @@ class CensoredPairs(NegativeLaw):
 
 @dataclass(frozen=True)
 class AllZeros(NegativeLaw):
-    """Every entry of the matrix that is no like is a negative."""
+    """Every entry of the matrix that is not a like is a negative."""
 
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
-        """One of the items that the user does not like, each as likely."""
+        """One of the items that the user does not like, each equally likely."""
         rows = adjacency(train[users])
         return _zeros(*rows, train.shape[1], _uniforms(seed, users))
 
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """N - d_m zeros stand against d_m likes."""
+        """1 for a like, and (N - d_m) / d_m for a negative: the user has N - d_m zeros and d_m likes."""
         degrees = np.diff(train.indptr)[users]
         return np.ones(len(users)), (train.shape[1] - degrees) / np.maximum(degrees, 1)
 
@@ -156,7 +161,7 @@ def _uniforms(seed, users):
 
 @njit(cache=True)
 def _zeros(starts, items, count, uniforms):
-    """For each row, the zero whose number among the row's zeros is a uniform share of them; -1 where none is."""
+    """For each row the zero number floor(uniform times the number of zeros); -1 if the row has no zero."""
     found = np.full(len(uniforms), -1, dtype=np.int32)
     for row in range(len(uniforms)):
         ones = items[starts[row] : starts[row + 1]]

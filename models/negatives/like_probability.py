@@ -1,7 +1,7 @@
 """The probability of a like under a Gaussian posterior (Paquet and Koenigstein 2014, eq. 22), and its spread.
 
-The logit a = u'v + b is taken as Gaussian with the first two moments that it has under q. Users and items are
-`GaussianFactors`: `mean`, `precision`, `bias_mean`, `bias_precision`.
+The logit a = u'v + b is approximated by a Gaussian with the first two moments that a has under q. Users and items are
+`GaussianFactors`.
 """
 
 from collections.abc import Callable
@@ -17,19 +17,19 @@ NODES, NODE_WEIGHTS = _NODES.astype(np.float32), (_WEIGHTS / _WEIGHTS.sum()).ast
 
 
 def like_logits(users: GaussianFactors, items: GaussianFactors) -> np.ndarray:
-    """logit of the like probability, mu_a / sqrt(1 + pi sigma_a^2 / 8), float32 (users, items)."""
+    """The logit of the like probability, mu_a / sqrt(1 + pi sigma_a^2 / 8), float32 (users, items)."""
     return log_odds(*logit_moments(users, items))
 
 
 def like_of_rows(
     users: GaussianFactors, items: GaussianFactors, columns: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(mean, sd) of the like probability for all users and the same items, float32."""
+    """(mean, sd) of the like probability, float32, for the same items of all users; `columns` None for all items."""
     return _like(*logit_moments(users, items if columns is None else items.rows(columns)))
 
 
 def like_of_pairs(users: GaussianFactors, items: GaussianFactors, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(mean, sd) for each user's own items, (users, n); NaN where the item is -1."""
+    """(mean, sd) of the like probability, float32 (users, n), for each user's own items; NaN where the item is -1."""
     means, variances = _pair_moments(users.arrays, items.arrays, columns.astype(np.int64))
     return _like(means, variances)
 
@@ -69,8 +69,8 @@ def spread(
 
     Args:
         means, variances, like: float32, of one shape; `like` lies near E sigma(a).
-        sigmoid, weighted_square: sigma(x) and w x^2. They are the caller's, for their last bits depend on how they
-            are computed, and a model's published values were made with its own.
+        sigmoid, weighted_square: functions for sigma(x) and w x^2. The caller gives them, because their last bits
+            depend on how they are computed, and the published values of a model were made with its own.
 
     Returns:
         float32, of the same shape.
@@ -79,14 +79,14 @@ def spread(
     first, second = np.zeros_like(means), np.zeros_like(means)
     for node, weight in zip(NODES, NODE_WEIGHTS):
         value = sigmoid(means + node * deviations)
-        value -= like  # so that the difference of squares below keeps its digits where the posterior is sharp
+        value -= like  # keeps the digits of the difference of squares below if the posterior is sharp
         first += weight * value
         second += weighted_square(weight, value)
     return np.sqrt(np.maximum(second - first * first, 0))
 
 
 def _like(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eq. 22 for the mean, and the standard deviation."""
+    """The mean by eq. 22, and the standard deviation."""
     like = _sigmoid(log_odds(means, variances))
     return like, spread(means, variances, like, _sigmoid, lambda weight, value: weight * value * value)
 

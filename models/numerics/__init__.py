@@ -1,4 +1,4 @@
-"""What every family computes with: lanes, products, Gram matrices, solvers, selection, shards, random numbers, threads.
+"""Numerical tools of all families: lanes, products, Gram matrices, solvers, selection, shards, random numbers, threads.
 
-Imports no other room.
+No module here imports another room of `models/`.
 """

@@ -1,4 +1,4 @@
-"""Weights of users by a power of their degree, so that a user with many edges need not count for more."""
+"""Weights of users by a power of their degree, so that users with many edges do not count for more."""
 
 import numpy as np
 
@@ -11,10 +11,10 @@ def degree_weights(degrees: np.ndarray, exponent: float) -> np.ndarray:
 
 
 def degree_weights_or_ones(degrees: np.ndarray, exponent: float) -> np.ndarray:
-    """The same with ones for users without an edge.
+    """The same, but 1 for a user without an edge.
 
-    Here the powers are divided by their mean, above they are multiplied by its inverse: the last bits differ, and
-    each of the two has fits that were published with it.
+    This function divides the powers by their mean, the other multiplies them by its inverse. The last bits differ, and
+    fits have been published with each of the two, so both stay.
     """
     weights, active = np.ones(len(degrees)), degrees > 0
     powers = _powers(degrees, exponent)[active]

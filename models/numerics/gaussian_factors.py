@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclass
 class GaussianFactors:
-    """q of every vertex of one side of the graph, users or items; float32.
+    """q of all vertices of one side of the graph, the users or the items. Arrays are float32.
 
     Attributes:
         mean, precision: (vertices, K), of the factors.
@@ -22,7 +22,7 @@ class GaussianFactors:
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What the kernels take."""
+        """The four arrays, in the order in which the kernels take them."""
         return self.mean, self.precision, self.bias_mean, self.bias_precision
 
     def rows(self, at: np.ndarray) -> Self:

@@ -1,7 +1,7 @@
 """The centred and rescaled Gram matrix of a sparse users x items matrix, as a dense float32 triangle.
 
-Each target row is summed by one thread in float64, over its item's users in their order, so that the bits do
-not depend on the number of threads and centring loses nothing to cancellation.
+One thread sums a row of the result in float64, over its item's users in ascending order. So the bits do not depend on
+the number of threads, and centring loses no digits to cancellation.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from models.numerics.threads import kernel_threads
 
 @dataclass(frozen=True)
 class Columns:
-    """First moments of the columns of X, zeros and ones, under user weights w.
+    """Weighted moments of the columns of X, a matrix of zeros and ones; w are the weights of the users.
 
     Attributes:
         weights: float64 (users,), mean one over users with an edge, zero for users without.
         mean: float64 (items,), mu = sum_m w_m x_m / n, n being the number of users with an edge.
-        spread: float64 (items,), n times the variance; exactly 0 for an item that everybody or nobody likes.
+        spread: float64 (items,), n times the variance; exactly 0 for an item that all users like, or none.
         users: n.
     """
 
@@ -52,9 +52,9 @@ class Rescaling:
 
     Attributes:
         scale: float64 (items,), spread^(alpha / 2), and 1 for an item without spread.
-        shift: float64 (items,), sqrt(n) mu to centre the columns, zeros not to.
-        factor: float64 (items,), 1 / scale, and 0 for an item that takes no part.
-        back: float64 (items,), what the scores of an item are multiplied by; the paper's is `scale`.
+        shift: float64 (items,), sqrt(n) mu to centre the columns, or zeros to leave them as they are.
+        factor: float64 (items,), 1 / scale; 0 for an item that is left out.
+        back: float64 (items,), the factor of an item's scores; in the paper it is `scale`.
     """
 
     scale: np.ndarray
@@ -64,7 +64,10 @@ class Rescaling:
 
 
 def rescaling(moments: Columns, alpha: float, centred: bool, popularity_discount: float = 0.0) -> Rescaling:
-    """An item that everybody or nobody likes takes no part; without centring, only one that nobody likes."""
+    """The rescaling of the columns.
+
+    With centring, items that all users like, or none, are left out; without it, only items that no user likes.
+    """
     varies = moments.spread > 0
     spread = np.where(varies, moments.spread, 1.0)
     scale, back = spread ** (alpha / 2), spread ** ((alpha - popularity_discount) / 2)
@@ -73,12 +76,12 @@ def rescaling(moments: Columns, alpha: float, centred: bool, popularity_discount
 
 
 class GramRows(NamedTuple):
-    """What a kernel needs to sum a row of the Gram matrix; all read-only.
+    """What a kernel needs to sum a row of the Gram matrix. All arrays are read-only.
 
     Attributes:
-        indptr, indices: int64 and int32, the users' items.
-        item_indptr, item_users: int64 and int32, the items' users.
-        item_entries: int64, the places in `indices` of the items' entries.
+        indptr, indices: int64 and int32, the items of each user (CSR).
+        item_indptr, item_users: int64 and int32, the users of each item (CSC).
+        item_entries: int64, for each entry of `item_users`, its place in `indices`.
         weights: float64 (users,).
         shift, factor: float64 (items,), as in `lower_gram`.
     """
@@ -94,7 +97,7 @@ class GramRows(NamedTuple):
 
 
 def gram_rows(interactions: csr_matrix, weights: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> GramRows:
-    """The record of a matrix that is read as zeros and ones; arguments as in `lower_gram`."""
+    """The `GramRows` of a matrix that is read as zeros and ones; arguments as in `lower_gram`."""
     entries = np.arange(interactions.nnz, dtype=np.int64)
     by_item = csr_matrix((entries, interactions.indices, interactions.indptr), shape=interactions.shape).tocsc()
     return GramRows(
@@ -117,8 +120,8 @@ def lower_gram(
     Args:
         interactions: (users, items) CSR, sorted columns, read as zeros and ones.
         weights: float64 (users,).
-        shift: float64 (items,), sqrt(n) mu to centre the columns, zeros not to.
-        factor: float64 (items,); a row whose factor is zero comes out zero.
+        shift: float64 (items,), sqrt(n) mu to centre the columns, or zeros to leave them as they are.
+        factor: float64 (items,); where it is zero, so is the row.
 
     Returns:
         float32 (items, items), C order.
@@ -133,7 +136,7 @@ def lower_gram(
 
 @njit(parallel=True, cache=True)
 def _fill(gram, order, workers, out):
-    """The rows of a `GramRows`; `workers` deal themselves the items of `order` in turn."""
+    """Fill `out` with the rows of a `GramRows`; worker w takes the items at places w, w + workers, ... of `order`."""
     indptr, indices, item_indptr, item_users, item_entries, weights, shift, factor = gram
     for worker in prange(workers):
         row = np.zeros(len(order))

@@ -1,13 +1,13 @@
-"""The inverse of the regularized Gram matrix of the items, by whichever side of the matrix is the smaller.
+"""The inverse of the regularized Gram matrix of the items, computed over users or items, whichever are fewer.
 
 With Y the weighted, centred and rescaled users x items matrix, C = (Y'Y + l2 I)^-1 is an inverse over items, and
 
     C = (I - Y' M Y) / l2,    M = (Y Y' + l2 I)^-1
 
-one over users (Woodbury): on a log of few users and many items it saves most of the n^3 operations, and the
-products with Y cost little, for without its centring Y is sparse. Centring takes from each column of Y its
-projection on q, q_m = sqrt(w_m / n): with Y uncentred and E = I - q q', M = (E Y Y' E + l2 I)^-1 has the
-eigenvector q with eigenvalue 1 / l2, so that Y'E M E Y = Y' (M - q q' / l2) Y.
+has an inverse over users (the Woodbury identity). On a log of few users and many items this saves most of the n^3
+operations, and the products with Y are cheap, because Y is sparse before it is centred. Centring subtracts from each
+column of Y its projection on q, q_m = sqrt(w_m / n). With the uncentred Y and E = I - q q', the matrix
+M = (E Y Y' E + l2 I)^-1 has the eigenvector q with the eigenvalue 1 / l2, so that Y'E M E Y = Y' (M - q q' / l2) Y.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from models.numerics.products import values_times
 from models.numerics.spd_inverse import invert_lower
 from models.numerics.threads import kernel_threads
 
-FEWER = 0.9  # share of the items below which there are users few enough to pay for the products with Y
+FEWER = 0.9  # invert over users if they are fewer than this share of the items: only then the products with Y pay
 BLOCK = 1024  # columns of C that are filled at once, and rows of M that are mirrored
 STRIP = 64  # rows of a smaller piece
 
@@ -29,7 +29,7 @@ STRIP = 64  # rows of a smaller piece
 def regularized_inverse(
     interactions: csr_matrix, moments: Columns, rescaled: Rescaling, l2: float, threads: int
 ) -> np.ndarray:
-    """(Y'Y + l2 I)^-1, the lower triangle; what is above it holds nothing of use.
+    """The lower triangle of (Y'Y + l2 I)^-1; the numbers above the diagonal mean nothing.
 
     Args:
         interactions: (users, items) CSR, sorted columns, read as zeros and ones.
@@ -52,7 +52,7 @@ def regularized_inverse(
 
 
 def _over_users(active: csr_matrix, moments: Columns, rescaled: Rescaling, l2: float, threads: int) -> np.ndarray:
-    """The same from an inverse over the users, each of whom has an edge."""
+    """The same, from an inverse over users; each row of `active` has an edge."""
     root = np.sqrt(moments.weights[moments.weights > 0])
     values = np.repeat(root, np.diff(active.indptr)) * rescaled.factor[active.indices]
     y = csr_matrix((values, active.indices, active.indptr), shape=active.shape)
@@ -120,6 +120,6 @@ def _columns_as_rows(table: np.ndarray, threads: int) -> np.ndarray:
 
 
 def _in_blocks(work: Callable[[slice], None], size: int, width: int, threads: int) -> None:
-    """Call `work` for every block of `width` of 0 .. `size`, a few of them at once."""
+    """Cut 0 .. `size` into blocks of `width` and call `work` for each, in parallel on some threads."""
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, [slice(start, min(start + width, size)) for start in range(0, size, width)]))

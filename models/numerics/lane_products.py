@@ -1,8 +1,8 @@
-"""Sums of products over many rows of lanes at a time, each with its running sums in registers.
+"""Sums of products over several rows at once, with the running sums held in registers.
 
-Conventions are those of `models.numerics.lanes`: contiguous float32 arrays, places are element numbers, nothing is
-checked. Every element is summed in one fixed order. Lines are unrolled by hand because that keeps the sums in
-registers: a loop over ROWS sums in an array would pass each of them through memory.
+The conventions are those of `models.numerics.lanes`: arrays are contiguous float32, places are element numbers, and
+bounds are not checked. Every element is summed in one fixed order. Loops over ROWS are unrolled by hand, because a loop
+over sums in an array would pass each of them through memory.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from models.numerics.lanes import INDEX, LANES, Lanes, element, load, prefetch, spread, store, total_of
 
 ROWS = 8  # rows that are worked on side by side
-UNROLLED = 4  # sums side by side in `add_weighted`
+UNROLLED = 4  # running sums in `add_weighted`
 ZERO = np.float32(0)
 IN_ORDER = {"cache": True, "fastmath": {"contract"}, "forceinline": True}
 
@@ -50,7 +50,7 @@ def add_scaled(target, at, factor, source, source_at, width):
 def add_weighted(target, at, weights, weights_at, source, source_at, step, count):
     """target[at + l] += sum_{c < count} weights[weights_at + c] source[source_at + step c + l], l < LANES.
 
-    `count` is a multiple of UNROLLED: that many sums are kept, so that one need not wait for the one before.
+    `count` is a multiple of UNROLLED. There are UNROLLED running sums, so that an addition need not wait for the last.
     """
     s0 = s1 = s2 = s3 = spread(ZERO)
     for c in range(0, count, UNROLLED):
@@ -73,7 +73,7 @@ def dot(one, one_at, other, other_at, width):
 
 @intrinsic
 def _totals(typing, rows):
-    """The sum of each of ROWS lanes, as ROWS lanes: 24 instructions instead of 64 for one after the other."""
+    """The total of each of ROWS rows of lanes, as lanes: 24 instructions, instead of 64 for one row after another."""
     (count,), half = {len(rows)}, Lanes(rows.dtype.element, ROWS)
 
     def generate(context, builder, call, arguments):
@@ -81,7 +81,7 @@ def _totals(typing, rows):
             return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(INDEX, len(lanes)), lanes))
 
         def halved(one, other, part):
-            """Sums of two vectors' runs of `part` lanes with the runs behind them: those of `one`, then of `other`."""
+            """Add every second run of `part` lanes to the run before it, in `one` and then in `other`."""
             lanes = [lane for lane in range(2 * LANES) if lane // part % 2 == 0]
             behind = [lane + part for lane in lanes]
             return builder.fadd(shuffled(one, other, lanes), shuffled(one, other, behind))

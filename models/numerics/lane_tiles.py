@@ -1,7 +1,7 @@
-"""Tiles: several rows of lanes that a kernel holds in registers at once, as a tuple, while outer products are added.
+"""Tiles: tuples of several rows of lanes, which a kernel holds in registers while it adds outer products to them.
 
-A loop over an array of lanes would pass each through memory at every step. How many rows a tile has is the length
-of a tuple, which numba knows when it compiles. Conventions are those of `models.numerics.lanes`.
+A loop over an array of lanes would pass each row through memory at every step. The number of rows is the length of
+a tuple, so that numba knows it when it compiles. The conventions are those of `models.numerics.lanes`.
 """
 
 from numba import njit, types
@@ -22,7 +22,7 @@ def _places(context, builder, array_type, array, at, stride, tile):
 
 @intrinsic
 def load_tile(typing, rows, lanes, array, at, stride):
-    """Tuple of lanes, as many as the tuple `rows` is long and of the kind of `lanes`: row r from at + stride r."""
+    """A tuple of lanes like `lanes`, as many as the tuple `rows` is long; row r is loaded from at + stride r."""
     tile = types.UniTuple(lanes, len(rows))
 
     def generate(context, builder, call, arguments):
@@ -67,6 +67,7 @@ def add_outer(target, at, stride, left, left_at, left_step, right, right_at, rig
     """Add `count` outer products to a tile of ROWS x LANES, in their order, with the whole tile in registers.
 
     target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r] right[right_at + right_step c + l].
+    As in BLAS, each of the three arrays comes with a place and a step; callers hold each in a larger table.
     """
     tile = load_tile(EIGHT, spread(ZERO), target, at, stride)
     for c in range(count):

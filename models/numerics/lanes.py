@@ -1,18 +1,19 @@
-"""Lanes: a row of numbers that a kernel loads, adds, multiplies and stores at once, as values in numba code.
+"""Lanes: short vectors of numbers that a kernel loads, adds, multiplies and stores in one step, as values in numba code.
 
-numba cannot know that two arrays do not overlap, so a plain loop over a few dozen factors keeps no running sum in
-a register, and costs more in tests and leftovers than in arithmetic. Here a kernel says what it holds:
+numba cannot know that two arrays do not overlap. So a plain loop over a few dozen factors keeps no running sum in a
+register, and spends more time on tests and on the rest of the last vector than on arithmetic. Here a kernel says which
+vectors it holds:
 
     total = total + load(table, at) * load(own, 0)
 
-`total` is 16 float32 or 8 float64 (64 bytes, LANES or DOUBLES of them); `folded` makes 8 float32 of 16. LLVM turns
-them into whatever the processor has: one AVX-512 register, two of AVX2, four of SSE or NEON. Lanes add to and
-multiply with lanes of their kind; a number of their type multiplies all. As everywhere in numba, the `fastmath` of
-the function decides whether a product and a sum become one instruction ("contract").
+`total` has 16 float32 or 8 float64 (64 bytes, LANES or DOUBLES of them); `folded` adds the halves of 16 float32 to
+make 8. LLVM maps lanes to what the processor has: one AVX-512 register, two of AVX2, four of SSE or NEON. Lanes add to
+and multiply with lanes of the same kind, and a number of their type multiplies all of them. As everywhere in numba, the
+`fastmath` of the function decides whether a product and a sum become one instruction ("contract").
 
-Arrays are contiguous, places in them are element numbers, and nothing is checked: whoever names a place sees to
-it that all lanes behind it lie in the array. `models.numerics.lane_products` has loops over whole rows of numbers,
-`models.numerics.lane_tiles` several lanes that are held at once.
+Arrays are contiguous, and places in them are element numbers. Bounds are not checked: the caller makes sure that all
+lanes from a place on lie in the array. `models.numerics.lane_products` has loops over whole rows of numbers,
+`models.numerics.lane_tiles` holds several rows of lanes at once.
 """
 
 import operator
@@ -46,7 +47,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def full(element: types.Float) -> Lanes:
-    """The type of as many numbers as BYTES hold."""
+    """The type of BYTES bytes of numbers."""
     return Lanes(element, BYTES * 8 // element.bitwidth)
 
 
@@ -80,7 +81,7 @@ _arithmetic(operator.mul, "fmul")
 
 
 def address(context, builder, array_type, array, at, kind):
-    """LLVM pointer to an array's place, where a value of the LLVM type `kind` lies."""
+    """LLVM pointer to a place in an array, at which a value of the LLVM type `kind` lies."""
     data = context.make_array(array_type)(context, builder, value=array).data
     return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
 
@@ -110,7 +111,7 @@ def load_like(typing, lanes, array, at):
 
 @intrinsic
 def element(typing, array, at):
-    """array[at], without the test for a negative place that numba makes."""
+    """array[at], without numba's test for a negative place."""
     return array.dtype(array, types.intp), _loads(array.dtype)
 
 
@@ -166,7 +167,7 @@ def total_of(typing, lanes):
 
 @intrinsic
 def prefetch(typing, array, at):
-    """Ask for the cache line of array[at], to be had from the first-level cache when it is needed."""
+    """Prefetch the cache line of array[at] into the first-level cache."""
 
     def generate(context, builder, call, arguments):
         place = address(context, builder, call.args[0], *arguments, ir.IntType(8))
@@ -186,7 +187,7 @@ def padded(width, lanes=LANES):
 
 @njit(cache=True)
 def zeros(size):
-    """Zeros, float32 (size,), beginning at a cache line, so that lanes of a padded table straddle none."""
+    """Zeros, float32 (size,), aligned so that no lanes of a padded table cross a cache line."""
     room = np.zeros(size + LANES, dtype=np.float32)
     start = (-room.ctypes.data // 4) % LANES
     return room[start : start + size]

@@ -5,10 +5,10 @@ Jaakkola and Jordan, "Bayesian parameter estimation via variational methods", 20
     log sigma(a) >= log sigma(xi) + (a - xi) / 2 - lambda(xi) (a^2 - xi^2),
     lambda(xi) = (sigma(xi) - 1/2) / (2 xi) = tanh(xi / 2) / (4 xi),    lambda(0) = 1/8.
 
-Under a posterior of a the best xi^2 is E a^2. A kernel has that square at hand, so functions named `of_square` take
-xi^2 and the others xi. Three float32 approximations of lambda stand side by side, one a family of models, because
-published parameters depend on the bits of each. Errors are relative, against float64, for xi up to 300; the times
-are nanoseconds a number in a loop over 250,000, taken in one run.
+If a has a posterior, the best xi^2 is E a^2. Kernels compute that square, so functions named `of_square` take xi^2, and
+the others take xi. There are three float32 approximations of lambda, one for each family of models, because published
+parameters depend on the bits of each. Errors are relative, against float64, for xi up to 300. Times are nanoseconds for
+one number in a loop over 250,000, all taken in one run.
 """
 
 import numpy as np
@@ -25,17 +25,17 @@ def lambda_of_xi(xi: float) -> float:
 
 @njit(cache=True, fastmath=set(), forceinline=True)
 def best_square(mean, variance):
-    """The best xi^2, E a^2, float32: the product rounded, then the sum.
+    """The best xi^2, E a^2, float32. The product is rounded before the sum, and the sum after it.
 
-    `fastmath` is empty, not absent: where it is absent numba takes the caller's, and whether the two become one
-    instruction then depends on what the optimizer made of the caller. Published parameters rest on it.
+    `fastmath` is empty, not absent: without it numba takes the caller's, and then it depends on how the caller was
+    optimized whether the product and the sum become one instruction. Published parameters depend on the rounding.
     """
     return mean * mean + variance
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def twice_lambda_of_square(xi_squared):
-    """2 lambda(xi), float32, from xi^2: no root near zero, no special case there, no exponential.
+    """2 lambda(xi), float32, from xi^2, without an exponential and without a special case near zero.
 
     The rational minimax approximation of tanh on +-7.9 that Eigen and XNNPACK use; error below 5e-7; 4.3 ns.
     """
@@ -60,8 +60,8 @@ def twice_lambda_of_square(xi_squared):
 def twice_lambda_and_log_sigmoid(xi):
     """2 lambda(xi) and log sigma(xi), float32, for xi > 0, from one exponential.
 
-    Error of 2 lambda below 4e-5, at its worst just above xi = 1e-3, where 1 - exp(-xi) cancels; of log sigma below
-    2e-7; 9 ns.
+    The error of 2 lambda is below 4e-5; it is largest just above xi = 1e-3, where 1 - exp(-xi) cancels. That of
+    log sigma is below 2e-7. 9 ns.
     """
     decay = np.exp(-xi)
     twice_lambda = np.float32(0.5) * np.float32(0.5)
@@ -72,13 +72,13 @@ def twice_lambda_and_log_sigmoid(xi):
 
 @njit(**PLAIN)
 def exp_of_minus(x):
-    """exp(-x), float32, for 0 <= x <= 80, free of calls, so that loops over it become vector code; error below 1e-7."""
+    """exp(-x), float32, for 0 <= x <= 80; error below 1e-7. It calls nothing, so that loops over it vectorize."""
     whole = np.int32(x * np.float32(1.44269504) + np.float32(0.5))
     rest = np.float32(whole) * np.float32(0.693145752) - x + np.float32(whole) * np.float32(1.42860677e-6)
     total = np.float32(1 / 5040)
     for inverse in (1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1.0, 1.0):
         total = total * rest + np.float32(inverse)
-    return total * np.int32((127 - whole) << 23).view(np.float32)  # times 2^-whole, made from its exponent's bits
+    return total * np.int32((127 - whole) << 23).view(np.float32)  # times 2^-whole, whose bits are its exponent
 
 
 @njit(**PLAIN)
@@ -93,7 +93,7 @@ def lambda_of_square(xi_squared):
 
 @njit(**PLAIN)
 def best_bound_of_square(xi_squared):
-    """log sigma(xi) - xi / 2, float32, from xi^2: the bound, less a / 2, where a^2 is expected to be xi^2.
+    """log sigma(xi) - xi / 2, float32, from xi^2: the expected bound without its term a / 2, if E a^2 is xi^2.
 
     log(1 + x) is a series in x / (2 + x); error below 3e-7; 1.6 ns.
     """

@@ -1,17 +1,17 @@
 """Products of a block of rows with a dense table, each row summed in one fixed order.
 
-BLAS may change the order of its sums with the number of threads or the shape of the block; here a row's result
-depends on that row and the table alone.
+BLAS may sum in another order if the number of threads or the shape of the block changes. Here a row of the result
+depends on that row and on the table alone.
 """
 
 import numpy as np
 from numba import get_num_threads, njit, prange
 from scipy.sparse import csr_matrix
 
-GROUP = 32  # rows that share a pass over the columns, so that table rows are met again while in cache
-COLUMNS = 1024  # columns of a pass: 4 KB of each row that is being summed
+GROUP = 32  # rows that share a pass over the columns, so that rows of the table are used again while in the cache
+COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result
 TILE = 128  # columns of a tile: a copy of 512 bytes of each table row that the block uses
-REUSE = 5  # times a block uses a table row, on average, from which copying tiles pays
+REUSE = 5  # copying tiles pays if a block uses a row of the table so many times on average
 
 
 def pattern_times(histories: csr_matrix, table: np.ndarray) -> np.ndarray:
@@ -48,14 +48,14 @@ def sparse_times(histories: csr_matrix, table: csr_matrix) -> np.ndarray:
 
 
 def read_only(array: np.ndarray, dtype: type) -> np.ndarray:
-    """A C-ordered read-only view (or converted copy), so that a kernel is compiled for one kind of argument."""
+    """A C-ordered read-only view, or a converted copy, so that a kernel is compiled for one kind of argument only."""
     view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()
     view.flags.writeable = False
     return view
 
 
 def _product(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """The sums by whichever kernel moves less memory: both give the same bits."""
+    """The product, by the kernel that moves less memory; both give the same bits."""
     out = np.zeros((len(indptr) - 1, table.shape[1]), dtype=np.float32)
     used, positions = np.unique(indices, return_inverse=True)
     indptr, values, table = read_only(indptr, np.int64), read_only(values, np.float32), read_only(table, np.float32)
@@ -84,9 +84,9 @@ def _add_products(indptr, indices, values, table, out):
 
 @njit(parallel=True, cache=True)
 def _add_tiled(indptr, positions, values, used, table, tiles, out):
-    """All rows of the block pass over one tile of the table before the next, so that the table is read once.
+    """All rows of the block use one tile of the table before the next tile, so that the table is read once.
 
-    A tile is copied, for in the table each of its rows lies on a memory page of its own.
+    A tile is a copy, because in the table each of its rows lies on another memory page.
     """
     rows, columns = out.shape
     for worker in prange(len(tiles)):

@@ -1,8 +1,8 @@
-"""A counter-based random generator: every draw is a function of what it is for, not of when it is made.
+"""A counter-based random generator: a draw depends on its key and its number, not on the draws before it.
 
-A stream is named by (seed, purpose, iteration, unit), where the unit is a user, an item or a sample; its
-draws are numbered from 0. So a result does not depend on how many threads ran, or in which order. The mixing
-function is that of SplitMix64 (Steele, Lea and Flood 2014).
+The key of a stream is made of (seed, purpose, iteration, unit), where the unit is a user, an item or a sample. The
+draws of a stream are numbered from 0. So a result does not depend on how many threads ran, or in which order. The
+mixing function is that of SplitMix64 (Steele, Lea and Flood 2014).
 """
 
 import zlib
@@ -14,7 +14,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def purpose(name: str) -> np.uint64:
-    """A stable number for what a stream is for, such as `"bpr negatives"`."""
+    """The number of a purpose, such as `"bpr negatives"`; the same on every run and machine."""
     return np.uint64(zlib.crc32(name.encode()))
 
 
@@ -55,14 +55,14 @@ def below(key, draw, n):
 
 @njit(cache=True, inline="always")
 def normal(key, draw):
-    """Standard normal, float64, by Box and Muller; uses the stream's draws 2 draw and 2 draw + 1."""
+    """Standard normal, float64, by Box and Muller, from the draws number 2 `draw` and 2 `draw` + 1 of the stream."""
     radius = np.sqrt(-2.0 * np.log(uniform(key, 2 * draw)))
     return radius * np.cos(2.0 * np.pi * uniform(key, 2 * draw + 1))
 
 
 @njit(cache=True)
 def normals(seed, purpose, rows, columns):
-    """Standard normals float32 (rows, columns); row i from the stream of unit i at iteration 0."""
+    """Standard normals, float32 (rows, columns); row i comes from the stream of unit i, iteration 0."""
     out = np.empty((rows, columns), dtype=np.float32)
     for row in range(rows):
         key = stream(seed, purpose, 0, row)

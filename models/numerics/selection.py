@@ -1,5 +1,7 @@
-"""The largest and the smallest of an array, for kernels: numba's own partition and sort take seconds to compile,
-and are slower."""
+"""The largest and the smallest numbers of an array, for kernels.
+
+numba's own partition and sort take seconds to compile, and are slower.
+"""
 
 import numpy as np
 from numba import njit
@@ -7,7 +9,7 @@ from numba import njit
 
 @njit(cache=True)
 def largest(values, rank):
-    """The value of a rank, 1 for the largest; reorders `values` so that the first `rank` are the largest.
+    """The value of a rank; rank 1 is the largest. Reorders `values` so that the first `rank` are the largest.
 
     Hoare's quickselect.
     """
@@ -35,12 +37,12 @@ def largest(values, rank):
 
 @njit(cache=True)
 def smallest(keys, count):
-    """Positions int64 (count,) of the `count` smallest keys, ascending; of equal keys the first."""
+    """Positions of the `count` smallest keys, int64 (count,), ascending; of equal keys the first are taken."""
     positions = np.empty(count, dtype=np.int64)
     if count == 0:
         return positions
     bound = -largest(-keys, count)
-    equal = count  # keys that equal the bound and are still to be taken
+    equal = count  # how many keys that equal the bound are still to be taken
     for key in keys:
         equal -= key < bound
     at = 0
@@ -54,9 +56,9 @@ def smallest(keys, count):
 
 @njit(cache=True)
 def smallest_first(keys, order, count, wanted):
-    """Move the `wanted` smallest of keys[:count] to the front, and what stands beside them in `order`.
+    """Move the `wanted` smallest of keys[:count] to the front; `order` is reordered like `keys`.
 
-    The same search as `largest`, for which a second array to carry along would cost a fifth to a quarter more.
+    The search is that of `largest`, which does not reorder a second array because that costs a fifth to a quarter more.
     """
     low, high = 0, count - 1
     while low < high and wanted < count:

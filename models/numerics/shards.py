@@ -1,18 +1,18 @@
-"""Rows cut into runs of about equal load, so that a fixed order of sums serves any number of threads.
+"""Rows cut into runs of about equal load; sums over the runs, added in order, are the same on any number of threads.
 
-A row's load is its entries, and what the row itself costs beside them. Bounds depend on the rows alone.
+The load of a row is the number of its entries, plus a cost of the row itself. The cuts depend on the rows alone.
 """
 
 import numpy as np
 
 
 def runs(starts: np.ndarray, count: int, row_cost: int = 0, *, whole: bool = False) -> np.ndarray:
-    """Cut rows into `count` runs; where there are few rows, some runs are empty.
+    """Cut rows into `count` runs; if there are few rows, some runs are empty.
 
     Args:
         starts: int64 (rows + 1,), where the entries of each row begin.
-        row_cost: what a row costs beside its entries, in entries.
-        whole: cut at whole numbers of entries, shares rounded down, as the steps of `models.bpr` are dealt.
+        row_cost: the cost of a row beside its entries, in entries.
+        whole: round the wanted cuts down to whole numbers of entries, as `models.bpr` needs for its published bits.
 
     Returns:
         Bounds int64 (count + 1,), from 0 to the number of rows.
@@ -25,10 +25,10 @@ def runs(starts: np.ndarray, count: int, row_cost: int = 0, *, whole: bool = Fal
 
 
 def shards(starts: np.ndarray, count: int = 64) -> np.ndarray:
-    """Bounds int64 (shards + 1,) of at most `count` runs, none of them empty; a row costs eight entries."""
+    """Bounds int64 (shards + 1,) of at most `count` runs, none of them empty; a row costs as much as eight entries."""
     return np.unique(runs(starts, count, 8))
 
 
 def even_runs(rows: int, count: int) -> np.ndarray:
-    """Bounds int64 (count + 1,) of `count` runs of about as many rows each."""
+    """Bounds int64 (count + 1,) of `count` runs with about equal numbers of rows."""
     return np.linspace(0, rows, count + 1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The inverse of a large symmetric positive definite matrix, in place and with the same bits on any threads.
+"""The inverse of a large symmetric positive definite matrix, in place, with the same bits on any number of threads.
 
 LAPACK's potrf and potri change their last bits with the number of threads, and OpenBLAS 0.3.30 crashes in a
 multi-threaded float32 potrf of some 33,000 rows. Here the matrix is cut into fixed tiles. Pivot tiles are
@@ -7,10 +7,10 @@ by Cholesky,
 
     A_ij <- A_ij - A_ik P A_kj,    A_ik <- A_ik P,    A_kk <- -P        (i, j != k)
 
-after the last of which A holds minus its inverse. Each pivot is a Schur complement of the matrix, so its
-Cholesky factor exists exactly when the whole matrix's does. The arithmetic is that of potrf + potri, n^3
-floating-point operations, nearly all of them in products of tiles; a product runs on one BLAS thread, and
-different tiles on different threads.
+After the last step A holds minus its inverse. Each pivot is a Schur complement of the matrix, so that its Cholesky
+factor exists exactly if that of the whole matrix does. The arithmetic is that of potrf + potri, n^3 floating-point
+operations, nearly all of them in products of tiles. A product runs on one BLAS thread, and different tiles run on
+different threads.
 """
 
 import threading
@@ -27,12 +27,12 @@ TILE = 768
 def invert_lower(matrix: np.ndarray, threads: int, tile: int = TILE) -> None:
     """Replace the lower triangle of a symmetric positive definite matrix by that of its inverse.
 
-    The upper triangle is not read, and holds nothing of use afterwards. Work space: 2 n `tile` numbers, and
-    `tile`^2 a thread.
+    The upper triangle is not read, and is overwritten with numbers of no meaning. Work space: 2 n `tile` numbers, and
+    `tile`^2 for each thread.
 
     Args:
         matrix: float32 (n, n), C order.
-        threads: tiles worked on at once; the result does not depend on it.
+        threads: number of tiles that are worked on at once; the result does not depend on it.
 
     Raises:
         ValueError: the matrix is not positive definite in float32.
@@ -40,21 +40,21 @@ def invert_lower(matrix: np.ndarray, threads: int, tile: int = TILE) -> None:
     size = len(matrix)
     blocks = [slice(start, min(start + tile, size)) for start in range(0, size, tile)]
     with single_threaded_blas(), ThreadPoolExecutor(threads) as pool:
-        sweep = _Sweep(matrix, blocks, pool)
+        tiles = _Tiles(matrix, blocks, pool)
         for pivot in blocks:
-            sweep.eliminate(pivot)
-        list(pool.map(lambda at: np.negative(matrix[at], out=matrix[at]), sweep.lower))
+            tiles.eliminate(pivot)
+        list(pool.map(lambda at: np.negative(matrix[at], out=matrix[at]), tiles.lower))
 
 
 class _Scratch(threading.local):
-    """Room for one tile, a thread's own."""
+    """Room for one tile; each thread has its own."""
 
     def __init__(self, numbers: int) -> None:
         self.numbers = np.empty(numbers, dtype=np.float32)
 
 
-class _Sweep:
-    """The matrix in tiles, and work space for the column of tiles A_ik and their products with P."""
+class _Tiles:
+    """The matrix cut into tiles, with work space for a column of tiles A_ik and their products with P."""
 
     def __init__(self, matrix: np.ndarray, blocks: list[slice], pool: ThreadPoolExecutor) -> None:
         self.matrix, self.blocks, self.pool = matrix, blocks, pool
@@ -88,7 +88,7 @@ class _Sweep:
 
 
 def _inverse(tile: np.ndarray) -> np.ndarray:
-    """The whole inverse of a tile of which the lower triangle is read."""
+    """The whole inverse of a tile; only its lower triangle is read."""
     factor, info = lapack.spotrf(np.asfortranarray(tile), lower=1, overwrite_a=1)
     if info > 0:
         raise ValueError("the matrix to invert is not positive definite in float32: raise l2")

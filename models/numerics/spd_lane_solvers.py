@@ -1,11 +1,11 @@
-"""Small systems with a symmetric positive definite matrix in vector lanes, for the kernels that solve one a vertex.
+"""Small systems with a symmetric positive definite matrix, solved in vector lanes: kernels solve one for each vertex.
 
-Arrays are flat, as in `models.numerics.lanes`, and rows are filled up to whole lanes. The forms differ in what their
-models rest on, and each keeps the bits of fits that were published with it:
+Arrays are flat, as in `models.numerics.lanes`, and rows are filled up to whole lanes. There are three forms, because
+each keeps the bits of fits that were published with it:
 
-    solve_in_rows       float32, K about 20: no square root, no second array; the diagonal of P is needed before
-    factorize_tiled     float32, up to hundreds of rows: tiles of ROWS, and False where P is not definite
-    solve_lifted        float64, K about 20: a pivot that rounding spoils is lifted to what it must at least be
+    solve_in_rows       float32, K about 20: no square root, no second array; it overwrites the diagonal of P
+    factorize_tiled     float32, up to hundreds of rows: works in tiles of ROWS; returns False if P is not definite
+    solve_lifted        float64, K about 20: a pivot that rounding made too small is raised to a known lower bound
 
 Plain loops are in `models.numerics.spd_solvers`.
 """
@@ -24,7 +24,7 @@ DOUBLE = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogi
 
 @njit(cache=True, fastmath=LOOSE, inline="always")
 def solve_in_rows(matrix, stride, size, vector):
-    """vector = P^-1 vector: P's lower triangle, rows `stride` long, is eliminated from the last row up."""
+    """vector = P^-1 vector; the lower triangle of P, with rows `stride` long, is eliminated from the last row up."""
     for last in range(size - 1, -1, -1):
         pivot = 1 / matrix[last * stride + last]
         for row in range(last):
@@ -40,9 +40,9 @@ def solve_in_rows(matrix, stride, size, vector):
 
 @njit(cache=True, fastmath=STRICT)
 def factorize_tiled(matrix, size):
-    """Upper factor U of A = U'U in place of -A, of which the upper triangle is read; False if A is not definite.
+    """Replace the upper triangle of -A by the factor U of A = U'U; returns False if A is not positive definite.
 
-    ROWS rows at a time: all that the rows above take away from them, in tiles, then the rows among themselves.
+    Works on ROWS rows at a time: first subtracts what the rows above contribute, in tiles, then factorizes these rows.
     """
     for first in range(0, size, ROWS):
         begin = first // LANES * LANES
@@ -62,7 +62,7 @@ def factorize_tiled(matrix, size):
 
 @njit(cache=True, fastmath=STRICT)
 def solve_factorized(matrix, size, vector, half):
-    """vector = (U'U)^-1 vector, by way of half = U'^-1 vector."""
+    """vector = (U'U)^-1 vector; `half` is scratch, for U'^-1 vector."""
     for row in range(size):
         half[row] = vector[row] / matrix[row * size + row]
         begin = row // LANES * LANES
@@ -78,7 +78,7 @@ def solve_factorized(matrix, size, vector, half):
 def _eliminate(lanes, matrix, k, inverse):
     """matrix[i] -= inverse matrix[k, i] matrix[k] for k < i < n - 1: one step of a symmetric elimination.
 
-    matrix: float64, rows W long, flat; of row i only the columns from the DOUBLES with i on are kept up.
+    matrix: float64, rows W long, flat. Row i is updated from the last multiple of DOUBLES up to i on.
     """
     n, width = len(lanes), padded(len(lanes), DOUBLES)
     for begin in range(0, width, DOUBLES):
@@ -91,14 +91,14 @@ def _eliminate(lanes, matrix, k, inverse):
 
 @njit(**DOUBLE)
 def solve_lifted(lanes, system, least, solution):
-    """solution = P^-1 z by Gaussian elimination, for a P of which no eigenvalue lies below `least`.
+    """solution = P^-1 z by Gaussian elimination; no eigenvalue of P may lie below `least`.
 
-    So no pivot does: one that rounding put lower is lifted to it.
+    Then no pivot lies below it either: a pivot that rounding made smaller is raised to `least`.
 
     Args:
-        lanes: a tuple of n integers, which carries n.
-        system: float64, rows of n numbers filled up to a multiple of DOUBLES, flat: the upper triangle of P, of
-            size n - 1, and z in column n - 1; used up.
+        lanes: a tuple of n integers; only its length counts.
+        system: float64, flat, rows of n numbers filled up to a multiple of DOUBLES: the upper triangle of P, of
+            size n - 1, and z in column n - 1. It is overwritten.
     """
     n, width = len(lanes), padded(len(lanes), DOUBLES)
     for k in range(n - 1):

@@ -1,17 +1,16 @@
-"""Small systems with a symmetric positive definite matrix, one to a thread, inside kernels.
+"""Small systems with a symmetric positive definite matrix, solved inside kernels, each by one thread.
 
-The bits of fits depend on the order of the operations, so each form stays as it is:
-`solve` takes float64 rows of a few tens of numbers, one system after another; `factorize` and
-`last_columns_of_inverse` take float32 matrices of up to a thousand rows, of which several right sides are wanted.
-Those in vector lanes are in `models.numerics.spd_lane_solvers`, the inverse of a large matrix is in
-`models.numerics.spd_inverse`.
+The bits of fits depend on the order of the operations, so each form stays as it is. `solve` is for float64 systems of a
+few tens of rows; `factorize` and `last_columns_of_inverse` are for float32 matrices of up to a thousand rows, with
+several right sides. Solvers in vector lanes are in `models.numerics.spd_lane_solvers`, the inverse of a large matrix is
+in `models.numerics.spd_inverse`.
 """
 
 import numpy as np
 from numba import njit
 
 ORDERED = {"contract"}
-REORDERED = {"contract", "reassoc"}  # sums in lanes; NaN is still NaN
+REORDERED = {"contract", "reassoc"}  # lets sums vectorize; NaN is still NaN
 
 
 @njit(cache=True, nogil=True)
@@ -41,8 +40,8 @@ def solve(P, h):
 def factorize(a):
     """A = U'U, float32 (n, n), in place; only the upper triangle is read and written.
 
-    Four rows at a time, each minus all rows above it. Returns whether A is positive definite; where it is not, the
-    factor is of no use.
+    Works on four rows at a time, and subtracts all rows above from each. Returns whether A is positive definite; if it
+    is not, the factor means nothing.
     """
     n = len(a)
     for k in range(0, n, 4):
@@ -70,7 +69,7 @@ def factorize(a):
 
 @njit(cache=True, fastmath=ORDERED)
 def _subtract_four(a, m, k):
-    """Rows k .. k+3 of A, from column k on, minus what rows m .. m+3 of U give."""
+    """Subtract the contribution of rows m .. m+3 of U from rows k .. k+3 of A, from column k on."""
     p, q, r, s = a[m, k:], a[m + 1, k:], a[m + 2, k:], a[m + 3, k:]
     w, x, y, z = a[k, k:], a[k + 1, k:], a[k + 2, k:], a[k + 3, k:]
     p0, p1, p2, p3 = p[0], p[1], p[2], p[3]
@@ -87,7 +86,7 @@ def _subtract_four(a, m, k):
 
 @njit(cache=True)
 def last_columns_of_inverse(u, inverse):
-    """The last d columns of (U'U)^-1, one a row of `inverse` (d, n): U'Y = E forward, U X = Y backward."""
+    """Fill the rows of `inverse` (d, n) with the last d columns of (U'U)^-1: solve U'Y = E forward, U X = Y backward."""
     d, n = inverse.shape
     start = n - d
     inverse[:] = 0
@@ -119,7 +118,7 @@ def _dot(one, other):
 
 @njit(cache=True, fastmath=REORDERED)
 def _four_dots(tail, inverse, c, k, scale):
-    """Element k of four columns of the inverse, from those behind it."""
+    """Element k of four columns of the inverse, from the elements after it."""
     w, x, y, z = inverse[c, k + 1 :], inverse[c + 1, k + 1 :], inverse[c + 2, k + 1 :], inverse[c + 3, k + 1 :]
     a, b, e, f = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
     for at in range(len(tail)):

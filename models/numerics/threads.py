@@ -1,8 +1,8 @@
-"""Threads for numba kernels and for BLAS: set for one block of code, put back after it.
+"""The number of threads of numba kernels and of BLAS, set for one block of code and restored after it.
 
-OpenMP is numba's threading layer where its library (libgomp) is present: several Python threads may then run
-parallel kernels at once. numba's own `workqueue` layer aborts the process when two of them do, so where it
-has to serve, a lock lets one in at a time. A layer named by `NUMBA_THREADING_LAYER` is left alone.
+numba uses OpenMP for its threads if the library libgomp is present; then several Python threads may run parallel
+kernels at once. Without it numba uses its own `workqueue` layer, which aborts the process if two Python threads do so;
+then a lock lets only one in at a time. A layer that `NUMBA_THREADING_LAYER` names is left alone.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ def _choose_layer() -> str:
         return "workqueue"
 
 
-# A thread that spins at the end of a loop keeps a busy machine from running the one it waits for. libgomp reads
-# this when it is loaded.
+# Without this, a thread that has finished its part of a loop spins, and on a busy machine takes the core of the thread
+# that it waits for. libgomp reads the variable when it is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 numba.config.THREADING_LAYER = _choose_layer()
 _turn = threading.RLock() if numba.config.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
@@ -55,8 +55,8 @@ def kernel_threads(count: int) -> Iterator[None]:
 def single_threaded_blas() -> Iterator[None]:
     """Run the block with BLAS on one thread, so that its sums do not depend on the machine's cores.
 
-    The count belongs to the whole process, and threadpoolctl lets one Python thread at a time change it and
-    passes over the others without a word: so a second thread waits here until the first is done.
+    The number of threads belongs to the whole process, and threadpoolctl silently ignores a second Python thread that
+    sets it. So a second thread waits here until the first is done.
     """
     with _blas_turn, threadpool_limits(1, user_api="blas"):
         yield

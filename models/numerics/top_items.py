@@ -1,31 +1,31 @@
-"""The n best items of each row of a block of scores, those of the row's history left out; ties to the lower id."""
+"""The n best items of each row of scores, without those in the row's history; of equal scores the lower id is first."""
 
 import numpy as np
 from numba import njit, prange
 
 
 def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The n best items for each user, those in the user's history left out.
+    """The n best items for each user, without those in the user's history.
 
-    A bounded heap a user: O(items log n) at worst, and close to O(items), since most items lose to the
-    heap's worst with one comparison.
+    A heap keeps the n best so far: O(items log n) at worst, but close to O(items), because most items are worse than
+    the worst in the heap and cost one comparison.
 
     Args:
-        scores: float32 (block, items), higher is better; NaN ranks with -inf, below everything.
-        indptr, indices: CSR form of the block's histories, column indices of a row sorted.
-        n: items wanted for each user.
+        scores: float32 (block, items), higher is better; NaN ranks like -inf, last.
+        indptr, indices: the block's histories (CSR), with sorted column indices.
+        n: number of items for each user.
 
     Returns:
-        (ids, scores): int32 and float32, (block, n), best first, ties to the lower item id; past the last
-        item that is left, id -1 and score -inf.
+        (ids, scores): int32 and float32, (block, n), best first. Of equal scores the lower id comes first. Where
+        fewer than n items are left, the rest is filled with id -1 and score -inf.
 
     Raises:
         ValueError: n is negative, or the histories do not have a row for each row of the scores.
     """
     if n < 0:
-        raise ValueError(f"{n} items a user cannot be asked for; give 0 or more")
+        raise ValueError(f"n = {n}: the number of items for each user cannot be negative; give 0 or more")
     if len(indptr) != len(scores) + 1:
-        raise ValueError(f"{len(scores)} rows of scores but {len(indptr) - 1} histories")
+        raise ValueError(f"{len(scores)} rows of scores but {len(indptr) - 1} histories; give one history for each row")
     indptr, indices = index_arrays(indptr, indices)
     ids = np.full((len(scores), n), -1, dtype=np.int32)
     best = np.full((len(scores), n), -np.inf, dtype=np.float32)
@@ -35,7 +35,7 @@ def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: in
 
 
 def index_arrays(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """CSR index arrays in the one pair of types that the kernels are compiled for."""
+    """CSR index arrays in the types that the kernels are compiled for."""
     return np.ascontiguousarray(indptr, dtype=np.int64), np.ascontiguousarray(indices, dtype=np.int32)
 
 
@@ -50,15 +50,15 @@ def _top_items(scores, indptr, indices, ids, best):
 def _top_of_row(scores, history, ids, best):
     """Fill `ids` and `best` (both (n,)) with one user's best items, best first.
 
-    `history` is sorted. `ids` and `best` hold a heap whose root is the worst item kept, then are sorted in
-    place by taking the root n times.
+    `history` is sorted. `ids` and `best` first hold a heap, whose root is the worst item in it; then they are sorted
+    in place, by taking the root n times.
     """
-    size = start = np.int64(0)  # a bare 0 would have the heap's functions compiled once more
+    size = start = np.int64(0)  # with a bare 0, numba would compile the heap's functions for a second type
     for place in range(len(history) + 1):
         stop = min(history[place], len(scores)) if place < len(history) else len(scores)
         for item in range(start, stop):
             if size == len(ids):
-                if scores[item] > best[0]:  # an equal score has the higher id, for items come in order
+                if scores[item] > best[0]:  # items come in order, so one with an equal score has a higher id
                     _sift_down(ids, best, size, item, scores[item])
             else:
                 score = np.float32(-np.inf) if np.isnan(scores[item]) else scores[item]
@@ -78,7 +78,7 @@ def _worse(id_a, score_a, id_b, score_b):
 
 @njit(cache=True, nogil=True)
 def _sift_up(ids, best, place, item, score):
-    """Put an item into the free `place` at the heap's end and let it rise above every better one."""
+    """Put an item into the free `place` at the end of the heap, and move it up past all better ones."""
     while place > 0:
         parent = (place - 1) // 2
         if not _worse(item, score, ids[parent], best[parent]):
@@ -90,7 +90,7 @@ def _sift_up(ids, best, place, item, score):
 
 @njit(cache=True, nogil=True)
 def _sift_down(ids, best, size, item, score):
-    """Replace the root of a heap of `size` items and let the new item sink below every worse one."""
+    """Replace the root of a heap of `size` items, and move the new item down past all worse ones."""
     place = 0
     while True:
         child = 2 * place + 1

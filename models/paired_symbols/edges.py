@@ -1,13 +1,16 @@
 """Edges of paired symbols, a batch at a time: the moments of their logits, and their sums of outer products.
 
-Users and items play the same part, so every kernel takes `own`, the side that it works for, and `table`, the other.
+Users and items are treated alike. Every kernel takes `own`, the numbers of the side that is updated, and `table`, those
+of the other side.
 
-A table has one float32 row a vertex, 2 W long: means y = [v_1 .. v_K, b, 1, 0 ..], then variances
-[.., var b, share, 0 ..], W being n = K + 2 rounded up to a multiple of UNIT. `share` is t_j (s_i), which rides
-in the place where the constant's variance would stand. Half a row is LANES at a time, after the first UNIT where W
-is not a multiple of LANES. The type of `lanes`, a tuple of n integers, carries n, so that loops over half a row are
-unrolled for each n. Nothing is checked: places must lie inside the arrays.
+A table has one float32 row for each vertex, 2 W long: means y = [v_1 .. v_K, b, 1, 0 ..], then variances
+[.., var b, share, 0 ..], where W is n = K + 2 rounded up to a multiple of UNIT. `share` is t_j (or s_i); it is stored
+in the place of the variance of the constant 1. Kernels read half a row in steps of LANES; if W is not a multiple of
+LANES, the first step is UNIT. `lanes` is a tuple of n integers: numba knows its length, so that it unrolls the loops
+over half a row for each n. Bounds are not checked: places must lie inside the arrays.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -32,6 +35,23 @@ ROWS_8, ROWS_16, ROWS_24 = (0,) * 8, (0,) * 16, (0,) * 24  # heights of tiles wh
 INLINED = OPTIONS | {"forceinline": True}
 
 
+class Weighted(NamedTuple):
+    """A batch of edges with their weights.
+
+    Attributes:
+        table: the table of the other side.
+        indices, start, count: the edges are those at the places start .. start + count - 1 of `indices`.
+        weights, halves: float32 (BATCH,), for each edge the weight of its outer product, and that of its means.
+    """
+
+    table: np.ndarray
+    indices: np.ndarray
+    start: int
+    count: int
+    weights: np.ndarray
+    halves: np.ndarray
+
+
 @njit(**INLINED)
 def row_of(indices, edge, width):
     """Where the row of an edge's other end begins."""
@@ -40,7 +60,7 @@ def row_of(indices, edge, width):
 
 @njit(**OPTIONS)
 def express(row, n, factors):
-    """Fill `factors` (3 W) with what `moments` multiplies the other side's rows by, for one own row (2 W)."""
+    """Fill `factors` (3 W) from an own row (2 W): the numbers by which `moments` multiplies rows of the other side."""
     width = len(row) // 2
     factors[:] = 0
     for k in range(n - 2):
@@ -53,7 +73,7 @@ def express(row, n, factors):
 
 @njit(**INLINED)
 def prefetch_rows(lanes, table, indices, start, count):
-    """Ask for the rows of `count` edges ahead of their use."""
+    """Prefetch the rows of `count` edges."""
     width = padded(len(lanes), UNIT)
     for edge in range(start, start + count):
         prefetch_row(table, row_of(indices, edge, width), 2 * width)
@@ -61,7 +81,7 @@ def prefetch_rows(lanes, table, indices, start, count):
 
 @njit(**INLINED)
 def _products(like, own, table, row, first, width):
-    """The terms of E[a], and those of var[a], that some lanes of a row add."""
+    """The terms of E[a] and of var[a] from some lanes of a row."""
     mean, variance = load_like(like, table, row + first), load_like(like, table, row + width + first)
     spreads = mean * mean * load_like(like, own, 2 * width + first) + variance * load_like(like, own, width + first)
     return mean * load_like(like, own, first), spreads
@@ -69,14 +89,14 @@ def _products(like, own, table, row, first, width):
 
 @njit(**INLINED)
 def moments(lanes, own, table, indices, start, count, means, variances):
-    """E[a] and var[a] of `count` edges, a = u.v + b_i + b_j, from the places start .. of `indices`.
+    """E[a] and var[a], a = u.v + b_i + b_j, of the `count` edges from the place `start` of `indices`.
 
-    own: float32 (3 W), what multiplies a row's means, variances and squared means:
-        [u, 1, b_i], [E u^2, 1, 0] and [var u, 0, var b_i].
+    own: float32 (3 W), the factors of a row's means, variances and squared means: [u, 1, b_i], [E u^2, 1, 0] and
+        [var u, 0, var b_i].
     means, variances: float32, filled from place 0.
     """
     width = padded(len(lanes), UNIT)
-    unit = folded(spread(np.float32(-0.0)))  # which changes no sum, not even that of -0
+    unit = folded(spread(np.float32(-0.0)))  # adding -0 changes no sum, not even one that is -0
     for edge in range(count):
         row = row_of(indices, start + edge, width)
         mean_sum = spread_sum = unit
@@ -89,32 +109,32 @@ def moments(lanes, own, table, indices, start, count, means, variances):
 
 
 @njit(**INLINED)
-def add_outer(lanes, table, indices, start, count, weights, halves, sums):
-    """Add weighted outer products of `count` rows' means to `sums`, float32 ((W + 2) W).
+def add_outer(lanes, weighted, sums):
+    """Add the outer products of the means of `Weighted` edges' rows to `sums`, float32 ((W + 2) W).
 
-    Row k < W of `sums` gains sum_e weights_e y_ek y_e (the upper triangle is right, the rest is not kept
-    up), row W sum_e weights_e (variances), row W + 1 sum_e halves_e y_e.
+    Row k < W of `sums` gains sum_e weights_e y_ek y_e, row W sum_e weights_e (variances), and row W + 1
+    sum_e halves_e y_e. Of the first W rows only the upper triangle is correct.
     """
     width = padded(len(lanes), UNIT)
-    common = width, table, indices, start, count, weights, halves, sums
     if width % LANES:
-        _add_tile(ROWS_8, folded(spread(ZERO)), 0, 0, *common)
+        _add_tile(ROWS_8, folded(spread(ZERO)), 0, 0, width, weighted, sums)
         for first in range(UNIT, width, LANES):
-            _add_tile(ROWS_24, spread(ZERO), 0, first, *common)
+            _add_tile(ROWS_24, spread(ZERO), 0, first, width, weighted, sums)
             for top in range(24, first + LANES, 16):
-                _add_tile(ROWS_16, spread(ZERO), top, first, *common)
+                _add_tile(ROWS_16, spread(ZERO), top, first, width, weighted, sums)
     else:
         for first in range(0, width, LANES):
             for top in range(0, first + LANES, 16):
-                _add_tile(ROWS_16, spread(ZERO), top, first, *common)
+                _add_tile(ROWS_16, spread(ZERO), top, first, width, weighted, sums)
 
 
 @njit(**INLINED)
-def _add_tile(rows, like, top, first, width, table, indices, start, count, weights, halves, sums):
-    """As many rows of `add_outer` as `rows` is long, from `top`, and with top = 0 its last two, held in registers.
+def _add_tile(rows, like, top, first, width, weighted, sums):
+    """Part of `add_outer`, held in registers: the rows from `top` on, and if `top` is 0 also the last two rows.
 
-    Of their columns as many from `first` as `like` has lanes.
+    There are as many rows as `rows` is long, and as many columns, from `first` on, as `like` has lanes.
     """
+    table, indices, start, count, weights, halves = weighted
     at, last = top * width + first, width * width + first
     tile = load_tile(rows, like, sums, at, width)
     spreads, pulls = load_like(like, sums, last), load_like(like, sums, last + width)

@@ -1,33 +1,86 @@
-"""Compiled loops of paired symbols: one side's block update, its background cache, its sums over edges.
+"""Kernels of paired symbols: the block update of one side, its background cache, and its sums over edges.
 
-Users and items play the same part, so every kernel takes `own`, the side that it works for, and `other`, both
-tables in the layout of `models.paired_symbols.edges`. A kernel runs over shards, fixed ranges of vertices
-with about equally many edges; a shard writes its own rows or its own partial sums, and those are added in
-order, so that the result does not depend on the number of threads.
+Users and items are treated alike: every kernel takes `own`, the table of the side that it works on, and `other`, that
+of the other side, in the layout of `models.paired_symbols.edges`. A kernel runs over shards, which are fixed runs of
+vertices with about equally many edges. A shard writes its own rows, or its own partial sums, which are added in order.
+So the result does not depend on the number of threads.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
 
 from models.numerics.logistic_bound import best_bound_of_square, best_square, lambda_of_square
 from models.numerics.spd_lane_solvers import solve_lifted
-from models.paired_symbols.edges import BATCH, OPTIONS, add_outer, express, moments, prefetch_rows
+from models.paired_symbols.edges import BATCH, OPTIONS, Weighted, add_outer, express, moments, prefetch_rows
 
-FLUSH = 32  # batches whose sums stay in float32 before they are added to float64 sums
-SHARDS = 64  # fixed, so that sums over shards do not depend on threads
-WORK = 60  # a vertex's own cost (its linear system), in edges
+FLUSH = 32  # so many batches are summed in float32 before their sum is added to a float64 sum
+SHARDS = 64  # fixed, so that sums do not depend on the number of threads
+WORK = 60  # the cost of solving a vertex's linear system, in edges
+
+
+class Edges(NamedTuple):
+    """The edges of one side's vertices.
+
+    Attributes:
+        indptr, indices: int64 (vertices + 1,) and int32 (edges,), CSR of the other side's vertices.
+        counts: float32 (edges,), c_ij.
+        bounds: int64 (SHARDS + 1,), runs of vertices of about equal load.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    counts: np.ndarray
+    bounds: np.ndarray
+
+
+class Censored(NamedTuple):
+    """The censored pairs of one side's vertices.
+
+    Attributes:
+        pseudo: float64 (vertices,), D' s_i.
+        lambda_star: lambda(xi*).
+        background: float64 (n W,), E_t[y y'] of the other side, from `background_sums`, its rows padded to W.
+    """
+
+    pseudo: np.ndarray
+    lambda_star: float
+    background: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """The scratch arrays with which a shard updates its vertices.
+
+    Attributes:
+        factors: float32 (3 W,), filled by `express` for one vertex.
+        batch: float32 (6, BATCH), six numbers for each edge of a batch.
+        sums: float32 ((W + 2) W,), sums over some batches; total: float64 ((W + 2) W,), sums over all of them.
+        system: float64 (n W,), P and z; diagonal: float64 (n,), that of P; solution: float64 (n,).
+    """
+
+    factors: np.ndarray
+    batch: np.ndarray
+    sums: np.ndarray
+    total: np.ndarray
+    system: np.ndarray
+    diagonal: np.ndarray
+    solution: np.ndarray
 
 
 @njit(**OPTIONS)
-def weighted_sums(lanes, start, end, indices, counts, other, pseudo, lambda_star, factors, batch, sums, total):
-    """Sums over one vertex's edges: of w y y' and w var, and of c y / 2, into `total`, float64 ((W + 2) W).
+def weighted_sums(lanes, vertex, edges, other, censored, scratch):
+    """Fill `total` with sums over one vertex's edges: of w y y' (W rows), of w var, and of c y / 2 (one row each).
 
     w_ij = 2 lambda_ij c_ij + D' s_i t_j 2 (lambda_ij - lambda*), with xi_ij at its optimum for the present
-    factors. `pseudo` is D' s_i; `batch` (6, BATCH) and `sums` ((W + 2) W) are float32 scratch.
+    factors.
     """
+    indptr, indices, counts, _ = edges
+    factors, batch, sums, total = scratch.factors, scratch.batch, scratch.sums, scratch.total
     means, variances, hits, shares, weights, halves = batch[0], batch[1], batch[2], batch[3], batch[4], batch[5]
     share_lane = other.shape[1] // 2 + len(lanes) - 1
-    pseudo, lambda_star = np.float32(pseudo), np.float32(lambda_star)
+    pseudo, lambda_star = np.float32(censored.pseudo[vertex]), np.float32(censored.lambda_star)
+    start, end = indptr[vertex], indptr[vertex + 1]
     sums[:] = 0
     total[:] = 0
     for first in range(start, end, BATCH):
@@ -40,7 +93,7 @@ def weighted_sums(lanes, start, end, indices, counts, other, pseudo, lambda_star
             bend = lambda_of_square(best_square(means[e], variances[e]))
             weights[e] = np.float32(2) * (bend * hits[e] + pseudo * shares[e] * (bend - lambda_star))
             halves[e] = np.float32(0.5) * hits[e]
-        add_outer(lanes, other, indices, first, count, weights, halves, sums)
+        add_outer(lanes, Weighted(other, indices, first, count, weights, halves), sums)
         if (first - start) // BATCH % FLUSH == FLUSH - 1 or first + count == end:
             for place in range(len(sums)):
                 total[place] += sums[place]
@@ -48,16 +101,18 @@ def weighted_sums(lanes, start, end, indices, counts, other, pseudo, lambda_star
 
 
 @njit(**OPTIONS)
-def build(n, total, pseudo, lambda_star, background, precision, bias_precision, system, diagonal):
+def build(n, vertex, censored, precisions, scratch):
     """Fill `system` (float64, rows W long) with the upper triangle of P and z, for the joint (u_i, b_i).
 
     With x_j = (v_j, 1): P = sum_G w E[x x'] + g E_t[x x'] + tau and z = sum_G (c/2 - w E b_j) E x_j
-    - (D' s_i / 2) E_t[x] - g E_t[b x], where g = D' s_i 2 lambda*. Nearly all of it is in
-    M = sum_G w E[y y'] + g E_t[y y'], y = (v, b, 1): M's column for b is what z loses, and P is M without b's
-    row and column. Column n - 1 of `system` becomes z; `diagonal` keeps P's.
+    - (D' s_i / 2) E_t[x] - g E_t[b x], where g = D' s_i 2 lambda*. Most of this is in
+    M = sum_G w E[y y'] + g E_t[y y'], y = (v, b, 1): P is M without the row and column of b, and the column of b is
+    subtracted from z. Column n - 1 of `system` becomes z; `diagonal` becomes the diagonal of P.
     """
+    background, pseudo, (precision, bias_precision) = censored.background, censored.pseudo[vertex], precisions
+    total, system, diagonal = scratch.total, scratch.system, scratch.diagonal
     width = len(background) // n
-    grip, bias, one = 2 * pseudo * lambda_star, n - 2, n - 1
+    grip, bias, one = 2 * pseudo * censored.lambda_star, n - 2, n - 1
     for place in range(len(background)):
         system[place] = total[place] + grip * background[place]
     for a in range(n - 1):
@@ -74,115 +129,62 @@ def build(n, total, pseudo, lambda_star, background, precision, bias_precision, 
 
 
 @njit(**OPTIONS)
-def keep(n, row, solution, diagonal):
+def keep(n, row, scratch):
     """Write a vertex's new means and variances; returns the largest change of a mean."""
     width = len(row) // 2
     change = np.float32(0)
     for k in range(n - 1):
-        mean = np.float32(solution[k])
+        mean = np.float32(scratch.solution[k])
         change = max(change, abs(mean - row[k]))
-        row[k], row[width + k] = mean, np.float32(1 / diagonal[k])
+        row[k], row[width + k] = mean, np.float32(1 / scratch.diagonal[k])
     return change
 
 
 @njit(**OPTIONS)
-def update_shard(
-    lanes,
-    vertices,
-    indptr,
-    indices,
-    counts,
-    own,
-    other,
-    pseudo,
-    lambda_star,
-    background,
-    precision,
-    bias_precision,
-    passes,
-    tolerance,
-):
-    n, width, least = len(lanes), own.shape[1] // 2, min(precision, bias_precision)
-    factors, batch = np.zeros(3 * width, np.float32), np.zeros((6, BATCH), np.float32)
-    sums, total = np.empty((width + 2) * width, np.float32), np.empty((width + 2) * width)
-    system, diagonal, solution = np.zeros(n * width), np.empty(n), np.empty(n)
-    for vertex in range(vertices[0], vertices[1]):
-        for _ in range(passes):
-            express(own[vertex], n, factors)
-            weighted_sums(
-                lanes,
-                indptr[vertex],
-                indptr[vertex + 1],
-                indices,
-                counts,
-                other,
-                pseudo[vertex],
-                lambda_star,
-                factors,
-                batch,
-                sums,
-                total,
-            )
-            build(n, total, pseudo[vertex], lambda_star, background, precision, bias_precision, system, diagonal)
-            solve_lifted(lanes, system, least, solution)
-            if keep(n, own[vertex], solution, diagonal) <= tolerance:
+def update_shard(lanes, shard, edges, own, other, censored, precisions, limits):
+    n, width, least = len(lanes), own.shape[1] // 2, min(precisions)
+    scratch = Scratch(
+        np.zeros(3 * width, np.float32),
+        np.zeros((6, BATCH), np.float32),
+        np.empty((width + 2) * width, np.float32),
+        np.empty((width + 2) * width),
+        np.zeros(n * width),
+        np.empty(n),
+        np.empty(n),
+    )
+    for vertex in range(edges.bounds[shard], edges.bounds[shard + 1]):
+        for _ in range(limits[0]):
+            express(own[vertex], n, scratch.factors)
+            weighted_sums(lanes, vertex, edges, other, censored, scratch)
+            build(n, vertex, censored, precisions, scratch)
+            solve_lifted(lanes, scratch.system, least, scratch.solution)
+            if keep(n, own[vertex], scratch) <= limits[1]:
                 break
 
 
 @njit(parallel=True, **OPTIONS)
-def update_rows(
-    lanes,
-    bounds,
-    indptr,
-    indices,
-    counts,
-    own,
-    other,
-    pseudo,
-    lambda_star,
-    background,
-    precision,
-    bias_precision,
-    passes,
-    tolerance,
-):
+def update_rows(lanes, edges, own, other, censored, precisions, limits):
     """The joint update of (u_i, b_i) for every vertex of `own`, in place.
 
-    Each vertex is updated up to `passes` times, until no mean moves by more than `tolerance`.
-
     Args:
-        bounds: int64 (SHARDS + 1,), runs of vertices of about equal load.
-        indptr, indices, counts: int64, int32, float32: the edges of each vertex and their c_ij.
-        pseudo: float64, D' s_i of each vertex.
-        lambda_star: lambda(xi*).
-        background: float64 (n W), E_t[y y'] of the other side, from `background_sums`, each row padded.
+        edges: the `Edges` of these vertices.
+        censored: their `Censored` pairs.
+        precisions: those of the priors of the factors and of the biases.
+        limits: (passes, tolerance): each vertex is updated up to `passes` times, until no mean moves by more than
+            `tolerance`.
     """
     for shard in prange(SHARDS):
-        update_shard(
-            lanes,
-            bounds[shard : shard + 2],
-            indptr,
-            indices,
-            counts,
-            own,
-            other,
-            pseudo,
-            lambda_star,
-            background,
-            precision,
-            bias_precision,
-            passes,
-            tolerance,
-        )
+        update_shard(lanes, shard, edges, own, other, censored, precisions, limits)
 
 
 @njit(**OPTIONS)
-def edge_sums_of_shard(lanes, vertices, indptr, indices, counts, own, other, out):
+def edge_sums_of_shard(lanes, shard, edges, own, other, out):
+    indptr, indices, counts, bounds = edges
     width = own.shape[1] // 2
     share_lane = width + len(lanes) - 1
     factors, batch = np.zeros(3 * width, np.float32), np.zeros((4, BATCH), np.float32)
     means, variances, squares, heights = batch[0], batch[1], batch[2], batch[3]
-    for vertex in range(vertices[0], vertices[1]):
+    for vertex in range(bounds[shard], bounds[shard + 1]):
         express(own[vertex], len(lanes), factors)
         likelihood = high = mass = spread = 0.0
         for first in range(indptr[vertex], indptr[vertex + 1], BATCH):
@@ -202,13 +204,13 @@ def edge_sums_of_shard(lanes, vertices, indptr, indices, counts, own, other, out
 
 
 @njit(parallel=True, **OPTIONS)
-def edge_sums(lanes, bounds, indptr, indices, counts, own, other, out):
-    """Sums over each vertex's edges, float64 (vertices, 4), with xi_ij at its optimum sqrt(E a_ij^2):
+def edge_sums(lanes, edges, own, other, out):
+    """Fill `out`, float64 (vertices, 4), with four sums over each vertex's edges, xi_ij being sqrt(E a_ij^2):
 
     c (log sigma(xi) - xi/2 + E a / 2); t (log sigma(xi) - xi/2); t; t E a^2.
     """
     for shard in prange(SHARDS):
-        edge_sums_of_shard(lanes, bounds[shard : shard + 2], indptr, indices, counts, own, other, out)
+        edge_sums_of_shard(lanes, shard, edges, own, other, out)
 
 
 @njit(**OPTIONS)
@@ -221,7 +223,7 @@ def background_of_shard(lanes, first, last, rows, background, prior):
         count = min(BATCH, last - start)
         for e in range(count):
             places[e], weights[e] = start + e, rows[start + e, width + n - 1]
-        add_outer(lanes, rows, places, 0, count, weights, nothing, sums)
+        add_outer(lanes, Weighted(rows, places, 0, count, weights, nothing), sums)
         for i in range(n):
             for j in range(i, n):
                 background[i, j] += sums[i * width + j]
@@ -236,11 +238,11 @@ def background_of_shard(lanes, first, last, rows, background, prior):
 
 @njit(parallel=True, **OPTIONS)
 def background_sums(lanes, rows, backgrounds, priors):
-    """Share-weighted second moments of all rows and what the Gaussian priors need, a shard at a time.
+    """Sums over all rows, by shards: second moments weighted by the shares, and the terms of the Gaussian priors.
 
-    backgrounds: float64 (SHARDS, n, n), upper triangles of sum_j t_j E[y y'], y = (v, b, 1), which hold the
-    paper's P_- and m_- and what the biases need beside them. priors: float64 (SHARDS, 4), the sums of log var
-    and of E v^2 over factors, then over biases. Both start at zero.
+    backgrounds: float64 (SHARDS, n, n), upper triangles of sum_j t_j E[y y'], y = (v, b, 1). They contain the
+    paper's P_- and m_-, and the same for the biases. priors: float64 (SHARDS, 4), the sums of log var and of E v^2
+    over factors, then over biases. The caller fills both with zeros.
     """
     for shard in prange(SHARDS):
         first, last = shard * len(rows) // SHARDS, (shard + 1) * len(rows) // SHARDS
@@ -249,7 +251,7 @@ def background_sums(lanes, rows, backgrounds, priors):
 
 @njit(parallel=True, **OPTIONS)
 def background_moments(lanes, own, background, out):
-    """E_t[a] and E_t[a^2] of every vertex with the whole other side, float64 (vertices, 2)."""
+    """Fill `out`, float64 (vertices, 2), with E_t[a] and E_t[a^2]: for each vertex, averages over the other side."""
     n = len(lanes)
     for vertex in prange(len(own)):
         row = own[vertex]

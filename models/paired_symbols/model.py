@@ -1,19 +1,20 @@
 """Paired symbols: popularity and preference kept apart, a Bayesian stand-in for a bilinear softmax.
 
 Paquet, Koenigstein and Winther (2014), "A scalable Bayesian alternative to density estimation with a bilinear
-softmax function". D pairs (user i, item j) were seen and D' = r D were censored; either kind was selected
-with probability pi_i psi_j, and then seen with probability sigma(a_ij), a_ij = u_i.v_j + b_i + b_j. Maximised
-is the variational bound of eq. 4, whose expected log-likelihood, logistic functions bounded with xi, is
+softmax function". D pairs (user i, item j) were seen, and D' = r D pairs were censored. A pair was selected with
+probability pi_i psi_j, and then seen with probability sigma(a_ij), a_ij = u_i.v_j + b_i + b_j, or else censored. The
+fit maximises the variational bound of eq. 4. With the logistic functions bounded by means of xi, its expected
+log-likelihood is
 
     sum_ij c_ij {h(xi_ij) + E a_ij / 2 - lambda(xi_ij) E a_ij^2}
         + D' sum_ij s_i t_j {h(xi_ij) - E a_ij / 2 - lambda(xi_ij) E a_ij^2},
     h(xi) = log sigma(xi) - xi / 2 + lambda(xi) xi^2,
 
-s and t being the shares of the censored pairs that each user and item has. Without an edge xi_ij = xi*, so
-every update is a sum over edges and a background cache. The short paper leaves out the updates of biases, s,
-t, xi* and the Dirichlet posteriors; they stand in `models.paired_symbols.posterior`. The precisions tau are the
-paper's ones and are not learned: maximising the bound over them shrinks the preferences away. The weights of
-eq. 10 carry a slip, u_i where the sum in their denominator runs over u_i'.
+where s and t are the shares of each user and item in the censored pairs. Pairs without an edge share xi_ij = xi*, so
+that every update is a sum over edges plus a background cache. The short paper leaves out the updates of the biases, s,
+t, xi* and the Dirichlet posteriors; they are in `models.paired_symbols.posterior`. The precisions tau are 1 by default, as in the
+paper, and are not learned: maximising the bound over them shrinks the preferences to nothing. The weights of eq. 10
+have a misprint: u_i should be u_i', over which the sum in their denominator runs.
 """
 
 import time
@@ -31,7 +32,7 @@ from models.negatives.like_probability import log_odds, spread
 from models.numerics.products import dense_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
-from models.paired_symbols.posterior import Posterior, Side, blank_rows
+from models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols, blank_rows
 from models.search_space import SearchSpace, Span
 
 START = purpose("paired_symbols start")
@@ -56,8 +57,8 @@ class PairedSymbolsSettings(ModelSettings):
     sweeps: int = Field(20, ge=1, description="Passes over all block updates.")
     learn_selection: bool = Field(
         False,
-        description="Update s and t too; otherwise they stay at the shares of events, c_i/D and "
-        "c_j/D. It raises the bound, but `like` ranks worse with every sweep.",
+        description="Update s and t too; otherwise they stay at the shares of events, c_i/D and c_j/D. Learning "
+        "them raises the bound, but `like` ranks worse with every pass.",
     )
     alpha: float = Field(
         1.0, gt=0, allow_inf_nan=False, description="Dirichlet prior of the selection probabilities pi and psi."
@@ -71,16 +72,16 @@ class PairedSymbolsSettings(ModelSettings):
 
 
 class PairedSymbols(Model):
-    """Variational Bayes with exact block updates; nothing but the start is random.
+    """Variational Bayes with exact block updates; only the start is random.
 
     Scores are functions of x_ij = E a_ij / sqrt(1 + pi var a_ij / 8): `like` is sigma(x), the probability
     that a selected pair is seen; `popularity_x_like` is sigma(x) E[psi_j] (eq. 11); `popularity_x_odds` is
-    x + a log E[psi_j]: censored pairs are drawn by popularity, so that e^x estimates a ratio of densities,
-    and it is the odds that popularity should multiply.
+    x + a log E[psi_j]. The last is because censored pairs are drawn by popularity: e^x then estimates a ratio of
+    densities, and popularity should multiply these odds.
 
     Attributes:
-        user_rows, item_rows: float32 (users, 2 W) and (items, 2 W), means and variances of (u_i, b_i) and
-            (v_j, b_j), and shares s_i and t_j, laid out as `models.paired_symbols.edges` says.
+        user_rows, item_rows: float32 (users, 2 W) and (items, 2 W): means and variances of (u_i, b_i) and
+            (v_j, b_j), and the shares s_i and t_j, in the layout of `models.paired_symbols.edges`.
         item_popularity: float64 (items,), E[psi_j].
         xi_star: float64 (1,), the bound's parameter for pairs without an edge.
     """
@@ -91,19 +92,23 @@ class PairedSymbols(Model):
 
     warm_startable = True
     scorable_each_epoch = True
-    _items: Side | None = None
+    _items: Symbols | None = None
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """Posterior rows of users never seen, float32 (block, 2 W), with all items held.
+        """Posterior rows of users who were not in training, float32 (block, 2 W), with the items fixed.
 
-        The model leaves an unseen user's s_i undefined; D' s_i = r c_i is what a training user of this
-        history has when s is held at the shares of events.
+        The model does not define s_i for such a user. D' s_i = r c_i is used, which a training user with this history
+        has if s stays at the shares of events.
         """
         histories = self._known(histories)
         with kernel_threads(self.threads):
-            users = self._side(histories, self._blank(histories.shape[0]), self.settings.tau_u)
+            users = self._symbols(histories, self._blank(histories.shape[0]), self.settings.tau_u)
             users.update(
-                self._item_side(), self.settings.r * users.degrees, float(self.xi_star[0]), FOLD_PASSES, FOLD_TOLERANCE
+                self._item_symbols(),
+                self.settings.r * users.degrees,
+                float(self.xi_star[0]),
+                FOLD_PASSES,
+                FOLD_TOLERANCE,
             )
         return users.rows
 
@@ -114,8 +119,8 @@ class PairedSymbols(Model):
 
         Args:
             histories, users: as in `scores`.
-            items: (n,) columns for all users, or (block, n) columns for each user, where -1 stands for none;
-                all columns by default.
+            items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all columns
+                by default.
 
         Returns:
             (mean, sd), float32 (block, n): the mean is the score `like`, the standard deviation is by
@@ -138,20 +143,20 @@ class PairedSymbols(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads):
             posterior = self._beginning(interactions, options.start)
-            for sweep in range(1, self.settings.sweeps + 1):
+            for number in range(1, self.settings.sweeps + 1):
                 began = time.perf_counter()
-                values = {"bound": self._sweep(posterior), "xi_star": posterior.xi_star}
+                values = {"bound": self._pass(posterior), "xi_star": posterior.xi_star}
                 self._learn(posterior)
-                options.on_epoch(Epoch(sweep, self.settings.sweeps, time.perf_counter() - began, values))
+                options.on_epoch(Epoch(number, self.settings.sweeps, time.perf_counter() - began, values))
 
-    def _learn(self, posterior: Posterior) -> None:
-        """Take over what has been learned so far."""
+    def _learn(self, posterior: PairedSymbolsPosterior) -> None:
+        """Copy what has been learned so far from the posterior into the model."""
         self.user_rows, self.item_rows = posterior.users.rows, posterior.items.rows
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
         self.xi_star, self._items = np.array([posterior.xi_star]), None
 
-    def _beginning(self, interactions: csr_matrix, start: Start | None = None) -> Posterior:
-        """Users at zero, items at small random means (at zero they would stay), or both at the earlier fit's."""
+    def _beginning(self, interactions: csr_matrix, start: Start | None = None) -> PairedSymbolsPosterior:
+        """Users at zero and items at small random means (from zero they would not move), or the earlier fit."""
         parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
         graph = csr_matrix(parts, shape=interactions.shape)
         users, items = (self._blank(vertices) for vertices in graph.shape)
@@ -161,17 +166,17 @@ class PairedSymbols(Model):
             before = start.previous
             for rows, old, places in ((users, before.user_rows, start.users), (items, before.item_rows, start.items)):
                 rows[places >= 0] = old[places[places >= 0]]
-        posterior = Posterior(
-            self._side(graph, users, self.settings.tau_u),
-            self._side(graph.tocsc(), items, self.settings.tau_v),
+        posterior = PairedSymbolsPosterior(
+            self._symbols(graph, users, self.settings.tau_u),
+            self._symbols(graph.tocsc(), items, self.settings.tau_v),
             self.settings.r,
             self.settings.alpha,
         )
         posterior.update_xi()
         return posterior
 
-    def _sweep(self, posterior: Posterior) -> float:
-        """Every block update once; returns the bound."""
+    def _pass(self, posterior: PairedSymbolsPosterior) -> float:
+        """One pass: every block update once; returns the bound."""
         for own, other in ((posterior.users, posterior.items), (posterior.items, posterior.users)):
             posterior.update_factors(own, other)
             if self.settings.learn_selection:
@@ -201,7 +206,7 @@ class PairedSymbols(Model):
         return mean, variance
 
     def _pair_moments(self, rows: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """E a and var a of each user's row and that user's own items, float32 (users, n); NaN at item -1."""
+        """E a and var a of each user and that user's own items, float32 (users, n); E a is NaN where the item is -1."""
         u, b, u_variance, b_variance = self._parts(rows)
         v, c, v_variance, c_variance = self._parts(self.item_rows[items])
         mean = np.einsum("ik,ijk->ij", u, v) + b[:, None] + c
@@ -218,16 +223,16 @@ class PairedSymbols(Model):
     def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         return self.fold_in(histories) if users is None else self.user_rows[users]
 
-    def _item_side(self) -> Side:
-        """The items as the other side of a fold-in: rows, shares and background cache, made once."""
+    def _item_symbols(self) -> Symbols:
+        """The items as the fixed side of a fold-in: rows, shares and background cache; made once."""
         if self._items is None:
             rows = self._blank(len(self.item_rows))
             rows[:] = self.item_rows
-            self._items = self._side(csr_matrix((len(rows), 0)), rows, self.settings.tau_v)
+            self._items = self._symbols(csr_matrix((len(rows), 0)), rows, self.settings.tau_v)
         return self._items
 
-    def _side(self, graph: csr_matrix, rows: np.ndarray, precision: float) -> Side:
-        return Side(graph, rows, self.settings.factors, (precision, self.settings.tau_b))
+    def _symbols(self, graph: csr_matrix, rows: np.ndarray, precision: float) -> Symbols:
+        return Symbols(graph, rows, self.settings.factors, (precision, self.settings.tau_b))
 
     def _blank(self, vertices: int) -> np.ndarray:
         return blank_rows(vertices, self.settings.factors, START_VARIANCE)

@@ -1,4 +1,4 @@
-"""The posterior of paired symbols: its two sides, the block updates, and the bound that they raise."""
+"""The posterior of paired symbols: its factors for users and for items, the block updates, and their bound."""
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
@@ -22,15 +22,15 @@ def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
     return rows
 
 
-class Side:
-    """Users or items: the graph as seen from there, and this side's part of the posterior.
+class Symbols:
+    """The users, or the items, as the symbols that make pairs: their edges, and their part of the posterior.
 
     Attributes:
         rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `models.paired_symbols.edges` says.
-        indptr, indices, counts: the edges of each vertex, int64, int32 and float32, read-only.
-        degrees: float64, c_i (c_j), the events of each vertex.
-        shares: float64, s (t), the float32 numbers that `rows` carries.
-        concentration: float64, the Dirichlet posterior of pi (psi).
+        edges: the edges of each vertex, read-only.
+        degrees: float64 (vertices,), c_i (or c_j), the number of events of each vertex.
+        shares: float64 (vertices,), s (or t); the same numbers stand in `rows` as float32.
+        concentration: float64 (vertices,), the parameters of the Dirichlet posterior of pi (or psi).
     """
 
     def __init__(
@@ -38,45 +38,33 @@ class Side:
     ) -> None:
         """
         Args:
-            graph: c_ij, CSR for the users' side and CSC for the items'.
-            precisions: tau_u (tau_v) and tau_b.
+            graph: c_ij, as CSR for the users and as CSC for the items.
+            precisions: tau_u (or tau_v), and tau_b.
         """
         self.rows, self.precisions = rows, precisions
         self.lanes = (0,) * (factors + 2)
-        self.indptr = read_only(graph.indptr, np.int64)
-        self.indices = read_only(graph.indices, np.int32)
-        self.counts = read_only(graph.data, np.float32)
-        self.bounds = runs(self.indptr, kernels.SHARDS, kernels.WORK)
-        self.degrees = np.diff(np.concatenate([[0.0], np.cumsum(self.counts, dtype=np.float64)])[self.indptr])
+        indptr, counts = read_only(graph.indptr, np.int64), read_only(graph.data, np.float32)
+        bounds = runs(indptr, kernels.SHARDS, kernels.WORK)
+        self.edges = kernels.Edges(indptr, read_only(graph.indices, np.int32), counts, bounds)
+        self.degrees = np.diff(np.concatenate([[0.0], np.cumsum(counts, dtype=np.float64)])[indptr])
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
 
     def set_shares(self, shares: np.ndarray) -> None:
-        """Take new s (t), which sum to one."""
+        """Set s (or t); they sum to one."""
         lane = self.rows.shape[1] // 2 + len(self.lanes) - 1
         self.rows[:, lane] = shares
         self.shares = self.rows[:, lane].astype(np.float64)
         self._sums = None
 
     def update(
-        self, other: "Side", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
+        self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
     ) -> None:
-        """The joint (u_i, b_i) block of every vertex, `pseudo` being D' s_i; see `kernels.update_rows`."""
+        """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
         n = len(self.lanes)
         background = np.pad(other.background, ((0, 0), (0, padded(n, UNIT) - n))).ravel()
+        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), background)
         kernels.update_rows(
-            self.lanes,
-            self.bounds,
-            self.indptr,
-            self.indices,
-            self.counts,
-            self.rows,
-            other.rows,
-            pseudo,
-            lambda_of_xi(xi_star),
-            background,
-            *self.precisions,
-            passes,
-            tolerance,
+            self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, (passes, tolerance)
         )
         self._sums = None
 
@@ -110,17 +98,17 @@ class Side:
         return self._sums
 
 
-class Posterior:
-    """q of the whole model (eq. 5), s and t tied over the censored pairs, xi* over pairs without an edge.
+class PairedSymbolsPosterior:
+    """q of the whole model (eq. 5). All censored pairs share s and t, and all pairs without an edge share xi*.
 
     Attributes:
-        users, items: the two sides.
+        users, items: the symbols of either kind.
         censored: D' = r D.
         alpha: concentration of the Dirichlet priors.
         xi_star: the bound's parameter for pairs without an edge.
     """
 
-    def __init__(self, users: Side, items: Side, r: float, alpha: float) -> None:
+    def __init__(self, users: Symbols, items: Symbols, r: float, alpha: float) -> None:
         self.users, self.items, self.alpha = users, items, alpha
         self.censored = r * users.degrees.sum()
         self.xi_star = 1.0
@@ -130,15 +118,15 @@ class Posterior:
 
     @property
     def height_star(self) -> float:
-        """log sigma(xi*) - xi* / 2 + lambda(xi*) xi*^2, the bound's constant for a pair without an edge."""
+        """log sigma(xi*) - xi* / 2 + lambda(xi*) xi*^2: the constant term of the bound for a pair without an edge."""
         return log_expit(self.xi_star) - self.xi_star / 2 + lambda_of_xi(self.xi_star) * self.xi_star**2
 
-    def update_factors(self, own: Side, other: Side) -> None:
+    def update_factors(self, own: Symbols, other: Symbols) -> None:
         """q(u_i, b_i) of every user, or q(v_j, b_j) of every item (eq. 6 to 8, biases included)."""
         own.update(other, self.censored * own.shares, self.xi_star)
 
-    def update_shares(self, own: Side, other: Side) -> None:
-        """s (t), proportional to exp(E log pi_i + f_i), f_i what one censored pair of i adds to the bound."""
+    def update_shares(self, own: Symbols, other: Symbols) -> None:
+        """s (or t), proportional to exp(E log pi_i + f_i); f_i is the term of a censored pair of i in the bound."""
         moments = np.empty((len(own.rows), 2))
         kernels.background_moments(own.lanes, own.rows, other.background, moments)
         _, heights, mass, squares = self.edge_sums(own, other).T
@@ -148,22 +136,21 @@ class Posterior:
         shares = np.exp(logs - logs.max())
         own.set_shares(shares / shares.sum())
 
-    def update_concentration(self, own: Side) -> None:
+    def update_concentration(self, own: Symbols) -> None:
         """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise."""
         own.concentration = self.alpha + own.degrees + self.censored * own.shares
 
-    def edge_sums(self, own: Side, other: Side) -> np.ndarray:
+    def edge_sums(self, own: Symbols, other: Symbols) -> np.ndarray:
         """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
         out = np.empty((len(own.rows), 4))
-        graph = own.indptr, own.indices, own.counts
-        kernels.edge_sums(own.lanes, own.bounds, *graph, own.rows, other.rows, out)
+        kernels.edge_sums(own.lanes, own.edges, own.rows, other.rows, out)
         return out
 
     def update_xi(self, sums: np.ndarray | None = None) -> None:
-        """xi*^2 is the mean of E a^2 over pairs without an edge, weighted by s_i t_j; kept if there are none.
+        """Set xi*^2 to the mean of E a^2 over pairs without an edge, weighted by s_i t_j; if there are none, keep it.
 
         Args:
-            sums: `edge_sums(users, items)` of the present factors and shares, if at hand.
+            sums: `edge_sums(users, items)` of the present factors and shares; computed here if not given.
         """
         sums = self.edge_sums(self.users, self.items) if sums is None else sums
         mass, _, square = self._all_pairs()
@@ -188,7 +175,7 @@ class Posterior:
             total += self._selection(side) + side.log_prior_ratio()
         return float(total)
 
-    def _selection(self, side: Side) -> float:
+    def _selection(self, side: Symbols) -> float:
         """The bound's terms in pi and s (psi and t): E log p(y, pi) - E log q(y, pi)."""
         size, posterior = len(side.rows), side.concentration
         events = side.degrees + self.censored * side.shares
@@ -198,7 +185,7 @@ class Posterior:
         return total + prior - gammaln(posterior.sum()) + gammaln(posterior).sum()
 
     def _all_pairs(self) -> tuple[float, float, float]:
-        """Sums over all pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the two caches."""
+        """Sums over all pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the two background caches."""
         n = len(self.users.lanes)
         swapped = np.r_[: n - 2, n - 1, n - 2]  # in a_ij, a bias meets the other side's constant
         users, items = self.users.background, self.items.background[np.ix_(swapped, swapped)]

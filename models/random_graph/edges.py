@@ -1,10 +1,8 @@
-"""Edges of the hidden graph, a batch at a time: what a vertex needs of its neighbours, and the moments of the
-logits between them.
+"""Edges of the hidden graph, a batch at a time: the numbers of a vertex's neighbours, and the moments of their logits.
 
-One side is updated while the other is held, so that the two sides share every kernel; the comments speak of a
-user and its items. What an edge needs of the held side lies in one packed row of a flat table:
-means [v_n, 1, b_n], then variances [var v_n, 0, var b_n]. With own means [u_m, b_m, 1] the logit
-a = u'v + b_m + b_n is one sum of products.
+One side is updated while the other is fixed. Both sides use the same kernels; the comments speak of a user and its
+items. Each vertex of the fixed side has one packed row in a flat table: means [v_n, 1, b_n], then variances
+[var v_n, 0, var b_n]. With the own means [u_m, b_m, 1] the logit a = u'v + b_m + b_n is one sum of products.
 """
 
 import numpy as np
@@ -14,13 +12,13 @@ from models.numerics.lane_products import IN_ORDER, ROWS, ZERO, copy, prefetch_r
 from models.numerics.lanes import LANES, load, padded, spread, total_of, zeros
 from models.numerics.logistic_bound import FAST, best_square, twice_lambda_of_square
 
-BATCH = 64  # edges gathered at a time; with their packed rows they fill half of a first-level cache
-AHEAD = 64  # edges between asking for a packed row and reading it
+BATCH = 64  # edges gathered at a time; their packed rows fill half of a first-level cache
+AHEAD = 64  # a packed row is prefetched so many edges before it is read
 
 
 @njit(cache=True, fastmath=FAST, parallel=True)
 def pack(mean, precision, bias_mean, bias_precision):
-    """The packed rows, flat float32, of one side: see the module's first lines."""
+    """The packed rows of one side, flat float32, as the first lines of this file describe them."""
     count, factors = mean.shape
     width = padded(2 * factors + 4)
     table = zeros(count * width + LANES)
@@ -37,10 +35,10 @@ def pack(mean, precision, bias_mean, bias_precision):
 
 @njit(cache=True, inline="always")
 def workspace(factors):
-    """What one shard writes in.
+    """The scratch arrays of one shard.
 
     Returns:
-        edges: rows of a batch: a packed row, then room for the weighted means.
+        edges: a row for each edge of a batch: a packed row, then room for its weighted means.
         own: means, second moments and variances of [u_m, b_m, 1].
         sums: the tile of `models.random_graph.kernels`.
         columns: (3, BATCH), E[a], E[a^2] and w of every edge of the batch.
@@ -53,8 +51,9 @@ def workspace(factors):
 
 
 @njit(cache=True, inline="always")
-def take_own(own, vertex, mean, precision, bias_mean, bias_precision):
-    """Own means, second moments and variances of [u_m, b_m, 1]."""
+def take_own(own, vertex, posterior):
+    """Fill `own` with the means, second moments and variances of [u_m, b_m, 1]."""
+    mean, precision, bias_mean, bias_precision = posterior
     factors = mean.shape[1]
     width = padded(factors + 2)
     for factor in range(factors):
@@ -79,9 +78,9 @@ def gather(edges, table, neighbours, first, count, factors):
 
 @njit(**IN_ORDER)
 def moments(edges, own, columns, count, factors):
-    """Mean (column 0) and second moment (column 1) of the logits of a batch; the latter is xi^2, eq. 16.
+    """Mean (column 0) and second moment (column 1) of the logits of a batch; the second moment is xi^2 (eq. 16).
 
-    E a = sum E x E y and var a = sum var x E y^2 + (E x)^2 var y, x being the neighbour's numbers and y the own.
+    E a = sum E x E y and var a = sum var x E y^2 + (E x)^2 var y, where x are the neighbour's numbers and y the own.
     """
     step = padded(2 * factors + 4) + padded(factors + 3)
     width = padded(factors + 2)

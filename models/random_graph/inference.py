@@ -1,5 +1,7 @@
-"""The steps of Algorithm 1 of Paquet and Koenigstein (2014), one method each: a hidden graph is drawn, and
-one block of the posterior after another is moved towards what that graph asks for."""
+"""The steps of Algorithm 1 of Paquet and Koenigstein (2014), one method each.
+
+A hidden graph is drawn, and then one block of the posterior after another is moved towards its maximum for that graph.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, USER_BIAS, US
 
 @dataclass(frozen=True)
 class HiddenGraph:
-    """One sample of H: the likes (g = 1) and the negatives (g = 0), by user and by item."""
+    """One sample of H: the likes (g = 1) and the negatives (g = 0), listed by user and by item."""
 
     likes: Adjacency
     negatives: Adjacency
@@ -30,8 +32,8 @@ class GraphSampler:
     Args:
         likes: the observed graph, by user.
         weights: float64 (items,), the histogram pi, positive wherever an item has an edge.
-        seed: of every draw.
-        units: uint64 (users,), the name of each user's stream of random numbers.
+        seed: the seed of all draws.
+        units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
     """
 
     def __init__(self, likes: Adjacency, weights: np.ndarray, seed: int, units: np.ndarray) -> None:
@@ -42,7 +44,7 @@ class GraphSampler:
 
     @cached_property
     def likes_by_item(self) -> Adjacency:
-        """The observed graph from the side of the items, for those who draw whole graphs."""
+        """The observed graph by item; only `draw` needs it."""
         return transposed(*self.likes, len(self.weights))
 
     def negatives(self, iteration: int) -> Adjacency:
@@ -69,8 +71,8 @@ def step_sizes(iterations: int, t_epsilon: int) -> Iterator[float]:
 
 
 @dataclass
-class Posterior:
-    """q(theta without H), and its block updates; each is an exact block maximum where `step` is one.
+class RandomGraphPosterior:
+    """q of all parameters but H, and its block updates; with `step` 1 an update is the exact maximum of its block.
 
     Attributes:
         users, items: the Gaussian factors.
@@ -92,7 +94,7 @@ class Posterior:
         _update_biases(self.items, self.users, parts, self.taus.mean(ITEM_BIAS), step)
 
     def update_users(self, graph: HiddenGraph, step: float, *, joint: bool = False) -> None:
-        """Eq. 17 and 18, Algorithm 1, line 13; with `joint`, of factors and bias in one block."""
+        """Eq. 17 and 18, Algorithm 1, line 13; with `joint`, factors and bias are one block."""
         taus = self.taus.mean(USER_FACTORS), self.taus.mean(USER_BIAS)
         update_side(self.users, self.items, (graph.likes, graph.negatives), taus, step, joint=joint)
 
@@ -107,7 +109,7 @@ class Posterior:
         self.taus.move(self.users.squares() + self.items.squares(), step)
 
     def bound(self, graph: HiddenGraph) -> float:
-        """The lower bound of eq. 12 for a given H, in nats, with every xi at its best (eq. 16)."""
+        """The lower bound of eq. 12 for a given H, in nats, with every xi at its optimum (eq. 16)."""
         parts, bounds = (graph.likes, graph.negatives), shards(graph.likes[0])
         total = float(edge_bound(self.users.arrays, self.items.table(), *parts, bounds).sum())
         total += self.users.bound(self.taus, USER_FACTORS, USER_BIAS)
@@ -125,7 +127,7 @@ def update_side(
     *,
     joint: bool,
 ) -> None:
-    """Update the factors of one side in place. `other` is the side that is held, or its packed rows."""
+    """Update the factors of one side in place; `other` is the fixed side, or its packed rows."""
     table = other if isinstance(other, np.ndarray) else other.table()
     precisions = np.float32(taus[0]), np.float32(taus[1])
     update_factors(side.arrays, table, *parts, shards(parts[0][0]), *precisions, np.float32(step), joint)

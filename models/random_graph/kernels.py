@@ -1,9 +1,9 @@
-"""Kernels of the random-graph model: the block updates (17) to (19) of one side, and the edges' bound.
+"""Kernels of the random-graph model: the block updates (17) to (19) of one side, and the terms of the edges in the bound.
 
-Every batch of a vertex's edges adds its outer products to a tile of sums, whose rows are, for weights
-w = 2 lambda(xi) and x = [v_n, 1, b_n]: rows 0 .. K + 1 the sums of w x x', row K + 2 the sum of (g - 1/2) x;
-one more row, behind the tile, holds the sum of w var x. Sums over a vertex's edges are taken in the order of
-the graph, so a result does not depend on the shards.
+Every batch of a vertex's edges adds its outer products to a tile of sums. With the weights w = 2 lambda(xi) and
+x = [v_n, 1, b_n], rows 0 .. K + 1 of the tile are the sum of w x x', and row K + 2 is the sum of (g - 1/2) x. One more
+row, behind the tile, is the sum of w var x. The edges of a vertex are summed in the order of the graph, so that a
+result does not depend on the shards.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ HALF = np.float32(0.5)
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def _add_batch(edges, sums, columns, count, sign, factors):
-    """Add the outer products of a batch, all of one g; `sign` is g - 1/2."""
+    """Add the outer products of a batch whose edges have the same g; `sign` is g - 1/2."""
     width, stride = padded(2 * factors + 4), padded(factors + 3)
     step = width + stride
     rows = (factors + 2 + ROWS) // ROWS * ROWS
@@ -40,19 +40,20 @@ def _add_batch(edges, sums, columns, count, sign, factors):
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def _natural_parameters(sums, own, solution, size, factors, tau, tau_bias):
-    """P (eq. 15, lower triangle, in place) and z of one vertex; `size` is K, or K + 1 with its bias."""
+    """P (eq. 15; its lower triangle, in place) and z of one vertex; `size` is K, or K + 1 if the bias is updated too."""
     stride = padded(factors + 3)
     spread = (factors + 2 + ROWS) // ROWS * ROWS * stride
     for row in range(size):
         sums[row * stride + row] += sums[spread + row] + (tau if row < factors else tau_bias)
         solution[row] = sums[(factors + 2) * stride + row] - sums[(factors + 1) * stride + row]
-        if size == factors:  # the own bias is held
+        if size == factors:  # the own bias is fixed
             solution[row] -= own[factors] * sums[factors * stride + row]
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def _step_towards(sums, stride, size, solution, step, mean, precision, bias_mean, bias_precision, vertex):
-    """Eq. 17: move the natural parameters by `step` from diag(omega) and diag(omega) eta."""
+def _step_towards(sums, stride, size, solution, step, posterior, vertex):
+    """Eq. 17: average the new natural parameters, with weight `step`, and the old, diag(omega) and diag(omega) eta."""
+    mean, precision, bias_mean, bias_precision = posterior
     factors = mean.shape[1]
     keep = 1 - step
     for row in range(size):
@@ -66,16 +67,16 @@ def _step_towards(sums, stride, size, solution, step, mean, precision, bias_mean
 
 @njit(cache=True, fastmath=FAST, parallel=True)
 def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, step, joint):
-    """Update q(u_m) of every vertex of one side in place, eq. 17 and 18; with `joint`, of (u_m, b_m) at once.
+    """Update q(u_m) of every vertex of one side in place, eq. 17 and 18; with `joint`, of (u_m, b_m) together.
 
     Args:
         posterior: float32 mean (M, K), precision (M, K), bias mean (M,), bias precision (M,).
         table: packed rows of the other side.
-        likes, negatives: (starts int64 (M + 1,), neighbours int32) of either part of the hidden graph.
-        bounds: shards of vertices.
+        likes, negatives: (starts int64 (M + 1,), neighbours int32), the two parts of the hidden graph.
+        bounds: int64, where the shards of vertices begin and end.
         tau, tau_bias: E[tau_u], E[tau_bu], float32.
         step: epsilon_t, float32.
-        joint: the exact maximum over the block of factors and bias together, in place of a pass for biases.
+        joint: maximise over factors and bias as one block, instead of in two passes.
     """
     mean, precision, bias_mean, bias_precision = posterior
     factors = mean.shape[1]
@@ -85,7 +86,7 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
         edges, own, sums, columns = workspace(factors)
         solution = np.zeros(size, dtype=np.float32)
         for vertex in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, vertex, mean, precision, bias_mean, bias_precision)
+            take_own(own, vertex, posterior)
             sums[:] = 0
             for part in range(2):
                 starts, neighbours = likes if part == 0 else negatives
@@ -98,7 +99,7 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
                     _add_batch(edges, sums, columns, count, sign, factors)
             _natural_parameters(sums, own, solution, size, factors, tau, tau_bias)
             if step < 1:
-                _step_towards(sums, stride, size, solution, step, mean, precision, bias_mean, bias_precision, vertex)
+                _step_towards(sums, stride, size, solution, step, posterior, vertex)
             for row in range(factors):
                 precision[vertex, row] = sums[row * stride + row]
             if joint:
@@ -113,12 +114,12 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
 @njit(cache=True, fastmath=FAST, parallel=True)
 def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
     """Update q(b_m) of every vertex of one side, eq. 19, in place; arguments as in `update_factors`."""
-    mean, precision, bias_mean, bias_precision = posterior
+    mean, _, bias_mean, bias_precision = posterior
     factors = mean.shape[1]
     for shard in prange(len(bounds) - 1):
         edges, own, _, columns = workspace(factors)
         for vertex in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, vertex, mean, precision, bias_mean, bias_precision)
+            take_own(own, vertex, posterior)
             weight_sum, z = np.float64(tau_bias), 0.0
             for part in range(2):
                 starts, neighbours = likes if part == 0 else negatives
@@ -139,18 +140,17 @@ def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
 
 @njit(cache=True, fastmath=FAST, parallel=True)
 def edge_bound(posterior, table, likes, negatives, bounds):
-    """What the edges of H add to the bound, with xi at its best (eq. 16): (shards,) float64 partial sums.
+    """The terms of H's edges in the bound, with xi at its optimum (eq. 16): float64 (shards,), partial sums.
 
-    An edge adds (g - 1/2) E a - log(2 cosh(xi / 2)).
+    The term of an edge is (g - 1/2) E a - log(2 cosh(xi / 2)).
     """
-    mean, precision, bias_mean, bias_precision = posterior
-    factors = mean.shape[1]
+    factors = posterior[0].shape[1]
     totals = np.zeros(len(bounds) - 1)
     for shard in prange(len(bounds) - 1):
         edges, own, _, columns = workspace(factors)
         total = 0.0
         for vertex in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, vertex, mean, precision, bias_mean, bias_precision)
+            take_own(own, vertex, posterior)
             for part in range(2):
                 starts, neighbours = likes if part == 0 else negatives
                 sign = HALF if part == 0 else -HALF

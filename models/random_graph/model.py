@@ -1,8 +1,8 @@
 """One-class collaborative filtering with random graphs (Paquet and Koenigstein 2014).
 
-A like is an edge of the observed graph G. Behind it stands a hidden graph H of all items that a user
-considered; of each edge of H a coin with p(like) = sigma(u_m'v_n + b_m + b_n) tells whether it shows in G. So
-how popular an item is (pi_n, how often it is considered) and how well it pleases are kept apart.
+A like is an edge of the observed graph G. The hidden graph H has an edge for every item that a user considered. For
+each edge of H a coin with p(like) = sigma(u_m'v_n + b_m + b_n) decides whether it is also in G. So the model keeps
+apart how popular an item is (pi_n: how often it is considered) and how well it is liked once it is considered.
 """
 
 import time
@@ -23,7 +23,7 @@ from models.negatives.like_probability import like_logits, like_of_pairs, like_o
 from models.numerics.adjacency import adjacency, transposed
 from models.numerics.random_numbers import GOLDEN, mix, purpose
 from models.numerics.threads import kernel_threads
-from models.random_graph.inference import GraphSampler, Posterior, step_sizes, update_side
+from models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes, update_side
 from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
 from models.search_space import Choice, SearchSpace, Span
 
@@ -44,7 +44,7 @@ class RandomGraphSettings(ModelSettings):
     }
 
     factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
-    iterations: int = Field(40, ge=1, description="t_max, hidden graphs drawn and passes made.")
+    iterations: int = Field(40, ge=1, description="t_max, the number of hidden graphs drawn, and of passes.")
     r: float = Field(
         1.0,
         gt=0,
@@ -61,32 +61,33 @@ class RandomGraphSettings(ModelSettings):
     user_biases: bool = Field(False, description="Learn user biases; the paper clamps them at zero (section 6).")
     joint_bias: bool = Field(
         False,
-        description="Update a vertex's bias in one block with its factors, which is "
-        "exact and saves a pass over the edges, and not before them (Algorithm 1).",
+        description="Update a vertex's bias and factors as one block, which is exact and saves a pass over the "
+        "edges; otherwise the bias comes first (Algorithm 1).",
     )
     learn_tau: bool = Field(True, description="Learn the precisions tau (eq. 20); otherwise they stay at `tau`.")
-    tau: float = Field(1.0, gt=0, description="Precisions of the priors until they are learned.")
+    tau: float = Field(1.0, gt=0, description="Precisions of the priors, until they are learned.")
     alpha: float = Field(0.01, gt=0, description="Shape of the Gamma prior of the precisions.")
     beta: float = Field(0.01, gt=0, description="Rate of the Gamma prior of the precisions.")
     t_tau: int = Field(10, ge=0, description="Iterations before the precisions are learned.")
     t_epsilon: int = Field(10, ge=0, description="Iterations with a step size of one.")
-    start_scale: float = Field(0.1, gt=0, description="Standard deviation of the factors' first means.")
+    start_scale: float = Field(0.1, gt=0, description="Standard deviation of the first means of the factors.")
     popularity_weight: float = Field(0.5, ge=0, description="a in `popularity_x_odds`, logit(like) + a log pi.")
-    fold_in_iterations: int = Field(12, ge=1, description="Updates of an unseen user, each on new negatives.")
+    fold_in_iterations: int = Field(12, ge=1, description="Updates of an unseen user, each with new negatives.")
     bound_every: int = Field(5, ge=0, description="Iterations between evaluations of the bound; 0 for never.")
 
 
 class RandomGraph(Model):
     """Stochastic variational Bayes over random graphs, Algorithm 1 of the paper.
 
-    Slips of the text put right: eq. 5 has the priors of tau once, not in the products; in eq. 17 P^(t-1) is
-    the diagonal precision diag(omega), hence z^(t-1) = diag(omega) eta; before eq. 13 the bound is maximised;
-    r (eq. 8) tilts which negatives are drawn, never how many.
+    Corrections to the text: eq. 5 has the priors of tau once, not in the products. In eq. 17 P^(t-1) is the diagonal
+    precision diag(omega), hence z^(t-1) = diag(omega) eta. Before eq. 13 the bound is maximised, not minimised. r
+    (eq. 8) changes which negatives are drawn, never how many.
 
     Attributes:
         posterior: q(theta), with `users`, `items` and `taus`.
         histogram: float64 (items,), pi by eq. 7, sums to one.
-        weights: float64 (items,), what negatives are drawn from: pi, or pi adjusted with `balance_popular`.
+        weights: float64 (items,), the weights by which negatives are drawn: pi, or with `balance_popular` its
+            adjustment.
         gamma: the power of pi.
     """
 
@@ -105,11 +106,11 @@ class RandomGraph(Model):
                 values = {"step_size": step, **self._iterate(q, sampler, t, step)}
                 options.on_epoch(Epoch(t, self.settings.iterations, time.perf_counter() - began, values))
 
-    def _iterate(self, q: Posterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
+    def _iterate(self, q: RandomGraphPosterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1.
 
-        The bound is that of the posterior which the iteration begins with: the new hidden graph is
-        independent of it, so that this is an unbiased estimate of the objective (up to the entropy of q(H)).
+        The bound is that of the posterior at the beginning of the iteration. The new hidden graph is independent of
+        that posterior, so the bound is an unbiased estimate of the objective (up to the entropy of q(H)).
         """
         settings = self.settings
         joint = settings.joint_bias
@@ -127,10 +128,10 @@ class RandomGraph(Model):
         return values
 
     def fold_in(self, histories: csr_matrix) -> Vertices:
-        """q(u_m, b_m) of users never seen, with all items held.
+        """q(u_m, b_m) of users who were not in training, with the items fixed.
 
-        Every update draws new negatives; steps are one at first and then average over the draws. A user's
-        draws are named by the history itself, so equal histories get equal answers wherever they stand.
+        Every update draws new negatives; steps are one at first and then average over the draws. The random stream
+        of a user depends on the history alone, so that equal histories get equal results, whatever their rows.
         """
         histories = self._known(histories)
         settings, taus = self.settings, self.posterior.taus
@@ -153,8 +154,8 @@ class RandomGraph(Model):
 
         Args:
             histories, users: as in `scores`.
-            items: (n,) columns for all users, or (block, n) columns for each user, where -1 stands for none;
-                all columns by default.
+            items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all columns
+                by default.
 
         Returns:
             (mean, sd), float32 (block, n): the mean by eq. 22, the standard deviation of sigma(a) by
@@ -188,12 +189,12 @@ class RandomGraph(Model):
         return self.fold_in(histories) if users is None else self.posterior.users.rows(users)
 
     def _log_popularity(self) -> np.ndarray:
-        """log pi; an item without an edge counts as rarer than any other."""
+        """log pi; an item without an edge gets half of the smallest pi."""
         rarest = self.histogram[self.histogram > 0].min()
         return np.log(np.where(self.histogram > 0, self.histogram, rarest / 2))
 
     def sampler(self, interactions: csr_matrix) -> GraphSampler:
-        """q(H) of the observed graph; sets `gamma`, `histogram` and `weights`."""
+        """The sampler of hidden graphs; sets `gamma`, `histogram` and `weights`."""
         power = histogram_power(self.settings.r, int(self.item_degrees.max()))
         self.gamma = power if self.settings.gamma is None else self.settings.gamma
         self.weights = self.histogram = histogram(self.item_degrees, self.gamma)
@@ -203,12 +204,12 @@ class RandomGraph(Model):
         units = np.arange(interactions.shape[0], dtype=np.uint64)
         return GraphSampler(likes, self.weights, self.seed, units)
 
-    def _beginning(self, shape: tuple[int, int], start: Start | None) -> Posterior:
-        """Small random means, or the earlier fit's posterior, its precisions included."""
+    def _beginning(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
+        """Small random means, or the posterior of the earlier fit, with its precisions."""
         settings = self.settings
         users, items = ((count, settings.factors) for count in shape)
         scale = settings.start_scale
-        q = Posterior(
+        q = RandomGraphPosterior(
             users=Vertices.random((self.seed, START_USERS), scale, users, clamped=not settings.user_biases),
             items=Vertices.random((self.seed, START_ITEMS), scale, items, clamped=False),
             taus=Precisions.of_mean(settings.tau, shape, settings.factors, settings.alpha, settings.beta),
@@ -245,14 +246,14 @@ class RandomGraph(Model):
         )
         gammas = np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"])
         taus = Precisions(*gammas, self.settings.alpha, self.settings.beta)
-        self.posterior = Posterior(users, items.rows(slice(None)), taus)
+        self.posterior = RandomGraphPosterior(users, items.rows(slice(None)), taus)
         self.histogram, self.weights = np.array(arrays["histogram"]), np.array(arrays["weights"])
         self.gamma = float(arrays["gamma"])
 
 
 @njit(cache=True)
 def _names(starts, items):
-    """A number for every history that does not depend on where it stands: the sum of its items' hashes."""
+    """A number for each history, whatever its row: the sum of the hashes of its items."""
     names = np.empty(len(starts) - 1, dtype=np.uint64)
     for user in range(len(names)):
         name = FOLD_IN

@@ -1,5 +1,5 @@
-"""The factorized posterior q of the random-graph model (Paquet and Koenigstein 2014, eq. 6), and what its
-Gaussian and Gamma factors add to the bound (eq. 12)."""
+"""The factors of the posterior q of the random-graph model (Paquet and Koenigstein 2014, eq. 6), and their terms in
+the bound (eq. 12)."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -19,7 +19,7 @@ class Vertices(GaussianFactors):
 
     @classmethod
     def prior(cls, vertices: int, factors: int, *, clamped: bool, precision: float = 1.0) -> Self:
-        """Means of zero: where a vertex without edges stays, and a fold-in begins."""
+        """Means of zero: the posterior of vertices without edges, and the start of a fold-in."""
         return cls(
             mean=np.zeros((vertices, factors), dtype=np.float32),
             precision=np.full((vertices, factors), precision, dtype=np.float32),
@@ -29,17 +29,17 @@ class Vertices(GaussianFactors):
 
     @classmethod
     def random(cls, key: tuple[int, np.uint64], scale: float, shape: tuple[int, int], *, clamped: bool) -> Self:
-        """Small random means, since u = v = 0 is a fixed point; `key` is (seed, purpose)."""
+        """Small random means, because u = v = 0 is a fixed point of the updates; `key` is (seed, purpose)."""
         side = cls.prior(*shape, clamped=clamped)
         side.mean = normals(*key, *shape) * np.float32(scale)
         return side
 
     def table(self) -> np.ndarray:
-        """Packed rows for the other side's update."""
+        """The packed rows that the update of the other side reads."""
         return pack(*self.arrays)
 
     def squares(self) -> tuple[float, float]:
-        """Sums of E[u'u] and of E[b^2] over the vertices (the latter 0 for clamped biases), float64."""
+        """Sums of E[u'u] and of E[b^2] over the vertices, float64; the second is 0 for clamped biases."""
         sums = [
             np.sum(mean.astype(np.float64) ** 2 + 1.0 / precision)
             for mean, precision in ((self.mean, self.precision), (self.bias_mean, self.bias_precision))
@@ -47,7 +47,7 @@ class Vertices(GaussianFactors):
         return float(sums[0]), float(sums[1])
 
     def bound(self, taus: "Precisions", factors: int, bias: int) -> float:
-        """E log p(u, b | tau) plus the entropy of q(u, b); `factors` and `bias` name the two precisions."""
+        """E log p(u, b | tau) plus the entropy of q(u, b); `factors` and `bias` are the places of their precisions."""
         total = _gaussian_bound(self.mean, self.precision, taus, factors)
         if np.isfinite(self.bias_precision).all():
             total += _gaussian_bound(self.bias_mean, self.bias_precision, taus, bias)
@@ -62,10 +62,10 @@ def _gaussian_bound(mean: np.ndarray, precision: np.ndarray, taus: "Precisions",
 
 @dataclass
 class Precisions:
-    """q of the four precisions tau: Gamma factors.
+    """q of the four precisions tau, which are Gamma factors.
 
     Attributes:
-        shape, rate: float64 (4,), phi and varphi of eq. 20, in the order of this module's constants.
+        shape, rate: float64 (4,), phi and varphi of eq. 20, in the order of the constants USER_FACTORS to ITEM_BIAS.
         alpha, beta: shape and rate of the prior.
     """
 
@@ -76,7 +76,7 @@ class Precisions:
 
     @classmethod
     def of_mean(cls, mean: float, counts: tuple[int, int], factors: int, alpha: float, beta: float) -> Self:
-        """Factors of the given mean, of the shape that eq. 20 gives M users and N items."""
+        """Factors with the given mean, and with the shape that eq. 20 has for `counts` = (M users, N items)."""
         users, items = counts
         shape = alpha + np.array([factors * users, users, factors * items, items]) / 2.0
         return cls(shape=shape, rate=shape / mean, alpha=alpha, beta=beta)
@@ -90,10 +90,10 @@ class Precisions:
         return float(psi(self.shape[which]) - np.log(self.rate[which]))
 
     def move(self, squares: tuple[float, float, float, float], step: float) -> None:
-        """Eq. 20 with a stochastic step; the shape does not depend on the hidden graph, only the rate moves.
+        """Eq. 20 with a stochastic step. Only the rate moves, for the shape does not depend on the hidden graph.
 
         Args:
-            squares: the sums of second moments under each of the four, zero for clamped biases.
+            squares: for each of the four, the sum of the second moments; zero for clamped biases.
         """
         for which, square in enumerate(squares):
             if square > 0:

@@ -3,6 +3,6 @@
 `model` has the objective, `kernels` the coordinate descent.
 """
 
-from models.slim.model import Slim
+from models.slim.model import SLIM
 
-__all__ = ["Slim"]
+__all__ = ["SLIM"]

@@ -1,23 +1,43 @@
 """Kernels of SLIM: the sparse Gram matrix, and coordinate descent for one column of weights at a time.
 
-A column's gradient is g_j - G w with G, w >= 0, so that it never exceeds g_j: an item takes part in column j only
-if g_ij > l1, and that is exact, not a heuristic. Among these *candidates* the descent runs over an active set,
-whose rows of G, cut to the candidates, lie densely in one buffer, the active items first. The set grows by the
-candidates that would gain most until none would move.
+The gradient of a column is g_j - G w, where G and w are not negative, so that it never exceeds g_j. So an item can have
+a weight in column j only if g_ij > l1; this is exact, not a heuristic. These items are the *candidates* of the column.
+The descent runs over an active set of candidates. The rows of G of the active items, cut to the candidates, are stored
+densely in one buffer, the columns of the active items first. The candidates that would gain most join the set, until no
+candidate would move.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
 
 from models.numerics.selection import largest
 
-DENSE = 4  # a row of the Gram matrix is kept whole where more than one in so many of its elements is not zero
-FIRST = 16  # items of the first active set; each time the set may double
+DENSE = 4  # a row of the Gram matrix is stored dense if more than one in so many of its elements is not zero
+FIRST = 16  # items in the first active set; later the set at most doubles at a time
+
+
+class Solved(NamedTuple):
+    """The weights of some columns, as `solve_columns` fills them in.
+
+    Attributes:
+        starts: int64 (columns,), where the weights of each column begin in `rows`, int32, and `weights`, float32.
+        found: int64 (columns, 2): the number of weights, and 1 where max_sweeps ended the descent.
+    """
+
+    starts: np.ndarray
+    rows: np.ndarray
+    weights: np.ndarray
+    found: np.ndarray
 
 
 @njit(parallel=True, cache=True)
 def count_pairs(indptr, indices, item_indptr, item_users, workers, out):
-    """Elements kept of each row of the Gram matrix, int64 (items,): its pairs, or the whole row where they are many."""
+    """Fill `out`, int64 (items,), with the number of elements to store of each row of the Gram matrix.
+
+    These are its nonzeros, or all elements if the row is stored dense.
+    """
     for worker in prange(workers):
         last = np.full(len(out), -1, dtype=np.int32)
         for item in range(worker, len(out), workers):
@@ -33,15 +53,16 @@ def count_pairs(indptr, indices, item_indptr, item_users, workers, out):
 
 @njit(parallel=True, cache=True)
 def fill_pairs(indptr, indices, item_indptr, item_users, weights, factor, workers, gram):
-    """factor_a factor_b sum_m w_m x_ma x_mb for the pairs of items that share a user.
+    """The Gram matrix, factor_a factor_b sum_m w_m x_ma x_mb, for the pairs of items that share a user.
 
-    Each element is summed by one thread in float64 in the order of the users.
+    One thread sums each element, in float64 and in the order of the users.
 
     Args:
         indptr, indices: the training edges by user; item_indptr, item_users: by item.
         weights: float64 (users,), w. factor: float64 (items,).
-        gram: (starts int64 (items + 1,), as counted; columns uint32 and values float32, to be filled). A row with
-            as many elements as there are items is in the order of the items, and its columns are left as they are.
+        gram: (starts int64 (items + 1,), from the counts; columns uint32 and values float32, filled here). A row with
+            as many elements as there are items is dense: its values are in the order of the items, and its columns
+            are not filled.
     """
     starts, columns, values = gram
     for worker in prange(workers):
@@ -66,24 +87,23 @@ def fill_pairs(indptr, indices, item_indptr, item_users, weights, factor, worker
 
 @njit(parallel=True, cache=True)
 def count_candidates(gram, l1, out):
-    """Elements above l1 off the diagonal, int64 (items,), of each column: an upper bound on its weights."""
+    """Fill `out`, int64 (items,), with the number of candidates of each column, an upper bound on its weights."""
     for item in prange(len(out)):
         out[item] = len(_candidates(item, gram, l1)[0]) - 1
 
 
 @njit(parallel=True, cache=True)
-def solve_columns(first, last, gram, diagonal, penalties, limits, workers, starts, rows, weights, found):
-    """Weights of the columns first .. last - 1.
+def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solved):
+    """Fill the `Solved` weights of the columns first .. last - 1.
 
     Args:
         gram: (indptr, indices, values), symmetric. diagonal: float32 (items,), of the Gram matrix.
         penalties: (l1, l2), float32.
         limits: (tolerance float32, max_sweeps, neighbours), as in the settings.
-        starts: int64 (columns,), where the weights of each column go in `rows`, int32, and `weights`, float32.
-        found: int64 (columns, 2), filled with the number of weights, and with 1 where max_sweeps ended the descent.
     """
+    starts, rows, weights, found = solved
     for worker in prange(workers):
-        place = np.zeros(len(diagonal), dtype=np.uint32)  # of a candidate; 0 of any other item
+        place = np.zeros(len(diagonal), dtype=np.uint32)  # the place of a candidate; 0 for any other item
         buffer = np.empty(1 << 16, dtype=np.float32)
         for column in range(first + worker, last, workers):
             items, target = _candidates(column, gram, penalties[0])
@@ -104,7 +124,7 @@ def solve_columns(first, last, gram, diagonal, penalties, limits, workers, start
 
 @njit(cache=True)
 def _candidates(column, gram, l1):
-    """(items, target), from place 1: the candidates of a column and g_ij. Place 0 stands for all other items."""
+    """(items, target): from place 1 on the candidates of a column and their g_ij; place 0 is for all other items."""
     starts, columns, values = gram
     first, count = starts[column], starts[column + 1] - starts[column]
     whole = count == len(starts) - 1
@@ -122,7 +142,7 @@ def _candidates(column, gram, l1):
 
 @njit(cache=True)
 def _nearest(items, target, diagonal, neighbours):
-    """The `neighbours` candidates of largest cosine with their column."""
+    """The `neighbours` candidates with the largest cosine to their column."""
     order = np.argsort(-target[1:] / np.sqrt(diagonal[items[1:]]), kind="mergesort")
     kept = np.zeros(neighbours + 1, dtype=np.int64)
     kept[1:] = order[:neighbours] + 1
@@ -133,28 +153,28 @@ def _nearest(items, target, diagonal, neighbours):
 def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
     """Coordinate descent on w'G w / 2 - g_j'w + l2 / 2 |w|^2 + l1 sum w over w >= 0.
 
-    Items and their targets are reordered, and `place` with them, so that the active ones come first.
+    `items` and `target`, and with them `place`, are reordered so that the active items come first.
 
     Returns:
-        (weights float32, by place; the buffer, a larger one where it had to grow; whether no weight would move by
-            more than the tolerance).
+        (weights float32, by place; the buffer, or a larger one if it was too small; whether the descent has ended: no
+            weight would move by more than the tolerance).
     """
     width = len(items)
     weights = np.zeros(width, dtype=np.float32)
     gradient = target.copy()
     curvature = diagonal[items] + penalties[1]
-    active, sweeps = np.int64(0), limits[1]  # a bare 0 would have `_admit` compiled for itself too
+    active, passes = np.int64(0), limits[1]  # with a bare 0, numba would compile `_admit` for a second type
     while True:
         before = active
         active = _admit((target, gradient, curvature), items, place, before, penalties[0], limits[0], buffer)
-        if active == before or sweeps == 0:
+        if active == before or passes == 0:
             return weights, buffer, active == before
         if active * width > len(buffer):
             larger = np.empty(2 * active * width, dtype=np.float32)
             larger[: before * width] = buffer[: before * width]
             buffer = larger
         _fetch(items, place, gram, before, active, buffer)
-        sweeps = _sweep(weights, gradient, curvature, active, buffer, penalties, limits[0], sweeps)
+        passes = _repeat_passes(weights, gradient, curvature, active, buffer, penalties, limits[0], passes)
         gradient[:] = target
         for at in range(active):
             weight = weights[at + 1]
@@ -166,7 +186,7 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
 
 @njit(cache=True)
 def _admit(state, items, place, active, l1, tolerance, buffer):
-    """Bring the candidates that would gain most to the places behind the active ones; the new number of those."""
+    """Move the candidates that would gain most to the places after the active items; returns the new number of these."""
     _, gradient, curvature = state
     width = len(items)
     gains = np.empty(width, dtype=np.float32)
@@ -194,7 +214,7 @@ def _admit(state, items, place, active, l1, tolerance, buffer):
 
 @njit(cache=True)
 def _fetch(items, place, gram, first, last, buffer):
-    """Rows of the Gram matrix of the active items first .. last - 1, cut to the candidates."""
+    """Copy rows of the Gram matrix into the buffer: of the active items first .. last - 1, cut to the candidates."""
     starts, columns, values = gram
     width = len(items)
     for at in range(first, last):
@@ -211,11 +231,11 @@ def _fetch(items, place, gram, first, last, buffer):
 
 
 @njit(cache=True, fastmath={"contract"})
-def _sweep(weights, gradient, curvature, active, buffer, penalties, tolerance, sweeps):
-    """Sweeps over the active items until none moves by more than the tolerance; how many sweeps are left."""
+def _repeat_passes(weights, gradient, curvature, active, buffer, penalties, tolerance, passes):
+    """Pass over the active items until none moves by more than the tolerance; returns how many passes are left."""
     width, (l1, l2) = len(weights), penalties
-    while sweeps > 0:
-        sweeps -= 1
+    while passes > 0:
+        passes -= 1
         largest = np.float32(0.0)
         for at in range(1, active + 1):
             before = weights[at]
@@ -229,4 +249,4 @@ def _sweep(weights, gradient, curvature, active, buffer, penalties, tolerance, s
                     gradient[other] -= step * row[other]
         if largest <= tolerance:
             break
-    return sweeps
+    return passes

@@ -1,4 +1,4 @@
-"""SLIM: sparse non-negative item-item weights, one elastic-net regression a column.
+"""SLIM: sparse non-negative item-item weights, by one elastic-net regression for each column.
 
 Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", 2011: column j of W minimizes
 
@@ -21,13 +21,13 @@ from models.numerics.gram import columns
 from models.numerics.products import read_only, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import SearchSpace, Span
-from models.slim.kernels import count_candidates, count_pairs, fill_pairs, solve_columns
+from models.slim.kernels import Solved, count_candidates, count_pairs, fill_pairs, solve_columns
 
-BATCH = 1 << 22  # candidates of the columns that are solved at a time: 32 MB
+BATCH = 1 << 22  # candidates of the columns that are solved together: 32 MB
 
 
-class SlimSettings(ModelSettings):
-    """Penalties on the scale of the Gram matrix X'X, that is, in users; chosen on unseen validation users of ml-1m."""
+class SLIMSettings(ModelSettings):
+    """Penalties are in users, like the Gram matrix X'X. The defaults were chosen on the validation users of ml-1m."""
 
     search_space: ClassVar[SearchSpace] = {
         "l1": Span(0.1, 50.0, log=True),
@@ -37,9 +37,11 @@ class SlimSettings(ModelSettings):
     }
 
     l1: float = Field(
-        5.0, ge=0, description="Penalty on the weights' sum: items that share at most as many users get none."
+        5.0,
+        ge=0,
+        description="Penalty on the sum of the weights: items that share at most so many users get no weight.",
     )
-    l2: float = Field(200.0, ge=0, description="Half of it is the penalty on the weights' squares.")
+    l2: float = Field(200.0, ge=0, description="Penalty l2 / 2 on the squares of the weights.")
     alpha: float = Field(
         0.0, ge=0, le=1, description="Columns are divided by their norm to this power; 0 leaves them as they are."
     )
@@ -47,29 +49,32 @@ class SlimSettings(ModelSettings):
         0.0,
         ge=0,
         le=2,
-        description="Users weigh d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
+        description="Users have the weight d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
     )
     neighbours: int = Field(
         0,
         ge=0,
-        description="Only so many items of the largest cosine to a column may have a weight in it; 0 for no "
-        "such limit.",
+        description="Only so many items, those with the largest cosine to a column, may have a weight in it; 0 for "
+        "no limit.",
     )
     tolerance: float = Field(
-        1e-5, gt=0, le=0.1, description="A column is done when no step of the descent would move a weight further."
+        1e-5,
+        gt=0,
+        le=0.1,
+        description="A column is done when no step of the descent would move a weight by more than this.",
     )
-    max_sweeps: int = Field(1000, ge=1, description="Sweeps over a column's active weights at most.")
+    max_sweeps: int = Field(1000, ge=1, description="Largest number of passes over a column's active weights.")
 
 
-class Slim(Model):
+class SLIM(Model):
     """Item-item regression weights by coordinate descent.
 
     Attributes:
-        weights: float32 (items, items) CSR, W without its zeros; row i holds what liking i adds to the scores.
+        weights: float32 (items, items) CSR, W without its zeros; row i is added to the scores of a user who likes i.
     """
 
     name = "slim"
-    Settings = SlimSettings
+    Settings = SLIMSettings
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         moments = columns(interactions, self.settings.user_weight_exponent)
@@ -89,7 +94,7 @@ class Slim(Model):
         if unsettled:
             warnings.warn(
                 f"slim: {unsettled} of {len(scale)} columns were still moving after "
-                f"{self.settings.max_sweeps} sweeps; raise max_sweeps or tolerance",
+                f"{self.settings.max_sweeps} passes; raise max_sweeps or tolerance",
                 stacklevel=3,
             )
         rows, values, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
@@ -101,7 +106,7 @@ class Slim(Model):
     def _solve(
         self, first: int, bounds: np.ndarray, gram: tuple[np.ndarray, ...], diagonal: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], int]:
-        """(items, weights, weights a column) of the columns from `first` on, and how many were stopped."""
+        """(items, weights, number of weights in each column) of the columns from `first` on, and how many did not end."""
         starts = np.concatenate([[0], np.cumsum(bounds)])
         rows, weights = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
         found = np.zeros((len(bounds), 2), dtype=np.int64)
@@ -115,10 +120,7 @@ class Slim(Model):
             penalties,
             limits,
             max(1, self.threads),
-            starts,
-            rows,
-            weights,
-            found,
+            Solved(starts, rows, weights, found),
         )
         held = np.arange(starts[-1]) < np.repeat(starts[:-1] + found[:, 0], bounds)
         return (rows[held], weights[held], found[:, 0]), int(found[:, 1].sum())
@@ -140,7 +142,7 @@ class Slim(Model):
 
 
 def _gram(interactions: csr_matrix, weights: np.ndarray, factor: np.ndarray, threads: int) -> tuple[np.ndarray, ...]:
-    """(indptr, indices, values) of the rows of diag(factor) X' diag(weights) X diag(factor), without its zeros."""
+    """(indptr, indices, values) of diag(factor) X' diag(weights) X diag(factor); see `models.slim.kernels.fill_pairs`."""
     by_item = interactions.tocsc()
     edges = (
         read_only(interactions.indptr, np.int64),
@@ -157,7 +159,7 @@ def _gram(interactions: csr_matrix, weights: np.ndarray, factor: np.ndarray, thr
 
 
 def _batches(gram: tuple[np.ndarray, ...], l1: np.float32, neighbours: int) -> list[tuple[int, np.ndarray]]:
-    """Consecutive columns: the first, and int64 (columns,) bounds on the numbers of their weights."""
+    """Batches of consecutive columns: the first column, and int64 (columns,) upper bounds on the numbers of weights."""
     bounds = np.zeros(len(gram[0]) - 1, dtype=np.int64)
     count_candidates(gram, l1, bounds)
     if neighbours:

@@ -1,8 +1,8 @@
 """Weighted matrix factorization by alternating least squares.
 
-`model` has the loss, `sides` a half-step, `kernels` its solvers.
+`model` has the loss, `sides` the linear systems of users and of items, `kernels` their solvers.
 """
 
-from models.wmf.model import Wmf
+from models.wmf.model import WMF
 
-__all__ = ["Wmf"]
+__all__ = ["WMF"]

@@ -1,14 +1,16 @@
-"""Kernels of weighted matrix factorization: half a sweep, which solves every row of one side with the other held.
+"""Kernels of weighted matrix factorization: half a pass, which solves every row of one side while the other is fixed.
 
-Whatever the loss, the row x of a vertex minimizes x'A x - 2 y'x with
+With either loss, the row x of a vertex minimizes x'A x - 2 y'x with
 
     A = w0 G + sum_e a_e v_e v_e' + ridge I,    y = sum_e y_e v_e
 
-over its edges e, where w0 G is the Gram matrix of the other side, weighted. Tables are flat, rows of `width`
-float32 (the factors, filled up with zeros to a multiple of LANES), one row of zeros behind the last: a vertex's
-edges are filled up to a multiple of ROWS with edges of weight 0 to that row. A row is solved by one thread, over
-its edges in their order.
+over its edges e, where w0 G is the weighted Gram matrix of the other side. Tables are flat. A row has `width` float32:
+the factors, filled up with zeros to a multiple of LANES. The last row of a table is zeros: the edges of a vertex are
+filled up to a multiple of ROWS with edges of weight 0 to that row. One thread solves a row, over its edges in their
+order.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -18,16 +20,37 @@ from models.numerics.lane_tiles import add_outer
 from models.numerics.lanes import LANES, zeros
 from models.numerics.spd_lane_solvers import factorize_tiled, solve_factorized
 
-PARTS = 16  # runs of rows whose Gram matrices are summed apart
-BATCH = 64  # rows of which outer products are added at a time
+PARTS = 16  # runs of rows, each with a Gram matrix of its own; these are added in order
+BATCH = 64  # rows whose outer products are added at a time
 NONE = np.float32(0)
-ROUNDING = np.float32(1e-12)  # of the residual's square: a millionth of the residual
+ROUNDING = np.float32(1e-12)  # stop where the squared residual has shrunk to this: a millionth of the residual
 FAST = {"contract", "nsz"}
+
+
+class System(NamedTuple):
+    """The linear system of one row, A x = y.
+
+    Attributes:
+        table: the other side's table.
+        edges: the row's edges, as `_workspace` lays them out and `_enter` fills them in.
+        count: their number, filled up to a multiple of ROWS.
+        gram: float32 (width^2,), w0 G; gram_places: int64 (width,), where its rows begin.
+        ridge: float32.
+        width: numbers in a row.
+    """
+
+    table: np.ndarray
+    edges: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    count: int
+    gram: np.ndarray
+    gram_places: np.ndarray
+    ridge: np.float32
+    width: int
 
 
 @njit(cache=True, parallel=True)
 def gram_parts(weighted, table, rows, width, parts):
-    """Fill `parts`, zeros float32 (PARTS, width^2), with upper triangles of weighted' table over runs of rows."""
+    """Add to `parts`, float32 (PARTS, width^2), the upper triangles of weighted' table over each run of rows."""
     size = -(-rows // PARTS)
     for part in prange(PARTS):
         sums = parts[part]
@@ -51,10 +74,11 @@ def gram_parts(weighted, table, rows, width, parts):
 
 @njit(cache=True, fastmath=FAST)
 def _workspace(indptr, width):
-    """What one run of rows writes in, by vertex and by edge.
+    """The scratch arrays of one run of rows.
 
     Returns:
-        edges: of a vertex: int64 places where the other side's rows begin, a_e, y_e, and a number each.
+        edges: for the edges of a vertex: where their rows of the other side's table begin, int64; a_e; y_e; and one
+            more number for each edge, float32.
         gram_places: int64 (width,), where the rows of G begin.
     """
     longest = 0
@@ -66,7 +90,7 @@ def _workspace(indptr, width):
 
 @njit(cache=True, fastmath=FAST)
 def _enter(edges, graph, vertex, width, rows):
-    """Take a vertex's edges; returns their number, and that filled up to a multiple of ROWS."""
+    """Fill `edges` with those of a vertex; returns their number, and the number rounded up to a multiple of ROWS."""
     places, weights, pulls, _ = edges
     indptr, indices, of_squares, of_products = graph
     first, degree = indptr[vertex], indptr[vertex + 1] - indptr[vertex]
@@ -80,18 +104,19 @@ def _enter(edges, graph, vertex, width, rows):
 
 
 @njit(cache=True, fastmath=FAST)
-def _add_product(out, vector, gram, gram_places, start, size, width):
-    """out[l] += (w0 G x)[start + l] for l < size; `gram` is w0 G."""
-    for column in range(0, width, ROWS):
-        add_rows(out, 0, vector, column, gram, gram_places, column, start, size)
+def _add_product(out, vector, system, start, size):
+    """out[l] += (w0 G x)[start + l] for l < size."""
+    for column in range(0, system.width, ROWS):
+        add_rows(out, 0, vector, column, system.gram, system.gram_places, column, start, size)
 
 
 @njit(cache=True, fastmath=FAST)
-def _apply(out, vector, table, edges, count, gram, gram_places, ridge, width):
+def _apply(out, vector, system):
     """out = A x."""
-    places, weights, _, values = edges
-    scale(out, 0, ridge, vector, 0, width)
-    _add_product(out, vector, gram, gram_places, 0, width, width)
+    table, count, width = system.table, system.count, system.width
+    places, weights, _, values = system.edges
+    scale(out, 0, system.ridge, vector, 0, width)
+    _add_product(out, vector, system, 0, width)
     for edge in range(0, count, ROWS):
         dot_rows(values, edge, table, places, edge, 0, width, vector, 0)
         for at in range(edge, edge + ROWS):
@@ -100,11 +125,12 @@ def _apply(out, vector, table, edges, count, gram, gram_places, ridge, width):
 
 
 @njit(cache=True, fastmath=FAST)
-def _residual(out, vector, table, edges, count, gram, gram_places, ridge, width):
+def _residual(out, vector, system):
     """out = y - A x; returns x'A x - 2 y'x."""
-    places, weights, pulls, values = edges
-    scale(out, 0, ridge, vector, 0, width)
-    _add_product(out, vector, gram, gram_places, 0, width, width)
+    table, count, width = system.table, system.count, system.width
+    places, weights, pulls, values = system.edges
+    scale(out, 0, system.ridge, vector, 0, width)
+    _add_product(out, vector, system, 0, width)
     value = np.float64(dot(out, 0, vector, 0, width))
     scale(out, 0, np.float32(-1), out, 0, width)
     for edge in range(0, count, ROWS):
@@ -119,7 +145,7 @@ def _residual(out, vector, table, edges, count, gram, gram_places, ridge, width)
 
 @njit(cache=True, fastmath=FAST, parallel=True)
 def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, values):
-    """Move every row of `own` by steps of conjugate gradients from where it is.
+    """Improve every row of `own` by some steps of conjugate gradients.
 
     Takacs, Pilaszy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
     filtering", 2011.
@@ -130,7 +156,7 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
         graph: (indptr int64, indices int32, a_e float32, y_e float32) of this side's edges.
         ridges: float32 (rows,).
         bounds: int64, runs of rows.
-        steps: at most so many, fewer where rounding has taken over.
+        steps: the largest number of steps; fewer are taken if the residual is down to rounding errors.
         values: float64 (rows,), filled with x'A x - 2 y'x.
     """
     indptr = graph[0]
@@ -144,15 +170,15 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
                 copy(x, 0, own, vertex * width, width)
             else:
                 scale(x, 0, NONE, x, 0, width)
-            ridge = ridges[vertex]
-            value = _residual(residual, x, table, edges, count, gram, gram_places, ridge, width)
+            system = System(table, edges, count, gram, gram_places, ridges[vertex], width)
+            value = _residual(residual, x, system)
             copy(direction, 0, residual, 0, width)
             square = dot(residual, 0, residual, 0, width)
             enough = ROUNDING * square
             for _ in range(steps):
                 if square <= enough:
                     break
-                _apply(product, direction, table, edges, count, gram, gram_places, ridge, width)
+                _apply(product, direction, system)
                 step = square / dot(direction, 0, product, 0, width)
                 value -= np.float64(step) * square
                 add_scaled(x, 0, step, direction, 0, width)
@@ -165,9 +191,10 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
 
 
 @njit(cache=True, fastmath=FAST)
-def _add_negative_outer(matrix, size, table, edges, count, start, batch):
+def _add_negative_outer(matrix, size, system, start, batch):
     """matrix -= sum_e a_e v_e v_e' over lanes start .. start + size, upper triangle."""
-    places, weights, _, _ = edges
+    table, count = system.table, system.count
+    places, weights, _, _ = system.edges
     for first in range(0, count, BATCH):
         number = min(BATCH, count - first)
         for edge in range(number):
@@ -180,9 +207,10 @@ def _add_negative_outer(matrix, size, table, edges, count, start, batch):
 
 
 @njit(cache=True, fastmath=FAST)
-def _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, work, width):
-    """Minimize over lanes start .. start + size of x; the edges' products are held in `values`, and kept so."""
-    places, weights, pulls, values = edges
+def _solve_block(x, start, size, system, work):
+    """Minimize over lanes start .. start + size of x; `values` holds v_e'x of each edge, before and after."""
+    table, count, ridge, width = system.table, system.count, system.ridge, system.width
+    places, weights, pulls, values = system.edges
     matrix, batch, gradient, half, errors = work
     for row in range(size):
         begin = row // LANES * LANES
@@ -190,14 +218,14 @@ def _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, 
             matrix,
             row * size + begin,
             np.float32(-1),
-            gram,
+            system.gram,
             (start + row) * width + start + begin,
             size - begin,
         )
         matrix[row * size + row] -= ridge
-    _add_negative_outer(matrix, size, table, edges, count, start, batch)
+    _add_negative_outer(matrix, size, system, start, batch)
     scale(gradient, 0, ridge, x, start, size)
-    _add_product(gradient, x, gram, gram_places, start, size, width)
+    _add_product(gradient, x, system, start, size)
     for edge in range(count):
         errors[edge] = weights[edge] * values[edge] - pulls[edge]
     for edge in range(0, count, ROWS):
@@ -214,15 +242,15 @@ def _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, 
 
 @njit(cache=True, fastmath=FAST, parallel=True)
 def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
-    """Minimize every row of `own` exactly over one block of its factors after the other, the rest held.
+    """Minimize every row of `own` exactly over one block of its factors after another, the other factors fixed.
 
     Rendle, Krichene, Zhang and Koren, "iALS++: speeding up matrix factorization with subspace optimization", 2021;
-    with one block of all factors the normal equations are solved, whatever the row was.
+    with a single block of all factors this solves the normal equations, and the old row does not matter. Arguments are
+    those of `conjugate_gradient`, but for:
 
     Args:
-        block: factors to a block, a multiple of LANES; the last one may be smaller.
+        block: number of factors in a block, a multiple of LANES; the last block may be smaller.
         values: float64 (rows,), filled with x'A x - 2 y'x; NaN where A is not positive definite in float32.
-        and as for `conjugate_gradient`.
     """
     indptr = graph[0]
     rows = len(table) // width - 1
@@ -237,13 +265,14 @@ def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
                 x[:] = 0
             for edge in range(0, count, ROWS):
                 dot_rows(edges[3], edge, table, edges[0], edge, 0, width, x, 0)
-            sound, ridge = True, ridges[vertex]
+            system = System(table, edges, count, gram, gram_places, ridges[vertex], width)
+            sound = True
             for start in range(0, width if degree > 0 else 0, block):
                 size = min(block, width - start)
-                sound &= _solve_block(x, start, size, table, edges, count, gram, gram_places, ridge, work, width)
-            scale(product, 0, ridge, x, 0, width)
+                sound &= _solve_block(x, start, size, system, work)
+            scale(product, 0, system.ridge, x, 0, width)
             copy(own, vertex * width, x, 0, width)
-            _add_product(product, x, gram, gram_places, 0, width, width)
+            _add_product(product, x, system, 0, width)
             value = np.float64(dot(product, 0, x, 0, width))
             for edge in range(degree):
                 value += edges[3][edge] * (edges[1][edge] * edges[3][edge] - 2 * edges[2][edge])

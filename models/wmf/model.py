@@ -7,13 +7,13 @@ Factors u of users and v of items minimize, over all pairs of a user and an item
     hu2008:      sum_all c (p - u'v)^2 + lambda (sum_users |u|^2 + sum_items |v|^2),
                  c = 1 + alpha count and p = 1 on S, c = 1 and p = 0 elsewhere,
 
-with d the number of edges of a user or an item. The first is that of Rendle, Krichene, Zhang and Koren,
-"Revisiting the performance of iALS on item recommendation benchmarks", 2021; the second eq. 3 of Hu, Koren and
-Volinsky, "Collaborative filtering for implicit feedback datasets", 2008. All terms of a user may weigh by a power of
-the user's degree, as in `models.mrf.dense`; an item's d and `users` are then sums of these weights.
+where d is the number of edges of a user or an item. The first is the loss of Rendle, Krichene, Zhang and Koren,
+"Revisiting the performance of iALS on item recommendation benchmarks", 2021; the second is eq. 3 of Hu, Koren and
+Volinsky, "Collaborative filtering for implicit feedback datasets", 2008. All terms of a user may be weighted by a power
+of the user's degree, as in `models.mrf.dense`; an item's d and `users` are then sums of these weights.
 
-With one side held, each row of the other is a small linear system (eq. 4 of Hu et al.) over the row's own edges and
-the Gram matrix of the side that is held.
+While one side is fixed, each row of the other is a small linear system (eq. 4 of Hu et al.), made of the row's own
+edges and of the Gram matrix of the fixed side.
 """
 
 from time import perf_counter
@@ -30,47 +30,50 @@ from models.numerics.lanes import padded
 from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
-from models.wmf.sides import Loss, Side, Solver, empty_table, rows
+from models.wmf.sides import Loss, RowSystems, Solver, empty_table, rows
 
 EXACT = Solver(0, 1 << 16)  # one block of all factors
 
 
-class WmfSettings(ModelSettings):
-    """Chosen on the unseen users of the validation part of ml-1m, for 64 factors."""
+class WMFSettings(ModelSettings):
+    """The defaults were chosen on the validation users of ml-1m, with 64 factors."""
 
     factors: int = Field(64, ge=1, le=4096, description="Length K of the factors of users and items.")
-    iterations: int = Field(16, ge=1, description="Sweeps over the users and then the items.")
+    iterations: int = Field(16, ge=1, description="Passes over the users and then the items.")
     loss: Literal["rendle2021", "hu2008"] = Field(
-        "rendle2021", description="rendle2021 reads the pattern only; hu2008 has the confidence 1 + alpha count."
+        "rendle2021", description="rendle2021 does not use the counts; hu2008 has the confidence 1 + alpha count."
     )
     unobserved_weight: float = Field(
-        0.2, gt=0, le=100, description="Weight alpha0 of all pairs beside the observed ones' 1; of rendle2021."
+        0.2,
+        gt=0,
+        le=100,
+        description="Weight alpha0 of all pairs, in addition to 1 for the observed ones; for rendle2021.",
     )
     regularization: float = Field(
-        0.007, gt=0, description="Penalty lambda on the squares of the factors; hu2008 wants some tens."
+        0.007, gt=0, description="Penalty lambda on the squares of the factors; for hu2008 some tens are usual."
     )
     regularization_exponent: float = Field(
         1.0,
         ge=0,
         le=2,
-        description="Exponent nu by which a row's penalty grows with its weight in the loss; of rendle2021.",
+        description="Exponent nu by which a row's penalty grows with its weight in the loss; for rendle2021.",
     )
     user_weight_exponent: float = Field(
         0.0,
         ge=0,
         le=2,
-        description="Pairs weigh by their user's degree^-exponent, scaled to mean one; 0 for equal weights.",
+        description="Pairs are weighted by degree^-exponent of their user, scaled to mean one; 0 for equal weights.",
     )
-    alpha: float = Field(5.0, gt=0, description="Confidence that one event adds to an edge; of hu2008.")
+    alpha: float = Field(5.0, gt=0, description="Confidence that one event adds to an edge; for hu2008.")
     solver: Literal["cg", "cholesky", "blocks"] = Field(
         "cg",
-        description="Conjugate gradients from the last sweep's factors, the exact solution, or blocks of "
-        "factors in turn (iALS++), cheaper than the exact one for many factors.",
+        description="cg: conjugate gradients from the factors of the last pass; cholesky: the exact solution; "
+        "blocks: one block of factors after another (iALS++), which is cheaper than the exact one for many factors.",
     )
-    cg_steps: int = Field(3, ge=1, description="Steps of conjugate gradients a row and sweep.")
-    block: int = Field(64, ge=1, description="Factors to a block of iALS++, raised to a multiple of 16.")
+    cg_steps: int = Field(3, ge=1, description="Steps of conjugate gradients for each row and pass.")
+    block: int = Field(64, ge=1, description="Number of factors in a block of iALS++, rounded up to a multiple of 16.")
     initial_scale: float = Field(
-        0.1, gt=0, le=10, description="Standard deviation of the factors before the first sweep, times sqrt(K)."
+        0.1, gt=0, le=10, description="sqrt(K) times the standard deviation of the factors before the first pass."
     )
     search_space: ClassVar[SearchSpace] = {
         "factors": Choice((64, 128, 256)),
@@ -81,8 +84,8 @@ class WmfSettings(ModelSettings):
     }
 
 
-class Wmf(Model):
-    """Factors whose product is 1 on edges and, with a small weight, 0 everywhere.
+class WMF(Model):
+    """Factors whose products are fitted to 1 on edges and, with a small weight, to 0 on all pairs.
 
     Attributes:
         user_factors: float32 (users, K); zeros for a user without edges.
@@ -90,13 +93,16 @@ class Wmf(Model):
     """
 
     name = "wmf"
-    Settings = WmfSettings
+    Settings = WMFSettings
     scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, loss, solver = self.settings, self._loss(), self._solver()
         weights = degree_weights_or_ones(np.diff(interactions.indptr), chosen.user_weight_exponent)
-        users, items = Side(interactions, loss, weights, None), Side(interactions.T.tocsr(), loss, None, weights)
+        users, items = (
+            RowSystems(interactions, loss, weights, None),
+            RowSystems(interactions.T.tocsr(), loss, None, weights),
+        )
         factors = chosen.factors
         of_users = users.start(factors, chosen.initial_scale, self.seed, "wmf users")
         of_items = items.start(factors, chosen.initial_scale, self.seed, "wmf items")
@@ -111,12 +117,12 @@ class Wmf(Model):
         self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """float32 (block, K): factors of unseen users, the exact solutions with the items held."""
+        """float32 (block, K): factors of users who were not in training, the exact solution with the items fixed."""
         histories, factors = self._known(histories), self.settings.factors
         of_items, of_users = (empty_table(count, factors) for count in histories.shape[::-1])
         rows(of_items, factors)[:] = self.item_factors
         with kernel_threads(self.threads):
-            Side(histories, self._loss(), None, None).solve(of_users, of_items, factors, EXACT)
+            RowSystems(histories, self._loss(), None, None).solve(of_users, of_items, factors, EXACT)
         return rows(of_users, factors).copy()
 
     def _loss(self) -> Loss:

@@ -1,4 +1,4 @@
-"""One side of weighted matrix factorization, users or items: its edges, its penalties, and its half of a sweep."""
+"""One side of weighted matrix factorization, users or items: its edges, its penalties, and its half of a pass."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from models.numerics.random_numbers import normals, purpose
 from models.numerics.shards import runs
 from models.wmf.kernels import PARTS, conjugate_gradient, gram_parts, solve_blocks
 
-RUNS = 64  # runs of rows that threads take up
+RUNS = 64  # runs of rows, which are dealt to the threads
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What `models.wmf.model` minimizes, in one form for both losses.
+    """The loss of `models.wmf.model`, in one form for both kinds.
 
     sum_S w (a (u'v)^2 - 2 (base + a) u'v + (base + a)) + unobserved sum_all w (u'v)^2
         + regularization (sum_users w (d + unobserved items)^exponent |u|^2
@@ -26,9 +26,9 @@ class Loss:
 
     Attributes:
         unobserved: weight of every pair, observed or not.
-        base: 1 where the weight of observed pairs comes on top of that of all, else 0.
-        alpha: a = alpha count; 0 for a = 1.
-        regularization, exponent: of a row's penalty.
+        base: 1 for hu2008, where an observed pair has the weight 1 + a; 0 for rendle2021.
+        alpha: a = alpha count; if it is 0, a = 1.
+        regularization, exponent: lambda and nu of a row's penalty.
     """
 
     unobserved: float
@@ -44,28 +44,28 @@ class Loss:
 
 @dataclass(frozen=True)
 class Solver:
-    """How a row is solved: by `steps` conjugate gradients from where it is, or by blocks of factors.
+    """How a row is solved: by steps of conjugate gradients from the old row, or by blocks of factors.
 
     Attributes:
-        steps: 0 for blocks.
-        block: factors to a block, a multiple of LANES; all of them for the exact solution.
+        steps: number of conjugate gradient steps; 0 for blocks.
+        block: number of factors in a block, a multiple of LANES; with all factors the solution is exact.
     """
 
     steps: int
     block: int
 
 
-class Side:
-    """The rows of a (rows, others) CSR matrix.
+class RowSystems:
+    """The linear systems of one side, users or items: one system for each row of a (rows, others) CSR matrix.
 
-    A row's own weight changes nothing for the row itself, so that unseen users need none.
+    A row's own weight does not change the row's solution, so unseen users need no weight.
 
     Attributes:
-        constant: the part of the loss that no factor changes.
+        constant: the part of the loss that does not depend on the factors.
     """
 
     def __init__(self, matrix: csr_matrix, loss: Loss, own: np.ndarray | None, others: np.ndarray | None) -> None:
-        """`own` and `others` are float64 weights of the rows and of the other side's; None for ones."""
+        """`own` and `others` are float64 weights of the own rows and of the other side's; None for weights of one."""
         self.unobserved = loss.unobserved
         self.own = np.ones(matrix.shape[0]) if own is None else own
         others = np.ones(matrix.shape[1]) if others is None else others
@@ -84,20 +84,20 @@ class Side:
         self.constant = float(np.sum(self.own * _row_sums(matrix.indptr, pulls)))
 
     def start(self, factors: int, scale: float, seed: int, name: str) -> np.ndarray:
-        """A table of normal factors of deviation scale / sqrt(K), laid out for the kernels."""
+        """A table of normal factors with standard deviation scale / sqrt(K), in the layout of the kernels."""
         table = empty_table(len(self.penalties), factors)
         draws = normals(seed, purpose(name), len(self.penalties), factors)
         rows(table, factors)[:] = draws * np.float32(scale / np.sqrt(factors))
         return table
 
     def solve(self, own: np.ndarray, other: np.ndarray, factors: int, solver: Solver) -> float:
-        """Solve every row of the table `own` with `other` held.
+        """Solve every row of the table `own` while `other` is fixed.
 
         Returns:
-            The loss less its constant and the other side's penalty.
+            The loss without its constant and without the penalty of the other side.
 
         Raises:
-            ValueError: a system of equations is not positive definite in float32, or a factor not finite.
+            ValueError: a system of equations is not positive definite in float32, or a factor is not finite.
         """
         width = int(padded(factors))
         gram = self._gram(other, width)
@@ -108,11 +108,11 @@ class Side:
         else:
             solve_blocks(*common, min(solver.block, width), values)
         if not np.isfinite(values).all():
-            raise ValueError("wmf: a row's equations cannot be solved in float32; raise regularization")
+            raise ValueError("wmf: the equations of a row cannot be solved in float32; raise regularization")
         return float(np.sum(self.own * values))
 
     def penalty(self, own: np.ndarray, factors: int) -> float:
-        """What the side's own penalties add to the loss."""
+        """The penalty of this side's factors in the loss."""
         squares = np.square(rows(own, factors)).sum(axis=1, dtype=np.float64)
         return float(np.sum(squares * self.own * self.penalties))
 
@@ -128,12 +128,12 @@ class Side:
         return (upper + np.triu(upper, 1).T).reshape(-1) * np.float32(self.unobserved)
 
     def _runs(self, width: int) -> np.ndarray:
-        """Bounds int64 of RUNS runs of rows of about equal cost; a row costs about as much as width / 2 edges."""
+        """Bounds int64 of RUNS runs of rows with about equal cost; a row costs about as much as width / 2 edges."""
         return runs(self.graph[0], RUNS, width // 2)
 
 
 def empty_table(count: int, factors: int) -> np.ndarray:
-    """Zeros float32 for `count` rows, each filled up to a multiple of LANES, and one row of zeros behind them."""
+    """A table of zeros, float32: `count` rows, each filled up to a multiple of LANES, and one more row."""
     return zeros((count + 1) * int(padded(factors)))
 
 
@@ -143,6 +143,6 @@ def rows(table: np.ndarray, factors: int) -> np.ndarray:
 
 
 def _row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
-    """float64 (rows,), sums of the entries of each row of a CSR matrix."""
+    """Sums of the entries of each row of a CSR matrix, float64 (rows,)."""
     ends = np.concatenate([[0.0], np.cumsum(of_entries)])
     return ends[indptr[1:]] - ends[indptr[:-1]]

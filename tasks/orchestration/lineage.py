@@ -14,7 +14,7 @@ from prefect.assets import Asset, AssetProperties
 import data_contracts
 from tasks.stores.home import Home
 
-FILES_NAMED = 50  # of a log in more files than this, the folders are named
+FILES_NAMED = 50  # a log with more files than this is named by its folders
 KEY_LENGTH = 512
 NOT_IN_A_KEY = re.compile(r"[\s\0#?&%\"'<>\[\]{}|\\^`]")  # what Prefect refuses there
 PUBLISHED_FILES = (
@@ -46,7 +46,7 @@ CONDITIONS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
 
 
 class Lineage(NamedTuple):
-    """Assets that a stage reads, and those that it makes; none where nothing is known of the stage."""
+    """The assets that a stage reads, and those that it makes; empty for an unknown stage."""
 
     reads: list[Asset]
     writes: list[Asset]

@@ -1,7 +1,7 @@
-"""Progress of long work: a bar with the time left in a terminal, else a line a step, and an artifact in Prefect.
+"""Progress of long work: in a terminal a bar with the time left, else one line for each step; and a Prefect artifact.
 
-The bar is drawn on the console that Prefect's log lines go to, so that a line appears above the bar, whole.
-What a bar shows is kept from that console only: Prefect's own record of the run has the lines either way.
+The bar is drawn on the console to which Prefect writes its log lines, so that the lines appear above the bar. Lines that
+repeat what the bar shows are kept from that console only; Prefect's record of the run has them all.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 SECONDS_BETWEEN_LINES = 10.0
 BAR_WIDTH, NUMBERS_WIDTH = 24, 32  # columns of the bar, and of the percentage, the times and the gaps
 BLUE = "bright_blue"  # colours by name only: Prefect's console has a theme without rich's own styles
-_SCREEN = threading.Lock()  # one bar at a time; who comes second tells its progress in lines
+_SCREEN = threading.Lock()  # one bar at a time; other work reports its progress in lines
 
 Piece = TypeVar("Piece")
 
@@ -63,7 +63,7 @@ def told(what: str, *, artifact_key: str | None = None) -> Iterator[Tell]:
 
 
 def over(pieces: Iterable[Piece], what: str, weight: Callable[[Piece], float] = lambda piece: 1) -> Iterator[Piece]:
-    """The pieces of a long piece of work, one by one, with its progress told after each.
+    """Yield the pieces of a long piece of work one by one, and report the progress after each.
 
     Args:
         weight: how much of the work a piece is.
@@ -96,7 +96,7 @@ def _time_left(seconds: float, done: float, left: float) -> str:
 
 @contextlib.contextmanager
 def _bar(what: str) -> Iterator[Tell]:
-    """A bar on the terminal that log lines go to; nothing where they go elsewhere."""
+    """A bar on the terminal to which log lines go; if they go elsewhere, none is drawn."""
     handler = _terminal()
     if handler is None or not _SCREEN.acquire(blocking=False):
         yield lambda done, of, words="": None

@@ -25,9 +25,9 @@ from tasks.tuning.validation import Validation, validation
 logger = logging.getLogger(__name__)
 
 CHECKPOINTS = (1 / 8, 1 / 4, 1 / 2)  # shares of the epochs, the same in every trial, so that trials can be compared
-LEAST_USERS = 50  # fewer tell too little to stop a trial, however small the log
+LEAST_USERS = 50  # a trial is never stopped on fewer users than this
 SCORES_PER_EDGE = 2  # scores computed and ranked in the time that an epoch spends on one edge, estimated low
-FOLD_IN = 3  # folding one user in costs at most so many times what a whole fit costs for one training user
+FOLD_IN = 3  # folding in one user costs at most so many times as much as a whole fit, divided by its training users
 
 
 def run_trial(home: Home, search: Search) -> Outcome:
@@ -111,7 +111,7 @@ class _Checkpoints:
 
 
 def _some(part: Part, users: int) -> Part:
-    """At most so many users of a part that have an edge to be found, spread evenly over it."""
+    """At most `users` users of a part who have an edge to be found, spread evenly over the part."""
     with_targets = np.flatnonzero(np.diff(part.targets.indptr))
     users = min(users, len(with_targets))
     chosen = with_targets[np.arange(users) * len(with_targets) // users]

@@ -1,4 +1,4 @@
-"""What tuning fits on and judges by. Of a stored split, only the training and validation arrays are read.
+"""The matrices that tuning fits on and judges by. Of a stored split only the training and validation arrays are read.
 
 The validation part of strong_generalization holds users that have no training edge. The other protocols have no
 validation part; one is cut from their training edges by a hash of user and item, as their test part was cut:
@@ -23,7 +23,7 @@ GIVEN_SHARE = 0.2  # of a user's training edges, cut for the validation part of 
 
 @dataclass(frozen=True)
 class Validation:
-    """What settings are chosen on.
+    """The matrices by which settings are chosen.
 
     Attributes:
         metric: what is maximized, one of `models.evaluation.metrics`.

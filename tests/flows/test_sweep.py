@@ -15,12 +15,12 @@ from tasks.errors import OneclassError
 from tasks.evaluate.stage import rank
 from tasks.stores import matrices
 from tasks.stores.home import Home
-from tasks.sweep import SWEEPS, Sweep, settings_of
+from tasks.sweep import SWEEPS, SweepPlan, settings_of
 
 ML = ["--dataset", "ml-latest-small", "--threads", "2"]
 SMALL = {
-    "penalties": Sweep("mrf_dense", "leave_one_out", ({"l2": 2.0}, {"l2": 200.0})),
-    "unseen": Sweep("mrf_dense", "strong_generalization", ({"alpha": 0.0},)),
+    "penalties": SweepPlan("mrf_dense", "leave_one_out", ({"l2": 2.0}, {"l2": 200.0})),
+    "unseen": SweepPlan("mrf_dense", "strong_generalization", ({"alpha": 0.0},)),
 }
 
 

@@ -19,7 +19,8 @@ from models import fingerprint, kernel_cache
 SOURCES = {
     "shared/__init__.py": "",
     "shared/sums.py": "import numba\n@numba.njit\ndef plus(x):\n    return x + 1\n",
-    "first/__init__.py": "",
+    "first/__init__.py": "from models.first.model import x\n",
+    "first/model.py": "import models.first.kernels\nx = 1\n",
     "first/helpers.py": "import numba\n@numba.njit\ndef twice(x):\n    return 2 * x\n",
     "first/kernels.py": (
         "import numba\nfrom models.first.helpers import twice\nfrom models.shared.sums import plus\n"
@@ -79,13 +80,16 @@ def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(ch
     edit(checkout, "shared/sums.py", "x + 1", "x + 5")
     assert run(checkout, **cache) == [{"first": 35, "second": 15}, {"first": 0, "second": 0}]
     assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
+    edit(elsewhere, "first/model.py", "x = 1", "x = 2")
+    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
     edit(elsewhere, "kernel_code.py", "\n\n\n", "\n\n\n# compiled in another way\n")
     assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
 
 
 def test_a_folder_of_the_users_own_is_used(checkout, tmp_path):
     run(checkout, NUMBA_CACHE_DIR=str(tmp_path / "mine"), XDG_CACHE_HOME=str(tmp_path / "cache"))
-    assert {folder.name.split("-")[0] for folder in (tmp_path / "mine").iterdir()} == {"first", "second"}
+    kept = {folder.name.split("-")[0] for folder in (tmp_path / "mine").iterdir()}
+    assert kept == {"first.kernels", "second.kernels"}
     assert not (tmp_path / "cache").exists()
 
 
@@ -97,14 +101,14 @@ def test_a_cache_that_cannot_be_written_to_stops_nothing(checkout, tmp_path):
     assert not list((tmp_path / "temporary").glob("oneclass-numba-*"))
 
 
-def test_every_kernel_of_the_models_is_kept_by_room():
+def test_every_kernel_of_the_models_is_kept_by_its_file():
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("models.")]
     dispatchers = {kernel for module in modules for kernel in vars(module).values() if isinstance(kernel, Dispatcher)}
     folders = {kernel.py_func.__code__.co_filename: kernel.stats.cache_path for kernel in dispatchers}
     kept = {Path(file): Path(folder) for file, folder in folders.items() if folder}
-    assert {fingerprint.own_room(file) for file in kept} > {"numerics", "slim", "wmf", "random_graph"}
+    assert {fingerprint.dotted_name(file) for file in kept} > {"numerics.lanes", "slim.kernels", "wmf.kernels"}
     for file, folder in kept.items():
-        assert folder.name == f"{fingerprint.own_room(file)}-{fingerprint.of_file(file)}"
+        assert folder.name == f"{fingerprint.dotted_name(file)}-{fingerprint.of_file(file)}"
         assert not folder.is_relative_to(fingerprint.PACKAGE)
 
 
@@ -124,8 +128,8 @@ def test_signatures_compiled_at_once_keep_machine_code_of_their_own(tmp_path):
 def test_other_libraries_kernels_stay_where_numba_puts_them(tmp_path):
     file = tmp_path / "theirs.py"
     file.write_text("import numba\n")
-    assert kernel_cache.RoomLocator.from_function(lambda: None, str(file)) is None
-    assert kernel_cache.RoomLocator.from_function(lambda: None, "<ipython-input-1>") is None
+    assert kernel_cache.FileLocator.from_function(lambda: None, str(file)) is None
+    assert kernel_cache.FileLocator.from_function(lambda: None, "<ipython-input-1>") is None
 
 
 def test_versions_long_unused_are_deleted(tmp_path, monkeypatch):

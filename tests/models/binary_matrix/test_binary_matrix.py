@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
-from models.binary_matrix.inference import BinaryMatrixSettings, Inference, Posterior
+from models.binary_matrix.inference import BinaryMatrixPosterior, BinaryMatrixSettings, Inference
 from models.binary_matrix.kernels import LANES
 from models.binary_matrix.model import BinaryMatrix
 from models.binary_matrix.sampling import STRATEGIES, EntrySampler
@@ -26,13 +26,13 @@ def matrix(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 
 
 def inference(x: csr_matrix, settings: BinaryMatrixSettings = SETTINGS, seed: int = 3) -> Inference:
     sampler = EntrySampler.of(x, settings.sampling)
-    return Inference(Posterior.start(x, settings, seed), sampler, settings, seed)
+    return Inference(BinaryMatrixPosterior.start(x, settings, seed), sampler, settings, seed)
 
 
 class Dense:
     """q in float64, the bound over every entry, and single entries' maximizers."""
 
-    def __init__(self, q: Posterior, settings: BinaryMatrixSettings) -> None:
+    def __init__(self, q: BinaryMatrixPosterior, settings: BinaryMatrixSettings) -> None:
         K, width = settings.factors, q.users.shape[1] // 2
         self.u, self.u_var = q.users[:, :K].astype(float), q.users[:, width : width + K].astype(float)
         self.v, self.v_var = q.items[:, :K].astype(float), q.items[:, width : width + K].astype(float)
@@ -161,7 +161,7 @@ def test_the_natural_gradient_is_the_gradient_of_the_bound():
     is stationary.
     """
     x = matrix(8, 6, 0.4).toarray()
-    q = Posterior.start(csr_matrix(x), SETTINGS, 1)
+    q = BinaryMatrixPosterior.start(csr_matrix(x), SETTINGS, 1)
     steps = inference(csr_matrix(x))
     steps.q = q
     steps.minibatch(100)

@@ -6,14 +6,14 @@ from scipy.sparse import csr_matrix
 
 from models.bpr import model as bpr
 from models.bpr.kernels import CELLS, SHARDS
-from models.bpr.model import Bpr, BprPopularity, BprSettings, BprUniform
+from models.bpr.model import BPR, BPRPopularity, BPRSettings, BPRUniform
 from models.fitting import FitOptions
 
-both = pytest.mark.parametrize("model", [BprUniform, BprPopularity], ids=lambda model: model.name)
+both = pytest.mark.parametrize("model", [BPRUniform, BPRPopularity], ids=lambda model: model.name)
 
 
-def training(interactions, model=BprUniform, factors=10, degree_exponent=1.0) -> bpr._Training:
-    made = model(BprSettings(factors=factors))
+def training(interactions, model=BPRUniform, factors=10, degree_exponent=1.0) -> bpr._Training:
+    made = model(BPRSettings(factors=factors))
     made.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
     state = bpr._Training(interactions, made._draws(), factors, degree_exponent)
     state.start(0.5, seed=1)
@@ -146,7 +146,7 @@ def test_a_user_who_likes_everything_is_passed_over(model):
     np.testing.assert_array_equal(state.users[0], before)
 
 
-def mean_rank(model: Bpr, histories, held_out, users):
+def mean_rank(model: BPR, histories, held_out, users):
     scores = model.scores(histories, users=users)
     scores[histories.nonzero()] = np.nan
     target = scores[np.arange(len(held_out)), held_out][:, None]
@@ -162,7 +162,7 @@ def test_planted_traits_are_recovered_beyond_popularity(known, long_tailed):
     likes[users, held_out] = 0
     train = csr_matrix(likes)
     rows = users if known else None
-    model = BprUniform(BprSettings(factors=10, epochs=80), seed=1).fit(train)
+    model = BPRUniform(BPRSettings(factors=10, epochs=80), seed=1).fit(train)
     scores = np.tile(model.item_degrees.astype(np.float32), (len(users), 1))
     popularity = type("Popularity", (), {"scores": lambda self, histories, users: scores})()
     assert mean_rank(model, train[users], held_out, rows) > mean_rank(popularity, train[users], held_out, rows) + 0.03
@@ -170,7 +170,7 @@ def test_planted_traits_are_recovered_beyond_popularity(known, long_tailed):
 
 def test_loss_falls_and_the_rate_is_reported(long_tailed):
     epochs = []
-    BprUniform(BprSettings(factors=10, epochs=20)).fit(long_tailed, FitOptions(on_epoch=epochs.append))
+    BPRUniform(BPRSettings(factors=10, epochs=20)).fit(long_tailed, FitOptions(on_epoch=epochs.append))
     assert [epoch.number for epoch in epochs] == list(range(1, 21)) and epochs[0].of == 20
     assert epochs[-1].values["loss"] < 0.8 * epochs[0].values["loss"]
     assert epochs[0].values["rate"] == 0.1 and epochs[-1].values["rate"] == pytest.approx(0.005)
@@ -178,7 +178,7 @@ def test_loss_falls_and_the_rate_is_reported(long_tailed):
 
 def test_scores_inside_a_fit_are_those_of_what_was_learned_so_far(long_tailed):
     rows, seen = np.arange(long_tailed.shape[0]), []
-    model = BprUniform(BprSettings(factors=10, epochs=3))
+    model = BPRUniform(BPRSettings(factors=10, epochs=3))
     model.fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(model.scores(long_tailed, users=rows))))
     np.testing.assert_array_equal(seen[-1], model.scores(long_tailed, users=rows))
     assert np.abs(seen[0] - seen[1]).max() > 0 and model.scorable_each_epoch
@@ -186,6 +186,6 @@ def test_scores_inside_a_fit_are_those_of_what_was_learned_so_far(long_tailed):
 
 def test_factors_that_grow_without_bound_are_refused():
     likes = csr_matrix((np.random.default_rng(0).random((200, 50)) < 0.3).astype(np.float32))
-    settings = BprSettings(learning_rate=1, regularization=0, epochs=300, initial_scale=10, factors=10)
+    settings = BPRSettings(learning_rate=1, regularization=0, epochs=300, initial_scale=10, factors=10)
     with pytest.raises(ValueError, match="lower learning_rate"):
-        BprUniform(settings).fit(likes)
+        BPRUniform(settings).fit(likes)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.mrf.dense import MrfDense, MrfDenseSettings
+from models.mrf.dense import MRFDense, MRFDenseSettings
 from models.numerics import gram_inverse
 from models.numerics.gram import columns, lower_gram
 from tests.conftest import real_log
@@ -20,7 +20,7 @@ VARIANTS = {
 
 
 def fit(interactions, **settings):
-    return MrfDense(MrfDenseSettings(**settings), threads=2).fit(interactions)
+    return MRFDense(MRFDenseSettings(**settings), threads=2).fit(interactions)
 
 
 def naive(likes, l2=6.0, alpha=0.75, centred=True, intercept=False, user_weight_exponent=0.0, popularity_discount=0.0):
@@ -64,7 +64,7 @@ def test_fewer_users_than_items_give_the_same_weights_by_an_inverse_over_the_use
     likes[:, 0] = np.arange(len(likes)) == 4
     active = likes[likes.sum(axis=1) > 0]
     counted = csr_matrix(likes * np.arange(1, likes.shape[1] + 1))  # how often somebody liked an item is not read
-    model, alone = fit(counted, **settings), MrfDense(MrfDenseSettings(**settings), threads=1)
+    model, alone = fit(counted, **settings), MRFDense(MRFDenseSettings(**settings), threads=1)
     weights, offset = naive(active, **settings)
     np.testing.assert_allclose(model.weights, weights, atol=1e-5)
     np.testing.assert_allclose(model.offset, offset, atol=1e-5)

@@ -9,8 +9,8 @@ from scipy.sparse import csr_matrix
 
 from models.fitting import NO_OPTIONS, FitOptions
 from models.mrf import sparse_blocks, sparse_pattern
-from models.mrf.dense import MrfDense, MrfDenseSettings
-from models.mrf.sparse import MrfSparse, MrfSparseSettings
+from models.mrf.dense import MRFDense, MRFDenseSettings
+from models.mrf.sparse import MRFSparse, MRFSparseSettings
 from models.mrf.sparse_pattern import of_density
 from models.numerics.gram import columns, gram_rows, rescaling
 from tests.conftest import real_log
@@ -27,7 +27,7 @@ VARIANTS = {
 
 
 def fit(interactions, *, threads=2, options=NO_OPTIONS, **more):
-    return MrfSparse(MrfSparseSettings(**more), threads=threads).fit(interactions, options)
+    return MRFSparse(MRFSparseSettings(**more), threads=threads).fit(interactions, options)
 
 
 def table(model):
@@ -219,7 +219,7 @@ def test_the_papers_variant_agrees_with_its_text_on_any_small_matrix(seed, r, sh
 
 @pytest.mark.parametrize("more", [{}, {"intercept": True}, {"alpha": 0.5, "user_weight_exponent": 1.0}])
 def test_weights_become_the_dense_ones_as_the_threshold_falls(more, long_tailed):
-    dense = MrfDense(MrfDenseSettings(l2=2.0, **more)).fit(long_tailed)
+    dense = MRFDense(MRFDenseSettings(l2=2.0, **more)).fit(long_tailed)
     apart = [
         np.linalg.norm(table(fit(long_tailed, l2=2.0, threshold=threshold, **more)) - dense.weights)
         for threshold in (0.5, 0.1, 0.02, 0.0)
@@ -280,11 +280,11 @@ def test_items_that_everybody_or_nobody_likes_take_no_part(long_tailed):
 
 
 def test_one_of_threshold_and_density_is_given():
-    assert MrfSparseSettings(threshold=0.1).density is None
-    assert MrfSparseSettings.model_validate_json(MrfSparseSettings(threshold=0.1).model_dump_json()).threshold == 0.1
+    assert MRFSparseSettings(threshold=0.1).density is None
+    assert MRFSparseSettings.model_validate_json(MRFSparseSettings(threshold=0.1).model_dump_json()).threshold == 0.1
     for both in ({"threshold": 0.1, "density": 0.1}, {"density": None}):
         with pytest.raises(ValidationError, match="density .* threshold"):
-            MrfSparseSettings(**both)
+            MRFSparseSettings(**both)
 
 
 def test_too_small_a_penalty_names_the_setting():

@@ -11,7 +11,7 @@ from scipy.special import digamma, expit, gammaln, log_expit, xlogy
 
 from models.fitting import Epoch, FitOptions, Start
 from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
-from models.paired_symbols.posterior import Posterior, Side
+from models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols
 
 BLOCKS = ("users", "s", "pi", "items", "t", "psi", "xi")
 
@@ -33,7 +33,7 @@ class Dense:
     xi_star: float
 
     @classmethod
-    def of(cls, posterior: Posterior, counts: np.ndarray) -> "Dense":
+    def of(cls, posterior: PairedSymbolsPosterior, counts: np.ndarray) -> "Dense":
         sides = (posterior.users, posterior.items)
         k, width = len(sides[0].lanes) - 2, sides[0].rows.shape[1] // 2
         rows = [side.rows.astype(np.float64) for side in sides]
@@ -132,7 +132,7 @@ def bend(xi: np.ndarray) -> np.ndarray:
     return np.tanh(xi / 2) / (4 * xi)
 
 
-def apply(posterior: Posterior, block: str) -> None:
+def apply(posterior: PairedSymbolsPosterior, block: str) -> None:
     users, items = posterior.users, posterior.items
     {
         "users": lambda: posterior.update_factors(users, items),
@@ -153,7 +153,9 @@ def small_counts(users: int = 30, items: int = 20, share: float = 0.3, seed: int
     return counts.astype(np.float64)
 
 
-def posterior_of(counts: np.ndarray, sweeps: int = 2, blocks: tuple[str, ...] = BLOCKS, **settings: float) -> Posterior:
+def posterior_of(
+    counts: np.ndarray, sweeps: int = 2, blocks: tuple[str, ...] = BLOCKS, **settings: float
+) -> PairedSymbolsPosterior:
     """The posterior after some sweeps, so that nothing is near where it began."""
     model = PairedSymbols(PairedSymbolsSettings(**{"r": 1.5, "tau_u": 0.8, "tau_b": 1.3} | settings))
     posterior = model._beginning(csr_matrix(counts))
@@ -163,7 +165,7 @@ def posterior_of(counts: np.ndarray, sweeps: int = 2, blocks: tuple[str, ...] = 
     return posterior
 
 
-def assert_same(posterior: Posterior, dense: Dense, counts: np.ndarray, tolerance: float = 2e-5) -> None:
+def assert_same(posterior: PairedSymbolsPosterior, dense: Dense, counts: np.ndarray, tolerance: float = 2e-5) -> None:
     got = Dense.of(posterior, counts)
     for name in ("means", "variances", "biases", "bias_variances", "shares", "concentrations"):
         for ours, theirs in zip(getattr(got, name), getattr(dense, name)):
@@ -298,7 +300,7 @@ def test_a_folded_in_user_is_at_the_optimum_whatever_the_block() -> None:
     new = csr_matrix(small_counts(seed=2))
     together = model.fold_in(new)
     assert_array_equal(model.fold_in(new[7:8]), together[7:8])
-    users = Side(new, together.copy(), 20, (1.0, 1.0))
+    users = Symbols(new, together.copy(), 20, (1.0, 1.0))
     users.update(model._item_side(), users.degrees, float(model.xi_star[0]))
     assert_allclose(users.rows, together, atol=2e-3)
     again = model.scores(csr_matrix(counts))

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import gammaln, psi
 
 from models.numerics.adjacency import adjacency
-from models.random_graph.inference import HiddenGraph, Posterior
+from models.random_graph.inference import HiddenGraph, RandomGraphPosterior
 from models.random_graph.posterior import Precisions, Vertices
 
 
@@ -124,7 +124,7 @@ def random_case(factors, *, clamped=False, seed=0):
     g[3] = h[3] = False  # a user and an item without edges
     g[:, 5] = h[:, 5] = False
     parts = [adjacency(csr_matrix(part)) for part in (g, h & ~g, g.T, (h & ~g).T)]
-    q = Posterior(random_side(rng, M, factors, clamped), random_side(rng, N, factors), taus)
+    q = RandomGraphPosterior(random_side(rng, M, factors, clamped), random_side(rng, N, factors), taus)
     return q, HiddenGraph(*parts), g.astype(float), h.astype(float)
 
 
@@ -176,12 +176,12 @@ def test_precisions_agree_with_equation_20():
 
 
 BLOCKS = {  # update, side that it changes, what it changes there
-    "user biases": (Posterior.update_user_biases, 0, ["bias_"]),
-    "item biases": (Posterior.update_item_biases, 1, ["bias_"]),
-    "users": (Posterior.update_users, 0, [""]),
-    "items": (Posterior.update_items, 1, [""]),
-    "users and biases": (partial(Posterior.update_users, joint=True), 0, ["", "bias_"]),
-    "items and biases": (partial(Posterior.update_items, joint=True), 1, ["", "bias_"]),
+    "user biases": (RandomGraphPosterior.update_user_biases, 0, ["bias_"]),
+    "item biases": (RandomGraphPosterior.update_item_biases, 1, ["bias_"]),
+    "users": (RandomGraphPosterior.update_users, 0, [""]),
+    "items": (RandomGraphPosterior.update_items, 1, [""]),
+    "users and biases": (partial(RandomGraphPosterior.update_users, joint=True), 0, ["", "bias_"]),
+    "items and biases": (partial(RandomGraphPosterior.update_items, joint=True), 1, ["", "bias_"]),
 }
 
 

@@ -10,7 +10,7 @@ from models.fitting import FitOptions
 from models.numerics.products import read_only
 from models.slim import kernels as slim_kernels
 from models.slim import model as slim
-from models.slim.model import Slim, SlimSettings
+from models.slim.model import SLIM, SLIMSettings
 
 VARIANTS = {
     "elastic net": {"l1": 3.0, "l2": 20.0},
@@ -21,7 +21,7 @@ VARIANTS = {
 
 
 def fit(interactions, **chosen):
-    return Slim(SlimSettings(**{"tolerance": 1e-6, **chosen}), threads=2).fit(interactions)
+    return SLIM(SLIMSettings(**{"tolerance": 1e-6, **chosen}), threads=2).fit(interactions)
 
 
 def problem(likes, alpha=0.0, user_weight_exponent=0.0):
@@ -83,7 +83,7 @@ def test_rows_kept_whole_or_sparse_and_batches_of_any_size_give_the_same_bits(lo
     monkeypatch.setattr(slim, "BATCH", 50)
     epochs = []
     found = (
-        Slim(SlimSettings(l1=1.0, l2=10.0, tolerance=1e-6)).fit(long_tailed, FitOptions(on_epoch=epochs.append)).weights
+        SLIM(SLIMSettings(l1=1.0, l2=10.0, tolerance=1e-6)).fit(long_tailed, FitOptions(on_epoch=epochs.append)).weights
     )
     assert (found != expected).nnz == 0
     assert len(epochs) > 5 and epochs[-1].number == epochs[-1].of == len(epochs)

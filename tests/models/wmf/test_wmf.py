@@ -8,8 +8,8 @@ from scipy.sparse import csr_matrix
 
 from models.fitting import FitOptions
 from models.numerics.threads import kernel_threads
-from models.wmf.model import Wmf, WmfSettings
-from models.wmf.sides import Loss, Side, Solver, empty_table, rows
+from models.wmf.model import WMF, WMFSettings
+from models.wmf.sides import Loss, RowSystems, Solver, empty_table, rows
 
 EXACT, TWO_STEPS, BLOCKS = Solver(0, 1 << 16), Solver(2, 0), Solver(0, 16)
 RENDLE = Loss(0.1, 0.0, 0.0, 0.005, 0.8)
@@ -29,8 +29,8 @@ class Problem:
     factors: int
 
     def __post_init__(self):
-        self.users = Side(self.counts, self.loss, self.weights, None)
-        self.items = Side(self.counts.T.tocsr(), self.loss, None, self.weights)
+        self.users = RowSystems(self.counts, self.loss, self.weights, None)
+        self.items = RowSystems(self.counts.T.tocsr(), self.loss, None, self.weights)
         self.of_users, self.of_items = (
             side.start(self.factors, 1.0, 3, name) for side, name in ((self.users, "a"), (self.items, "b"))
         )
@@ -148,8 +148,8 @@ def test_each_side_is_at_its_minimum_given_the_other(loss, long_tailed):
 
 @pytest.mark.parametrize("solver", ["cg", "cholesky", "blocks"])
 def test_same_bits_on_one_thread_and_on_two(solver, long_tailed):
-    settings = WmfSettings(factors=40, iterations=3, solver=solver, block=16, user_weight_exponent=0.5)
-    one, two = (Wmf(settings, threads=threads).fit(long_tailed) for threads in (1, 2))
+    settings = WMFSettings(factors=40, iterations=3, solver=solver, block=16, user_weight_exponent=0.5)
+    one, two = (WMF(settings, threads=threads).fit(long_tailed) for threads in (1, 2))
     np.testing.assert_array_equal(one.user_factors, two.user_factors)
     np.testing.assert_array_equal(one.item_factors, two.item_factors)
 
@@ -158,8 +158,8 @@ def test_same_bits_on_one_thread_and_on_two(solver, long_tailed):
 def test_all_solvers_reach_the_same_loss(solver, long_tailed):
     def last(**settings):
         epochs = []
-        settings = WmfSettings(factors=20, iterations=60, regularization=0.02, block=16, **settings)
-        Wmf(settings).fit(long_tailed, FitOptions(on_epoch=epochs.append))
+        settings = WMFSettings(factors=20, iterations=60, regularization=0.02, block=16, **settings)
+        WMF(settings).fit(long_tailed, FitOptions(on_epoch=epochs.append))
         assert [epoch.number for epoch in epochs] == list(range(1, 61))
         return epochs[-1].values["loss"]
 
@@ -167,7 +167,7 @@ def test_all_solvers_reach_the_same_loss(solver, long_tailed):
 
 
 def test_folding_in_solves_the_users_of_the_last_items(long_tailed):
-    model = Wmf(WmfSettings(factors=21, iterations=3, user_weight_exponent=0.7)).fit(long_tailed)
+    model = WMF(WMFSettings(factors=21, iterations=3, user_weight_exponent=0.7)).fit(long_tailed)
     given = Problem(long_tailed, model._loss(), np.ones(300), 21)
     rows(given.of_items, 21)[:] = model.item_factors
     assert_close(model.fold_in(long_tailed), given.solved_users())
@@ -176,15 +176,15 @@ def test_folding_in_solves_the_users_of_the_last_items(long_tailed):
 
 @losses
 def test_only_the_confidence_of_hu_reads_counts(loss, long_tailed):
-    settings = WmfSettings(factors=8, iterations=2, loss="hu2008" if loss is HU else "rendle2021", regularization=1)
+    settings = WMFSettings(factors=8, iterations=2, loss="hu2008" if loss is HU else "rendle2021", regularization=1)
     twice = long_tailed.copy()
     twice.data *= 2
-    one, two = (Wmf(settings).fit(matrix).item_factors for matrix in (long_tailed, twice))
+    one, two = (WMF(settings).fit(matrix).item_factors for matrix in (long_tailed, twice))
     assert np.array_equal(one, two) == (loss is RENDLE)
 
 
 def test_scores_serve_while_it_learns(long_tailed):
-    model, seen = Wmf(WmfSettings(factors=8, iterations=3)), []
+    model, seen = WMF(WMFSettings(factors=8, iterations=3)), []
     model.fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(model.scores(long_tailed[:9]))))
     np.testing.assert_array_equal(seen[-1], model.scores(long_tailed[:9]))
     assert not np.array_equal(seen[0], seen[1])
@@ -193,7 +193,7 @@ def test_scores_serve_while_it_learns(long_tailed):
 def test_equations_that_float32_cannot_solve_are_refused():
     matrix = csr_matrix(np.ones((1, 1), dtype=np.float32))
     with pytest.raises(ValueError, match="raise regularization"):
-        Wmf(WmfSettings(factors=64, regularization=1e-60, solver="cholesky")).fit(matrix)
+        WMF(WMFSettings(factors=64, regularization=1e-60, solver="cholesky")).fit(matrix)
 
 
 def test_tables_are_padded_with_zeros():
