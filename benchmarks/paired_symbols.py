@@ -3,7 +3,7 @@
     python -m benchmarks.paired_symbols --likes 56000000 --users 480000
     python -m benchmarks.paired_symbols --ratings ../shared/data/ml-1m/ratings.csv
 
-Without --ratings the graph is the demo's own. Whole sweeps are timed on --threads threads in wall and CPU
+Without --ratings the graph is the demo's own. Whole passes are timed on --threads threads in wall and CPU
 seconds, then their parts on one thread in CPU seconds, the median of --repeats. An edge visit is one edge
 seen from one side. The floors, measured in the same run on one thread:
 
@@ -69,7 +69,7 @@ def report_phases(matrix: csr_matrix, repeats: int) -> None:
     """The updates of users and items, and the sums over edges that xi* and the bound take, on one thread."""
     model = PairedSymbols()
     q = model._beginning(matrix)
-    model._sweep(q)
+    model._pass(q)
     rate, where = arithmetic_rate(repeats)
     needed = operations(model.settings.factors)
     arithmetic = needed / rate
@@ -87,7 +87,7 @@ def report_phases(matrix: csr_matrix, repeats: int) -> None:
         )
 
 
-def report_sweeps(matrix: csr_matrix, threads: int, sweeps: int) -> None:
+def report_passes(matrix: csr_matrix, threads: int, sweeps: int) -> None:
     wall, cpu = [], [time.process_time()]
 
     def note(epoch):
@@ -98,7 +98,7 @@ def report_sweeps(matrix: csr_matrix, threads: int, sweeps: int) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     wall_seconds, cpu_seconds = np.median(wall), np.median(np.diff(cpu)[1:])
     print(
-        f"a sweep: {wall_seconds:.2f} wall s on {threads} threads, {cpu_seconds:.2f} CPU s; peak memory {peak:.2f} GB",
+        f"a pass: {wall_seconds:.2f} wall s on {threads} threads, {cpu_seconds:.2f} CPU s; peak memory {peak:.2f} GB",
         flush=True,
     )
 
@@ -153,7 +153,7 @@ def main() -> None:
         return
     matrix = demo_graph(arguments.users, arguments.items, arguments.likes, arguments.seed)
     print(f"{matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} edges, K = {PairedSymbolsSettings().factors}")
-    report_sweeps(matrix, arguments.threads, arguments.sweeps)
+    report_passes(matrix, arguments.threads, arguments.sweeps)
     with kernel_threads(1):
         report_phases(matrix, arguments.repeats)
 

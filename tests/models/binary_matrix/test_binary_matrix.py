@@ -114,7 +114,7 @@ def test_zeros_of_a_nearly_full_matrix_are_found():
     rows, columns, ones, _ = EntrySampler.of(csr_matrix(x), "balanced").draw(0, 0, 5000)
     drawn = set(zip(rows[~ones].tolist(), columns[~ones].tolist()))
     assert drawn == {(1, 0), (1, 4), (4, 2)}
-    with pytest.raises(ValueError, match="S-Biased"):
+    with pytest.raises(ValueError, match="sampling = biased"):
         EntrySampler.of(csr_matrix(np.ones((6, 5))), "biased")
 
 

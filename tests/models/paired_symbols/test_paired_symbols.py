@@ -301,7 +301,7 @@ def test_a_folded_in_user_is_at_the_optimum_whatever_the_block() -> None:
     together = model.fold_in(new)
     assert_array_equal(model.fold_in(new[7:8]), together[7:8])
     users = Symbols(new, together.copy(), 20, (1.0, 1.0))
-    users.update(model._item_side(), users.degrees, float(model.xi_star[0]))
+    users.update(model._item_symbols(), users.degrees, float(model.xi_star[0]))
     assert_allclose(users.rows, together, atol=2e-3)
     again = model.scores(csr_matrix(counts))
     assert_allclose(again, model.scores(csr_matrix(counts), users=np.arange(30)), atol=0.02)
