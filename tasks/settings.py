@@ -12,12 +12,14 @@ from models.search_space import SearchSpace
 from tasks.binarize import BinarizeSettings
 from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
+from tasks.ingest.settings import IngestSettings
 from tasks.protocols import PROTOCOLS
 from tasks.publish import PublishSettings
 from tasks.split import SplitSettings
 from tasks.train import TrainSettings
 
 STAGE_SETTINGS: dict[str, type[BaseModel]] = {
+    "ingest": IngestSettings,
     "binarize": BinarizeSettings,
     "split": SplitSettings,
     "train": TrainSettings,

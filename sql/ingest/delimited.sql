@@ -30,7 +30,7 @@ select
     case
         when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
         when fields = {fields} and ascii(user_id) > 32 and ascii(item_id) > 32 and isfinite(value)
-            and (not {has_time} or isfinite(occurred_at))
+            and not ({below} or {above}) and (not {has_time} or isfinite(occurred_at))
             then null  -- the common case, cheaply
         when trim(line) = '' then 'blank'
         when fields is null then 'quotes do not pair'
@@ -39,6 +39,8 @@ select
         when trim(item_id) = '' then 'names no item'
         when value is null then 'value is not a number'
         when not isfinite(value) then 'value is not finite'
+        when {below} then 'value is below value_min = {value_min} of the data set''s file'
+        when {above} then 'value is above value_max = {value_max} of the data set''s file'
         when {has_time} and not coalesce(isfinite(occurred_at), false)
             then 'time is neither a date nor seconds since 1970'
     end as reason

@@ -30,7 +30,7 @@ select
     case
         when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
         when fields = 3 and movie is not null and ascii(user_id) > 32 and isfinite(value)
-            and isfinite(occurred_at)
+            and isfinite(occurred_at) and not ({below} or {above})
             then null  -- the common case, cheaply
         when trim(line) = '' then 'blank'
         when fields = 1 and contains(line, ':') then 'is no MOVIE: header, and spoils the lines below it'
@@ -39,6 +39,8 @@ select
         when trim(user_id) = '' then 'names no user'
         when value is null then 'value is not a number'
         when not isfinite(value) then 'value is not finite'
+        when {below} then 'value is below value_min = {value_min} of the data set''s file'
+        when {above} then 'value is above value_max = {value_max} of the data set''s file'
         when not coalesce(isfinite(occurred_at), false) then 'time is no date'
     end as reason
 from typed

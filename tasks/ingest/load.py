@@ -7,13 +7,14 @@ Then one statement a format turns lines into events and rejects, in parallel, ea
 import gzip
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
 import sql
+from tasks.datasets import Dataset
 from tasks.errors import OneclassError
 from tasks.ingest import archives
 from tasks.ingest.layouts import Layout
@@ -37,25 +38,29 @@ class Ready:
     gzipped: bool
 
 
-def load(connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFile]], scratch: Path) -> None:
+def load(
+    connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFile]], scratch: Path, dataset: Dataset
+) -> None:
     """Read logs into `raw.events` and `raw.rejects`, inside the connection's open transaction.
 
     Args:
         files: (file_id, log) of each.
         scratch: an empty folder for copies; each is removed once it has been read.
+        dataset: whose bounds of values decide what is no event.
 
     Raises:
         OneclassError: a log changed since it was looked through.
     """
+    bounds = _bounds(dataset)
     what = f"reading {len(files):,} logs, {sum(log.size for _, log in files) / 1e6:,.0f} MB"
     for batch in progress.over(_batches(files), what, lambda batch: sum(log.size for _, log in batch)):
         ready = _prepare(batch, scratch)
         layout = batch[0][1].layout
         if layout.statement == "parquet":
             for file in ready:
-                _insert(connection, _parquet(file, layout), with_rejects=True)
+                _insert(connection, _parquet(file, layout, bounds), with_rejects=True)
         else:
-            _load_text(connection, layout, ready)
+            _load_text(connection, layout, ready, bounds)
         for file in ready:
             if file.path != file.log.location:
                 file.path.unlink()
@@ -120,17 +125,19 @@ def _unpack(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[Ready]:
     return ready
 
 
-def _load_text(connection: duckdb.DuckDBPyConnection, layout: Layout, ready: Sequence[Ready]) -> None:
+def _load_text(
+    connection: duckdb.DuckDBPyConnection, layout: Layout, ready: Sequence[Ready], bounds: Mapping[str, str]
+) -> None:
     filled = _read_lines(connection, ready)
     damaged = "contains(line, chr(65533))" if not ready[0].log.text.utf8 else "false"
     without_event = layout.header_lines * len(ready)
     if layout.statement == "netflix":
         connection.execute(sql.statement("ingest/headers"))
         headers, readable = connection.execute("select count(*), count(movie) from ingest_headers").fetchone()
-        parsed = sql.statement("ingest/netflix", block=str(max(1, filled // headers)), damaged=damaged)
+        parsed = sql.statement("ingest/netflix", block=str(max(1, filled // headers)), damaged=damaged, **bounds)
         without_event = readable
     elif layout.statement == "delimited":
-        parsed = _delimited(layout, damaged)
+        parsed = _delimited(layout, damaged, bounds)
     else:
         parsed = sql.statement(f"ingest/{layout.statement}", damaged=damaged)
     events = _insert(connection, parsed)
@@ -172,7 +179,7 @@ def _read_lines(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready]) -
     return filled
 
 
-def _delimited(layout: Layout, damaged: str) -> str:
+def _delimited(layout: Layout, damaged: str, bounds: Mapping[str, str]) -> str:
     places, delimiter = dict(layout.places), _quoted(layout.delimiter)
     split = f"string_split(line, {delimiter})"
     if layout.quoted:
@@ -190,10 +197,11 @@ def _delimited(layout: Layout, damaged: str) -> str:
         time=f"field[{places['time']}]" if "time" in places else "null::varchar",
         has_time=str("time" in places).lower(),
         damaged=damaged,
+        **bounds,
     )
 
 
-def _parquet(file: Ready, layout: Layout) -> str:
+def _parquet(file: Ready, layout: Layout, bounds: Mapping[str, str]) -> str:
     columns = {role: '"' + str(name).replace('"', '""') + '"' for role, name in layout.places}
     return sql.statement(
         "ingest/parquet",
@@ -204,7 +212,19 @@ def _parquet(file: Ready, layout: Layout) -> str:
         value=columns.get("value", "1"),
         time=columns.get("time", "null"),
         has_time=str("time" in columns).lower(),
+        **bounds,
     )
+
+
+def _bounds(dataset: Dataset) -> dict[str, str]:
+    """Which values are out of range, as conditions in SQL, and the bounds for the reasons of rejects."""
+    low, high = dataset.value_min, dataset.value_max
+    return {
+        "below": "false" if low is None else f"value < '{low!r}'::double",
+        "above": "false" if high is None else f"value > '{high!r}'::double",
+        "value_min": f"{low:g}" if low is not None else "",
+        "value_max": f"{high:g}" if high is not None else "",
+    }
 
 
 def _literal_path(path: Path) -> str:
