@@ -25,6 +25,7 @@ from tasks.stores.home import Home
 logger = logging.getLogger(__name__)
 
 LINE_END = re.compile(r"\r\n|\r|\n")
+LONGEST_LINE = 1 << 26
 GZIP, PARQUET, ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 
 
@@ -206,15 +207,16 @@ def _one_pass(path: Path, gzipped: bool) -> tuple[str, Survey]:
 
 def _members(path: Path, stamp: Stamp, gzipped: bool, dataset: Dataset, known: Mapping[str, int]) -> list[LogFile]:
     """Logs inside a tar archive, each by its own digest: those that came unpacked before are skipped."""
-    found: list[LogFile] = []
+    found: dict[str, LogFile] = {}
     with _opened(path, gzipped) as stream:
         for name, member in archives.logs(stream):
             text = survey(member)
             log = LogFile(f"{path}/{name}", path, name, text.sha256, text.size, stamp, gzipped)
-            found.append(_surveyed(log, text, dataset, known))
+            found.pop(name, None)  # a later member takes the place of one of its name, as when it is unpacked
+            found[name] = _surveyed(log, text, dataset, known)
     if not found:
         raise InputError(f"{path}: the archive holds no {' or '.join(archives.LOGS)}. Unpack it and name the logs.")
-    return found
+    return list(found.values())
 
 
 def _surveyed(log: LogFile, text: Survey, dataset: Dataset, known: Mapping[str, int]) -> LogFile:
@@ -232,6 +234,11 @@ def _layout(path: str, text: Survey, dataset: Dataset) -> Layout:
         )
     lines = LINE_END.split(text.head.decode("utf-8-sig", errors="replace"))
     whole = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
+    if text.longest > LONGEST_LINE:
+        raise InputError(
+            f"{path}, line {text.longest_at}: has {text.longest:,} bytes, more than the {LONGEST_LINE:,} of the longest "
+            "line that is read. Line ends may be missing there: break the line, or take it out."
+        )
     return recognise(path, whole[:1000], dataset)
 
 
