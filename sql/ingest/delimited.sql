@@ -31,7 +31,7 @@ select
         when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
         when fields = {fields} and ascii(user_id) > 32 and ascii(item_id) > 32 and isfinite(value)
             and strlen(user_id) <= {longest_id} and strlen(item_id) <= {longest_id}
-            and not ({below} or {above}) and (not {has_time} or isfinite(occurred_at)) and not {spoilt}
+            and not ({below} or {above}) and (not {has_time} or {dated}) and not {spoilt}
             then null  -- the common case, cheaply
         when trim(line) = '' then 'blank'
         when {spoilt} then 'is part of a quoted field of several lines'
@@ -45,7 +45,7 @@ select
         when not isfinite(value) then 'value is not finite'
         when {below} then 'value is below value_min = {value_min} of the data set''s file'
         when {above} then 'value is above value_max = {value_max} of the data set''s file'
-        when {has_time} and not coalesce(isfinite(occurred_at), false)
+        when {has_time} and not coalesce({dated}, false)
             then 'time is neither a date nor seconds since 1970'
     end as reason
 from typed

@@ -30,7 +30,7 @@ select
     case
         when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
         when fields = 3 and movie is not null and ascii(user_id) > 32 and isfinite(value)
-            and strlen(user_id) <= {longest_id} and isfinite(occurred_at) and not ({below} or {above})
+            and strlen(user_id) <= {longest_id} and {dated} and not ({below} or {above})
             then null  -- the common case, cheaply
         when trim(line) = '' then 'blank'
         when fields = 1 and contains(line, ':') then 'is no MOVIE: header, and spoils the lines below it'
@@ -42,6 +42,6 @@ select
         when not isfinite(value) then 'value is not finite'
         when {below} then 'value is below value_min = {value_min} of the data set''s file'
         when {above} then 'value is above value_max = {value_max} of the data set''s file'
-        when not coalesce(isfinite(occurred_at), false) then 'time is no date'
+        when not coalesce({dated}, false) then 'time is no date'
     end as reason
 from typed

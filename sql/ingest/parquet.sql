@@ -32,7 +32,7 @@ select
         when not isfinite(value) then 'value is not finite'
         when {below} then 'value is below value_min = {value_min} of the data set''s file'
         when {above} then 'value is above value_max = {value_max} of the data set''s file'
-        when {has_time} and not coalesce(isfinite(occurred_at), false)
+        when {has_time} and not coalesce({dated}, false)
             then 'time is neither a date nor seconds since 1970'
     end as reason
 from typed

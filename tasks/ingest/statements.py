@@ -13,7 +13,8 @@ ID_BYTES = 10_000
 
 
 def bounds(dataset: Dataset) -> dict[str, str]:
-    """What bounds an event, for the statements: which values are out of range, and how long an id may be."""
+    """What bounds an event, for the statements: which values are out of range, and how long an id may be, and
+    which times are dates: DuckDB takes `204-01-01`, a damaged line's, for the year 204."""
     low, high = dataset.value_min, dataset.value_max
     return {
         "below": "false" if low is None else f"value < '{low!r}'::double",
@@ -21,6 +22,7 @@ def bounds(dataset: Dataset) -> dict[str, str]:
         "value_min": f"{low:g}" if low is not None else "",
         "value_max": f"{high:g}" if high is not None else "",
         "longest_id": str(ID_BYTES),
+        "dated": "(occurred_at between timestamp '1000-01-01' and timestamp '9999-12-31 23:59:59.999999')",
     }
 
 

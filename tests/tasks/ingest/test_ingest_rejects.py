@@ -23,6 +23,8 @@ BAD = [
     ("netflix", "10,inf,2004-01-01", "value is not finite"),
     ("netflix", "10,4,2004-02-30", "time is no date"),
     ("netflix", "10,4,infinity", "time is no date"),
+    ("netflix", "10,4,204-01-01", "time is no date"),  # a fuzzer's finding: it was read as the year 204
+    ("ml-1m", "a,b,3,20044-01-01", "time is neither"),
     ("netflix", " ,4,2004-01-01", "names no user"),
     ("netflix", "10", "1 fields instead of 3"),
     ("ml-1m", "a,b,3", "3 fields instead of 4"),
