@@ -9,11 +9,11 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
 
 from benchmarks.readers.inputs import Case
 
 NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
-SECONDS = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
 DATE = re.compile(r"\s*([1-9]\d{3})-(\d\d?)-(\d\d?)(?:[ T](\d\d?):(\d\d?)(?::(\d\d?))?)?\s*", re.ASCII)
 MOVIE = re.compile(r"\s*([0-9]+)\s*:\s*", re.ASCII)
 Event = tuple[int, str, str, float, float | None]
@@ -123,8 +123,8 @@ def _value(case: Case, text: str) -> float | None:
 
 
 def _time(text: str) -> float | None:
-    if SECONDS.fullmatch(text):
-        seconds = int(text)
+    if NUMBER.fullmatch(text):  # to the nearest second
+        seconds = int(Decimal(text.strip()).to_integral_value(ROUND_HALF_UP))
         return seconds if 0 <= seconds <= 253402300799 else None
     if not (found := DATE.fullmatch(text)):
         return None
@@ -146,7 +146,7 @@ def _netflix(case: Case, lines: list[str]) -> Iterator[Outcome]:
         else:
             fields = line.split(",")
             date = fields[2] if len(fields) == 3 else ""
-            if movie is None or SECONDS.fullmatch(date):
+            if movie is None or not DATE.fullmatch(date):
                 yield None
             else:
                 yield _event(case, number, [*fields, movie], ["user", "value", "time", "item"])

@@ -7,10 +7,11 @@ read in, where `ingest.keep_files = move`. Neither is ever read as input.
 import filecmp
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.ingest.stamps import Stamp
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -45,13 +46,14 @@ def set_aside(home: Home, refused: Iterable[Refused]) -> None:
         logger.warning("%s: set aside; %s says why. %s", one.location, note, one.reason.splitlines()[0])
 
 
-def put_away(home: Home, locations: Iterable[Path], keep_files: str) -> None:
+def put_away(home: Home, read: Mapping[Path, Stamp], keep_files: str) -> None:
     """Keep, move or remove files of the landing folder whose events the warehouse holds.
 
     Args:
+        read: their places, and their stamps as they were read; one that was written anew since is left to the next run.
         keep_files: the setting `ingest.keep_files`.
     """
-    locations = list(dict.fromkeys(locations))
+    locations = [location for location, stamp in read.items() if stamp.holds(location)]
     if keep_files == "keep" or not locations:
         return
     for location in locations:

@@ -97,7 +97,7 @@ def ingest(
             logs = [log for log in logs if log.location not in spoilt]
     landing.set_aside(home, refused or [])
     if not given:
-        landing.put_away(home, [log.location for log in logs], settings.keep_files)
+        landing.put_away(home, {log.location: log.stamp for log in logs}, settings.keep_files)
     return _told(home, plan, tuple(plan.ids[log.sha256] for log in logs), refused or [])
 
 

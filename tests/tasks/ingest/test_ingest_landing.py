@@ -9,7 +9,7 @@ from data_contracts import ContractBroken
 from tasks import datasets
 from tasks.datasets import Dataset
 from tasks.errors import InputError
-from tasks.ingest import IngestSettings, ingest, sources
+from tasks.ingest import IngestSettings, ingest, landing, sources
 from tasks.orchestration import run_summary
 from tasks.stores import runs, warehouse
 from tests.tasks.ingest.test_ingest_formats import packed
@@ -148,6 +148,21 @@ def test_what_becomes_of_files_that_were_read_in(home, dataset, settings):
     assert files(home.landing) == left | {"notes.csv"}
     assert ingest(home, dataset, [], "run-2", settings).total_events == 2
     assert files(home.landing) == left | {"notes.csv"}
+
+
+@pytest.mark.parametrize("settings", [MOVE, REMOVE])
+def test_a_file_that_was_written_anew_since_it_was_read_stays(home, dataset, monkeypatch, settings):
+    path, set_aside = csv(home.landing / "ratings.csv", "a,x,5"), landing.set_aside
+
+    def meanwhile(*arguments):  # after the commit, before files are put away
+        set_aside(*arguments)
+        csv(path, "a,x,5", "b,x,5")
+
+    monkeypatch.setattr(landing, "set_aside", meanwhile)
+    ingest(home, dataset, [], "run-1", settings)
+    monkeypatch.undo()
+    assert rows(home, USERS) == [("a",)] and path.exists()
+    assert ingest(home, dataset, [], "run-2", settings).total_events == 2
 
 
 def test_a_moved_file_that_comes_back_changed_replaces_its_events(home, dataset):
