@@ -75,7 +75,7 @@ def ingested(path: Path, folder: Path, limits: Limits, name: str) -> int:
     logs = inspect(dataset, [path])
     with warehouse.connect(home) as connection:
         connection.begin()
-        load(connection, list(enumerate(logs, 1)), folder)
+        load(connection, list(enumerate(logs, 1)), folder, dataset)
         connection.commit()
         return connection.execute("select count(*) from raw.events").fetchone()[0]
 

@@ -81,6 +81,9 @@ def spelt(module: str, given: BaseModel) -> str:
             value = [f"{key}={one if isinstance(one, str) else json.dumps(one)}" for key, one in value.items()]
         elif isinstance(value, list) and _declared(field).comma_separated:
             value = ",".join(value)
+        if value is True:
+            words.append(flag_of(name, field))
+            continue
         words += [flag_of(name, field), *map(str, value if isinstance(value, list) else [value])]
     return shlex.join(words)
 
@@ -139,6 +142,8 @@ def _declared(field: FieldInfo) -> Flag:
 def _options(field: FieldInfo) -> dict[str, Any]:
     """What `add_argument` is told of a parameter: from its type, its default and its `Flag`."""
     flag, kind = _declared(field), _one_kind(field.annotation)
+    if kind is bool:
+        return {"action": "store_true", "help": field.description}
     options: dict[str, Any] = {"metavar": flag.metavar, "help": field.description, "required": field.is_required()}
     if flag.comma_separated:
         return {**options, "type": _names, "default": []}

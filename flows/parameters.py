@@ -18,12 +18,13 @@ class Flag:
     """How a parameter is given on the command line.
 
     Attributes:
-        metavar: what stands for the value in `--help`; one name for each value, where their number is fixed.
+        metavar: what stands for the value in `--help`; one name for each value, where their number is fixed; empty
+            for a switch, which has none.
         name: the flag, where it is not named like the parameter.
         comma_separated: a list written as `A,B`, not as several words.
     """
 
-    metavar: str | tuple[str, ...]
+    metavar: str | tuple[str, ...] = ""
     name: str | None = None
     comma_separated: bool = False
 
@@ -93,6 +94,9 @@ class Backfill(_Models, _SplitFiles, _Source, Run):
 
     since: Annotated[date | None, Flag("DATE")] = Field(None, description="events from this day on (YYYY-MM-DD)")
     until: Annotated[date | None, Flag("DATE")] = Field(None, description="events up to the end of this day")
+    replace: Annotated[bool, Flag()] = Field(
+        False, description="make the sources all that the warehouse holds: what other logs left there is deleted"
+    )
 
 
 class NightlyRetrain(_Models, Run):

@@ -154,7 +154,8 @@ def prepare(run: RunSettings, run_id: str) -> Splits:
     sources = list(run.split_files or run.sources)
     if run.is_demo:
         sources = make_demo(run.home, run.demo, run.seed)
-    ingested = ingest_task(run.home, run.dataset, sources, run_id, replace=run.is_demo)
+    replace = run.is_demo or run.replace
+    ingested = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replace)
     binarize_task(run.home, run.binarize, run_id, since=run.since, until=run.until)
     return split_task(
         run.home,

@@ -17,6 +17,7 @@ from tasks.binarize import BinarizeSettings
 from tasks.datasets import Dataset
 from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
+from tasks.ingest.settings import IngestSettings
 from tasks.orchestration.notices import NotifySettings
 from tasks.publish import PublishSettings
 from tasks.settings import STAGE_SETTINGS, check_model, check_protocol, validated
@@ -44,6 +45,7 @@ class RunSettings:
     split_files: tuple[Path, Path] | None
     protocols: tuple[str, ...]
     models: dict[str, BaseModel]
+    ingest: IngestSettings
     binarize: BinarizeSettings
     split: SplitSettings
     train: TrainSettings
@@ -54,6 +56,7 @@ class RunSettings:
     seed: int = 0
     since: date | None = None
     until: date | None = None
+    replace: bool = False
 
     def describe(self) -> dict[str, Any]:
         """Plain data for `operations.runs`: what decides the run's numbers."""
@@ -89,7 +92,7 @@ def resolve(given: Backfill) -> RunSettings:
     """
     root = home.root(given.home)
     declared = datasets.load(given.dataset, root)
-    own = {"binarize": declared.binarize, "split": declared.split, **declared.models}
+    own = {"ingest": declared.ingest, "binarize": declared.binarize, "split": declared.split, **declared.models}
     asked = functools.reduce(_merged, [{}, *map(_read_config, given.config), _nested(given.settings)])
     sections = _merged(own, asked)
     chosen = given.models or list(declared.default_models)
@@ -113,6 +116,7 @@ def resolve(given: Backfill) -> RunSettings:
         seed=given.seed,
         since=given.since,
         until=given.until,
+        replace=given.replace,
     )
 
 

@@ -12,6 +12,7 @@ from models.search_space import SearchSpace
 from tasks.binarize import BinarizeSettings
 from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
+from tasks.ingest.settings import IngestSettings
 from tasks.orchestration.notices import NotifySettings
 from tasks.protocols import PROTOCOLS
 from tasks.publish import PublishSettings
@@ -20,6 +21,7 @@ from tasks.stores.home import FileSettings
 from tasks.train import TrainSettings
 
 STAGE_SETTINGS: dict[str, type[BaseModel]] = {
+    "ingest": IngestSettings,
     "binarize": BinarizeSettings,
     "split": SplitSettings,
     "train": TrainSettings,

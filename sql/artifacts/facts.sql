@@ -9,6 +9,16 @@ with this as (
         coalesce(sum(events) filter (where ingested_at >= (select started_at from this)), 0)::bigint as new_events,
         coalesce(sum(rejects), 0)::bigint as rejects
     from operations.log_files
+), arrived as (
+    select
+        count(*) filter (where outcome in ('changed', 'withdrawn')) as changed_files,
+        coalesce(sum(events_before), 0)::bigint as events_before,
+        coalesce(sum(events) filter (where outcome = 'changed'), 0)::bigint as events_instead,
+        count(*) filter (where outcome = 'set aside') as files_set_aside,
+        string_agg(name || ' (' || split_part(reason, chr(10), 1) || ')', '; ' order by name)
+            filter (where outcome = 'set aside') as set_aside
+    from operations.arrivals
+    where run_id = $run_id
 ), graph as (
     select
         count(*) as edges,
@@ -35,7 +45,8 @@ select
     this.code_version,
     this.settings,
     logs.*,
+    arrived.*,
     graph.*,
     checks.*,
     fits.*
-from this, logs, graph, checks, fits
+from this, logs, arrived, graph, checks, fits

@@ -7,7 +7,11 @@ with split as (
 read as (
     select
         file_id, line_number, line, field,
-        case when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD' end as reason
+        case
+            when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
+            when strlen(line) > {longest_id} and len(list_filter(field, lambda f: strlen(f) > {longest_id})) > 0
+                then 'an id is longer than {longest_id} bytes'
+        end as reason
     from split
 )
 select

@@ -10,7 +10,9 @@ read as (
         file_id, line_number, line, field,
         case
             when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
-            when try_cast(field[1] as bigint) is null then 'does not begin with a count'
+            when strlen(line) > {longest_id} and len(list_filter(field, lambda f: strlen(f) > {longest_id})) > 0
+                then 'an id is longer than {longest_id} bytes'
+            when not regexp_full_match(field[1], '\d+') or try_cast(field[1] as bigint) is null then 'does not begin with a count'
             when try_cast(field[1] as bigint) <> len(field) - 1
                 then format('counts {} items, but {} follow', field[1], len(field) - 1)
         end as reason

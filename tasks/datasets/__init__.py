@@ -51,9 +51,10 @@ class Dataset(BaseModel):
     """For a log without a header: the role of each field of a line; `-` is a field to ignore."""
     value_min: float | None = None
     value_max: float | None = None
-    """Values outside these bounds break the contract of `raw.events`."""
+    """Lines with values outside these bounds are rejected."""
     max_reject_share: float = Field(0.01, ge=0, le=1)
-    """More rejects than this share of the lines of a run's new files break the contract of `raw.rejects`."""
+    """More rejects than this share of the lines of a run's new files break the contract of `raw.rejects`; a file of the
+    landing folder with more is set aside."""
     id_order: Literal["number", "text"] = "text"
     """How `split.scheme = liang2018` sorts users."""
     default_models: tuple[str, ...] = (
@@ -70,6 +71,7 @@ class Dataset(BaseModel):
         "hpf",
     )
     """What a run fits where `--models` does not say."""
+    ingest: dict[str, Any] = {}
     binarize: dict[str, Any] = {}
     split: dict[str, Any] = {}
     models: dict[str, dict[str, Any]] = {}

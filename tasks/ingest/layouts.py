@@ -32,6 +32,7 @@ class Layout:
         header_lines: lines before the first event.
         fields: how many fields a line has.
         places: role ("user", "item", "value", "time") -> place of its field, from 1; in Parquet its name.
+        has_row_numbers: the log is Parquet and has a column `file_row_number` of its own.
     """
 
     statement: str
@@ -40,6 +41,7 @@ class Layout:
     header_lines: int = 0
     fields: int = 0
     places: tuple[tuple[str, int | str], ...] = ()
+    has_row_numbers: bool = False
 
 
 def recognise(path: str, lines: Sequence[str], dataset: Dataset) -> Layout:
@@ -66,14 +68,17 @@ def recognise(path: str, lines: Sequence[str], dataset: Dataset) -> Layout:
 
 
 def name_columns(found: Sequence[str], columns: Columns) -> tuple[dict[str, int], list[str]]:
-    """The place, from 1, of each role's first accepted name in `found`; and the required roles that have none."""
+    """The place, from 1, of each role's first accepted name in `found`; and the required roles that have none.
+
+    A value is not required where `found` has nothing that could be one: no column but user, item and time.
+    """
     lowered = [name.strip().lower() for name in found]
     places = {}
     for role in ("user", "item", "value", "time"):
         accepted = [name.lower() for name in getattr(columns, role)]
         if named := next((name for name in accepted if name in lowered), None):
             places[role] = lowered.index(named) + 1
-    needed = ["user", "item", *(["value"] if columns.value else [])]
+    needed = ["user", "item", *(["value"] if columns.value and len(places) < len(found) else [])]
     return places, [role for role in needed if role not in places]
 
 

@@ -5,17 +5,18 @@ Then one statement a format turns lines into events and rejects, in parallel, ea
 """
 
 import gzip
-import re
+import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
 import sql
+from tasks.datasets import Dataset
 from tasks.errors import OneclassError
-from tasks.ingest import archives
+from tasks.ingest import archives, statements
 from tasks.ingest.layouts import Layout
 from tasks.ingest.sources import LogFile
 from tasks.ingest.stamps import changed
@@ -37,29 +38,41 @@ class Ready:
     gzipped: bool
 
 
-def load(connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFile]], scratch: Path) -> None:
+def load(
+    connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFile]], scratch: Path, dataset: Dataset
+) -> None:
     """Read logs into `raw.events` and `raw.rejects`, inside the connection's open transaction.
 
     Args:
         files: (file_id, log) of each.
         scratch: an empty folder for copies; each is removed once it has been read.
+        dataset: whose bounds of values decide what is no event.
 
     Raises:
         OneclassError: a log changed since it was looked through.
     """
+    bounds = statements.bounds(dataset)
     what = f"reading {len(files):,} logs, {sum(log.size for _, log in files) / 1e6:,.0f} MB"
     for batch in progress.over(_batches(files), what, lambda batch: sum(log.size for _, log in batch)):
         ready = _prepare(batch, scratch)
-        layout = batch[0][1].layout
-        if layout.statement == "parquet":
-            for file in ready:
-                _insert(connection, _parquet(file, layout), with_rejects=True)
-        else:
-            _load_text(connection, layout, ready)
+        try:
+            _load_batch(connection, ready, bounds)
+        except duckdb.OutOfMemoryException as error:
+            raise OneclassError(_too_little_memory(batch, error)) from error
         for file in ready:
             if file.path != file.log.location:
                 file.path.unlink()
         _require_unchanged(batch)
+
+
+def _load_batch(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready], bounds: Mapping[str, str]) -> None:
+    layout = ready[0].log.layout
+    if layout.statement != "parquet":
+        _load_text(connection, layout, ready, bounds)
+        return
+    for file in ready:
+        parsed = statements.parquet(file.path, file.file_id, layout, bounds)
+        _insert(connection, parsed, with_rejects=True)
 
 
 def _require_unchanged(batch: Sequence[tuple[int, LogFile]]) -> None:
@@ -91,7 +104,7 @@ def _prepare(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[Ready]
         return _unpack(batch, scratch)
     ready = []
     for file_id, log in batch:
-        if log.text is None or (log.text.utf8 and log.text.even_ends):
+        if log.text is None or (log.text.utf8 and log.text.even_ends and not (log.gzipped and _padded(log))):
             ready.append(Ready(file_id, log, log.location, log.gzipped))
             continue
         copy = scratch / f"{file_id}.txt"
@@ -101,10 +114,20 @@ def _prepare(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[Ready]
     return ready
 
 
+def _padded(log: LogFile) -> bool:
+    """Whether a gzip does not end with its text's size, as one does that has zeros after it, which DuckDB refuses.
+
+    One of several members does not end so either; it is unpacked here without need.
+    """
+    with open(log.location, "rb") as stream:
+        stream.seek(-4, os.SEEK_END)
+        return int.from_bytes(stream.read(4), "little") != log.text.size % 2**32
+
+
 def _unpack(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[Ready]:
     wanted = {log.member: (file_id, log) for file_id, log in batch}
     archive, gzipped = batch[0][1].location, batch[0][1].gzipped
-    ready = []
+    ready = {}
     with gzip.open(archive) if gzipped else open(archive, "rb") as stream:
         for name, member in archives.logs(stream):
             if name not in wanted:
@@ -116,23 +139,25 @@ def _unpack(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[Ready]:
                     shutil.copyfileobj(member, target)
             else:
                 rewrite(member, str(copy))
-            ready.append(Ready(file_id, log, copy, gzipped=False))
-    return ready
+            ready[name] = Ready(file_id, log, copy, gzipped=False)  # the last member of a name is the one that counts
+    return list(ready.values())
 
 
-def _load_text(connection: duckdb.DuckDBPyConnection, layout: Layout, ready: Sequence[Ready]) -> None:
+def _load_text(
+    connection: duckdb.DuckDBPyConnection, layout: Layout, ready: Sequence[Ready], bounds: Mapping[str, str]
+) -> None:
     filled = _read_lines(connection, ready)
     damaged = "contains(line, chr(65533))" if not ready[0].log.text.utf8 else "false"
     without_event = layout.header_lines * len(ready)
     if layout.statement == "netflix":
         connection.execute(sql.statement("ingest/headers"))
         headers, readable = connection.execute("select count(*), count(movie) from ingest_headers").fetchone()
-        parsed = sql.statement("ingest/netflix", block=str(max(1, filled // headers)), damaged=damaged)
+        parsed = sql.statement("ingest/netflix", block=str(max(1, filled // headers)), damaged=damaged, **bounds)
         without_event = readable
     elif layout.statement == "delimited":
-        parsed = _delimited(layout, damaged)
+        parsed = statements.delimited(layout, damaged, bounds, _spoilt(connection, layout))
     else:
-        parsed = sql.statement(f"ingest/{layout.statement}", damaged=damaged)
+        parsed = sql.statement(f"ingest/{layout.statement}", damaged=damaged, **bounds)
     events = _insert(connection, parsed)
     if layout.statement not in ("netflix", "delimited") or events < filled - without_event:
         connection.execute(sql.statement("ingest/rejects", parsed=parsed))
@@ -152,7 +177,7 @@ def _read_lines(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready]) -
     connection.execute(
         sql.statement("ingest/text"),
         {
-            "paths": [_literal_path(file.path) for file in ready],
+            "paths": [statements.literal_path(file.path) for file in ready],
             "compression": "gzip" if ready[0].gzipped else "none",
             "longest": longest,
             "buffer": max(BUFFER_BYTES, 2 * longest),
@@ -172,45 +197,21 @@ def _read_lines(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready]) -
     return filled
 
 
-def _delimited(layout: Layout, damaged: str) -> str:
-    places, delimiter = dict(layout.places), _quoted(layout.delimiter)
-    split = f"string_split(line, {delimiter})"
-    if layout.quoted:
-        escaped = re.escape(layout.delimiter)
-        pattern = _quoted(f'{escaped}("(?:[^"]|"")*"|[^"{escaped}][^{escaped}]*|)')
-        split = sql.statement("ingest/quoted_fields", delimiter=delimiter, pattern=pattern)
-    return sql.statement(
-        "ingest/delimited",
-        split=split,
-        header_lines=str(layout.header_lines),
-        fields=str(layout.fields),
-        user=f"field[{places['user']}]",
-        item=f"field[{places['item']}]",
-        value=f"field[{places['value']}]" if "value" in places else "'1'",
-        time=f"field[{places['time']}]" if "time" in places else "null::varchar",
-        has_time=str("time" in places).lower(),
-        damaged=damaged,
+def _spoilt(connection: duckdb.DuckDBPyConnection, layout: Layout) -> str:
+    """The condition that a line is part of a quoted field of several lines."""
+    if not layout.quoted:
+        return "false"
+    connection.execute(statements.quotes_that_span_lines(layout))
+    connection.execute(sql.statement("ingest/spoilt"))
+    (lines,) = connection.execute("select count(*) from ingest_spoilt").fetchone()
+    return "(file_id, line_number) in (select (file_id, line_number) from ingest_spoilt)" if lines else "false"
+
+
+def _too_little_memory(batch: Sequence[tuple[int, LogFile]], error: duckdb.Error) -> str:
+    longest = max((log.text.longest for _, log in batch if log.text), default=0)
+    more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
+    line = f" Their longest line has up to {longest:,} bytes." if longest else ""
+    return (
+        f"{batch[0][1].path}{more}: cannot be read in the memory that the run may take ({str(error).splitlines()[0]})."
+        f"{line} Give the log in smaller files, or run where more memory is free."
     )
-
-
-def _parquet(file: Ready, layout: Layout) -> str:
-    columns = {role: '"' + str(name).replace('"', '""') + '"' for role, name in layout.places}
-    return sql.statement(
-        "ingest/parquet",
-        file_id=str(file.file_id),
-        path=_quoted(_literal_path(file.path)),
-        user=columns["user"],
-        item=columns["item"],
-        value=columns.get("value", "1"),
-        time=columns.get("time", "null"),
-        has_time=str("time" in columns).lower(),
-    )
-
-
-def _literal_path(path: Path) -> str:
-    """A path in which DuckDB finds no pattern."""
-    return re.sub(r"([*?\[])", r"[\1]", str(path))
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

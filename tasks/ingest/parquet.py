@@ -7,6 +7,7 @@ import duckdb
 from tasks.datasets import Dataset
 from tasks.errors import InputError
 from tasks.ingest.layouts import Layout, name_columns, wanted
+from tasks.ingest.statements import literal_path
 
 
 def layout(path: Path, dataset: Dataset) -> Layout:
@@ -17,7 +18,7 @@ def layout(path: Path, dataset: Dataset) -> Layout:
     """
     try:
         with duckdb.connect() as connection:
-            scan = connection.read_parquet(str(path))
+            scan = connection.read_parquet(literal_path(path), hive_partitioning=False)
             found, empty = scan.columns, not scan.limit(1).fetchall()
     except duckdb.Error as error:
         why = str(error).splitlines()[0]
@@ -29,4 +30,7 @@ def layout(path: Path, dataset: Dataset) -> Layout:
         raise InputError(
             f"{path}: has the columns {', '.join(found)}; a log of {dataset.name} needs {wanted(dataset.columns)}."
         )
-    return Layout("parquet", places=tuple((role, found[place - 1]) for role, place in places.items()))
+    numbered = any(name.lower() == "file_row_number" for name in found)
+    return Layout(
+        "parquet", places=tuple((role, found[place - 1]) for role, place in places.items()), has_row_numbers=numbered
+    )

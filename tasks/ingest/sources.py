@@ -16,14 +16,16 @@ from typing import IO
 from tasks.datasets import Dataset
 from tasks.errors import InputError
 from tasks.ingest import archives, parquet
+from tasks.ingest.landing import Refused, files_in
 from tasks.ingest.layouts import Layout, recognise
-from tasks.ingest.stamps import Stamp, changed
+from tasks.ingest.stamps import Stamp, StillChanging, changed
 from tasks.ingest.survey import Hashed, Survey, sha256, survey
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
 LINE_END = re.compile(r"\r\n|\r|\n")
+LONGEST_LINE = 1 << 26
 GZIP, PARQUET, ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 
 
@@ -58,7 +60,12 @@ _last_look: dict[Path, tuple[Dataset, list[LogFile]]] = {}
 written, and the stage needs the same digests: it takes them from here, for files whose stamp is the same."""
 
 
-def inspect(dataset: Dataset, paths: Iterable[str | Path], known: Mapping[str, int] | None = None) -> list[LogFile]:
+def inspect(
+    dataset: Dataset,
+    paths: Iterable[str | Path],
+    known: Mapping[str, int] | None = None,
+    refused: list[Refused] | None = None,
+) -> list[LogFile]:
     """Every log behind `paths`: files, folders, glob patterns and tar archives, in the order given.
 
     Folders and patterns are taken in the order of their names. Each log is read to its end, so that a cut-off gzip or
@@ -67,6 +74,7 @@ def inspect(dataset: Dataset, paths: Iterable[str | Path], known: Mapping[str, i
 
     Args:
         known: digest -> bytes of the logs in the warehouse; their layouts are not looked for again.
+        refused: takes the files that cannot be read, instead of an error; one that is being written is left out.
 
     Raises:
         InputError: a path holds no log, or a log cannot be read, or one changed meanwhile.
@@ -77,19 +85,38 @@ def inspect(dataset: Dataset, paths: Iterable[str | Path], known: Mapping[str, i
         with _readable(Path(path)):
             locations = _expand(Path(path), dataset)
         for location in locations:
-            with _readable(location):
-                stamp = Stamp.of(location)
-                of, logs = looked.get(location) or _last_look.get(location) or (None, [])
-                if of != dataset or logs[0].stamp != stamp:
-                    logs = _look(location, stamp, dataset, known or {})
-                if not stamp.holds(location):
-                    raise InputError(changed(location))
-            if stamp.settled and all(log.layout for log in logs):
+            try:
+                logs = _look_again(location, dataset, known or {}, looked)
+            except StillChanging as error:
+                if refused is None:
+                    raise
+                logger.warning("%s It is left for the next run.", error)
+                continue
+            except InputError as error:
+                if refused is None:
+                    raise
+                refused.append(Refused(location, str(error)))
+                continue
+            if logs[0].stamp.settled and all(log.layout for log in logs):
                 looked[location] = dataset, logs
             found += logs
     _last_look.clear()
     _last_look.update(looked)
     return found
+
+
+def _look_again(
+    location: Path, dataset: Dataset, known: Mapping[str, int], looked: Mapping[Path, tuple[Dataset, list[LogFile]]]
+) -> list[LogFile]:
+    """The logs in a file, from the last look at it where that holds."""
+    with _readable(location):
+        stamp = Stamp.of(location)
+        of, logs = looked.get(location) or _last_look.get(location) or (None, [])
+        if of != dataset or logs[0].stamp != stamp:
+            logs = _look(location, stamp, dataset, known)
+        if not stamp.holds(location):
+            raise StillChanging(changed(location))
+    return logs
 
 
 def expected_sources(home: Home, dataset: Dataset) -> str:
@@ -106,8 +133,8 @@ def expected_sources(home: Home, dataset: Dataset) -> str:
 
 def _expand(path: Path, dataset: Dataset) -> Sequence[Path]:
     if path.is_dir():
-        inside = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
-        taken = [p for p in inside if _is_log(p.name, dataset)]
+        inside = files_in(path)
+        taken = [p for p in inside if is_log(p.name, dataset)]
         if not taken:
             raise InputError(
                 f"{path}: holds no file called {' or '.join(dataset.files)}. Name the log files themselves."
@@ -126,7 +153,8 @@ def _expand(path: Path, dataset: Dataset) -> Sequence[Path]:
     raise InputError(f"{path}: no such file. Check the path of --source.")
 
 
-def _is_log(name: str, dataset: Dataset) -> bool:
+def is_log(name: str, dataset: Dataset) -> bool:
+    """A file of this name is taken from a folder."""
     return any(fnmatch.fnmatch(name, pattern + more) for pattern in dataset.files for more in ("", ".gz"))
 
 
@@ -179,15 +207,16 @@ def _one_pass(path: Path, gzipped: bool) -> tuple[str, Survey]:
 
 def _members(path: Path, stamp: Stamp, gzipped: bool, dataset: Dataset, known: Mapping[str, int]) -> list[LogFile]:
     """Logs inside a tar archive, each by its own digest: those that came unpacked before are skipped."""
-    found: list[LogFile] = []
+    found: dict[str, LogFile] = {}
     with _opened(path, gzipped) as stream:
         for name, member in archives.logs(stream):
             text = survey(member)
             log = LogFile(f"{path}/{name}", path, name, text.sha256, text.size, stamp, gzipped)
-            found.append(_surveyed(log, text, dataset, known))
+            found.pop(name, None)  # a later member takes the place of one of its name, as when it is unpacked
+            found[name] = _surveyed(log, text, dataset, known)
     if not found:
         raise InputError(f"{path}: the archive holds no {' or '.join(archives.LOGS)}. Unpack it and name the logs.")
-    return found
+    return list(found.values())
 
 
 def _surveyed(log: LogFile, text: Survey, dataset: Dataset, known: Mapping[str, int]) -> LogFile:
@@ -205,6 +234,11 @@ def _layout(path: str, text: Survey, dataset: Dataset) -> Layout:
         )
     lines = LINE_END.split(text.head.decode("utf-8-sig", errors="replace"))
     whole = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
+    if text.longest > LONGEST_LINE:
+        raise InputError(
+            f"{path}, line {text.longest_at}: has {text.longest:,} bytes, more than the {LONGEST_LINE:,} of the longest "
+            "line that is read. Line ends may be missing there: break the line, or take it out."
+        )
     return recognise(path, whole[:1000], dataset)
 
 

@@ -1,4 +1,4 @@
-"""The stage: which logs are new, the transaction that reads them in, and what is told of it."""
+"""The stage: which logs are new or changed, the transaction that reads them in, and what is told of it."""
 
 import hashlib
 import logging
@@ -9,11 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 import sql
 from tasks.datasets import Dataset
 from tasks.errors import InputError, OneclassError
+from tasks.ingest import arrivals, landing, tolerance
+from tasks.ingest.arrivals import Plan
+from tasks.ingest.landing import Refused
 from tasks.ingest.load import load
-from tasks.ingest.sources import LogFile, expected_sources, inspect
+from tasks.ingest.settings import IngestSettings
+from tasks.ingest.sources import LogFile, expected_sources, inspect, is_log
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 
@@ -26,71 +32,90 @@ class Ingested:
 
     Attributes:
         file_ids: the id of every source, in the order given, whether it was read now or in an earlier run.
-        new: paths of the logs that were read in.
+        new: paths of the logs that were read in, the changed ones among them.
+        changed: paths of the logs whose names the warehouse held with other bytes; these are gone.
         skipped: paths of the logs whose bytes were in the warehouse already.
+        set_aside: paths in the landing folder of the files that were moved to its quarantine.
         events: events of the new logs.
         rejects: lines of the new logs that could not be read.
+        events_before: events that the changed logs had and that are gone.
         total_events: events in the warehouse.
         digest: of the set of all logs in the warehouse.
     """
 
     file_ids: tuple[int, ...]
     new: tuple[str, ...]
+    changed: tuple[str, ...]
     skipped: tuple[str, ...]
+    set_aside: tuple[str, ...]
     events: int
     rejects: int
+    events_before: int
     total_events: int
     digest: str
 
 
 def ingest(
-    home: Home, dataset: Dataset, sources: Iterable[str | Path], run_id: str, *, replace: bool = False
+    home: Home,
+    dataset: Dataset,
+    sources: Iterable[str | Path],
+    run_id: str,
+    settings: IngestSettings | None = None,
+    *,
+    replace: bool = False,
 ) -> Ingested:
     """Read the sources that are new into `raw.events` and `raw.rejects`, all of them or none.
+
+    A file of the landing folder that cannot be read, or holds more rejects than the data set allows, is set aside and
+    the others go in; such a file that is named as a source, or that is to replace everything, stops the run.
 
     Args:
         sources: files, folders, patterns or archives; the files in `home.landing` where there are none.
         replace: make the sources all that the warehouse holds; what other logs left is deleted first.
 
     Raises:
-        InputError: a source cannot be read; nothing was written.
-        ContractBroken: the logs hold more rejects than the data set allows, or values outside its bounds.
+        InputError: a source cannot be read, or changed and may not; nothing was written.
+        ContractBroken: the logs hold more rejects than the data set allows.
     """
-    present = _known(home)
-    paths = _sources(home, dataset, sources, may_be_none=bool(present) and not replace)
-    logs = inspect(dataset, paths, known={} if replace else {digest: size for digest, (_, size) in present.items()})
-    replace = replace and {log.sha256 for log in logs} != set(present)
-    ids = {} if replace else {digest: file_id for digest, (file_id, _) in present.items()}
-    new: dict[str, LogFile] = {}
-    skipped: list[str] = []
-    first = max(ids.values(), default=0) + 1
-    for log in logs:
-        if log.sha256 in ids:
-            skipped.append(log.path)
-        else:
-            new[log.sha256] = log
-            ids[log.sha256] = first + len(new) - 1
-    if skipped:
-        more = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
-        logger.info("%s%s: skipped, because the warehouse holds the same bytes already", skipped[0], more)
-    _write(home, dataset, [(ids[log.sha256], log) for log in new.values()], run_id, replace)
-    file_ids = tuple(ids[log.sha256] for log in logs)
-    return _told(home, file_ids, first, tuple(log.path for log in new.values()), tuple(skipped))
+    settings, given = settings or IngestSettings(), list(sources)
+    present = arrivals.held(home)
+    paths = given or _landed(home, dataset, may_be_none=bool(present) and not replace)
+    refused: list[Refused] | None = None if given or replace else []
+    logs = inspect(dataset, paths, {} if replace else {one.sha256: one.size for one in present}, refused)
+    replace = replace and {log.sha256 for log in logs} != {one.sha256 for one in present}
+    while True:
+        if refused and not logs and not present:
+            landing.set_aside(home, refused)
+            raise InputError(_nothing_left(home, refused))
+        plan = arrivals.plan(home, [] if replace else present, logs, settings)
+        try:
+            _write(home, dataset, plan, run_id, replace, refused)
+            break
+        except tolerance.TooManyRejects as error:
+            refused = [*(refused or []), *error.refused]
+            spoilt = {one.location for one in refused}
+            logs = [log for log in logs if log.location not in spoilt]
+    landing.set_aside(home, refused or [])
+    if not given:
+        landing.put_away(home, {log.location: log.stamp for log in logs}, settings.keep_files)
+    return _told(home, plan, tuple(plan.ids[log.sha256] for log in logs), refused or [])
 
 
-def _sources(home: Home, dataset: Dataset, sources: Iterable[str | Path], may_be_none: bool) -> Sequence[str | Path]:
-    given = list(sources)
-    if given:
-        return given
-    if home.landing.is_dir() and any(home.landing.iterdir()):
+def _landed(home: Home, dataset: Dataset, may_be_none: bool) -> list[Path]:
+    waiting = landing.files_in(home.landing) if home.landing.is_dir() else []
+    if any(is_log(path.name, dataset) for path in waiting):
         return [home.landing]
     if may_be_none:
         return []
+    if waiting:
+        return [home.landing]  # whose files all have other names, as the error will say
     raise InputError(expected_sources(home, dataset))
 
 
-def _write(home: Home, dataset: Dataset, files: Sequence[tuple[int, LogFile]], run_id: str, replace: bool) -> None:
-    """Read the files in; where there are none, only check what the warehouse holds."""
+def _write(
+    home: Home, dataset: Dataset, plan: Plan, run_id: str, replace: bool, refused: Sequence[Refused] | None
+) -> None:
+    """Read the new logs in and delete what they replace; where there are none, only check what the warehouse holds."""
     parameters: dict[str, Any] = {
         "value_min": dataset.value_min,
         "value_max": dataset.value_max,
@@ -100,61 +125,76 @@ def _write(home: Home, dataset: Dataset, files: Sequence[tuple[int, LogFile]], r
         spill = home.folder / "spill"
         for left in spill.glob("ingest-*"):  # of a run that was killed: the warehouse has one writer at a time
             shutil.rmtree(left, ignore_errors=True)
-        if replace:
-            for table in ("raw.events", "raw.rejects", "operations.log_files"):
+        for table in ("raw.events", "raw.rejects", "operations.log_files"):
+            if replace:
                 connection.execute(f"delete from {table}")
-        if not files:
-            return
-        try:
-            spill.mkdir(exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix="ingest-", dir=spill) as scratch:
-                load(connection, files, Path(scratch))
-        except OSError as error:
-            raise OneclassError(
-                f"{spill}: logs cannot be unpacked here ({error.strerror}). Free some space or choose "
-                "another --home, then run again."
-            ) from error
-        connection.execute(
-            sql.statement("ingest/log_files"),
-            {
-                "file_ids": [file_id for file_id, _ in files],
-                "paths": [log.path for _, log in files],
-                "digests": [log.sha256 for _, log in files],
-                "sizes": [log.size for _, log in files],
-            },
-        )
+            elif plan.before:
+                connection.execute(f"delete from {table} where file_id in ?", [[one.file_id for one in plan.before]])
+        if plan.new:
+            _read_in(connection, spill, dataset, plan.new)
+        if refused is not None:
+            tolerance.check(connection, plan.new, dataset.max_reject_share)
+        arrivals.record(connection, home, run_id, plan, refused or [])
 
 
-def _known(home: Home) -> dict[str, tuple[int, int]]:
-    """Digest -> (file_id, bytes) of every log in the warehouse."""
-    if not home.warehouse.exists():
-        return {}
-    with warehouse.connect(home, read_only=True) as connection:
-        logs = connection.execute("select sha256, file_id, bytes from operations.log_files").fetchall()
-    return {digest: (file_id, size) for digest, file_id, size in logs}
+def _read_in(
+    connection: duckdb.DuckDBPyConnection, spill: Path, dataset: Dataset, files: Sequence[tuple[int, LogFile]]
+) -> None:
+    try:
+        spill.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="ingest-", dir=spill) as scratch:
+            load(connection, files, Path(scratch), dataset)
+    except OSError as error:
+        raise OneclassError(
+            f"{spill}: logs cannot be unpacked here ({error.strerror}). Free some space or choose "
+            "another --home, then run again."
+        ) from error
+    connection.execute(
+        sql.statement("ingest/log_files"),
+        {
+            "file_ids": [file_id for file_id, _ in files],
+            "paths": [log.path for _, log in files],
+            "digests": [log.sha256 for _, log in files],
+            "sizes": [log.size for _, log in files],
+        },
+    )
 
 
-def _told(
-    home: Home, file_ids: tuple[int, ...], first: int, new: tuple[str, ...], skipped: tuple[str, ...]
-) -> Ingested:
+def _nothing_left(home: Home, refused: Sequence[Refused]) -> str:
+    return (
+        f"{home.landing}: none of its files can be read, and the warehouse is empty; they are in "
+        f"{home.landing / landing.QUARANTINE} now, each with a note. The first: {refused[0].reason}"
+    )
+
+
+def _told(home: Home, plan: Plan, file_ids: tuple[int, ...], refused: Sequence[Refused]) -> Ingested:
     with warehouse.connect(home, read_only=True) as connection:
         logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()
     digest = hashlib.sha256("\n".join(sorted(of_file for _, of_file, _, _ in logs)).encode()).hexdigest()
-    read = [(events, rejects) for file_id, _, events, rejects in logs if file_id >= first]
+    ids = {file_id for file_id, _ in plan.new}
     told = Ingested(
         file_ids=file_ids,
-        new=new,
-        skipped=skipped,
-        events=sum(events for events, _ in read),
-        rejects=sum(rejects for _, rejects in read),
+        new=tuple(log.path for _, log in plan.new),
+        changed=tuple(one.log.path for one in plan.arrivals if one.before),
+        skipped=plan.skipped,
+        set_aside=tuple(str(one.location) for one in refused),
+        events=sum(events for file_id, _, events, _ in logs if file_id in ids),
+        rejects=sum(rejects for file_id, _, _, rejects in logs if file_id in ids),
+        events_before=sum(one.events for one in plan.before),
         total_events=sum(events for _, _, events, _ in logs),
         digest=digest,
     )
-    logger.info(
-        "%d new logs with %d events and %d rejects; %d skipped",
-        len(new),
-        told.events,
-        told.rejects,
-        len(skipped),
-    )
+    if told.skipped:
+        logger.info("%s: skipped, because the warehouse holds the same bytes already", _first(told.skipped))
+    if told.changed:
+        ids = {one.file_id for one in plan.arrivals if one.is_new and one.before}
+        now = sum(events for file_id, _, events, _ in logs if file_id in ids)
+        words = "%s: changed under its name; %s events of before are gone, %s stand in their place"
+        logger.info(words, _first(told.changed), f"{told.events_before:,}", f"{now:,}")
+    words = "%d new logs with %d events and %d rejects; %d skipped"
+    logger.info(words, len(told.new), told.events, told.rejects, len(told.skipped))
     return told
+
+
+def _first(paths: Sequence[str]) -> str:
+    return f"{paths[0]} and {len(paths) - 1:,} more" if len(paths) > 1 else paths[0]

@@ -5,8 +5,14 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from tasks.errors import InputError
+
 SETTLED_NS = 2_000_000_000
 """The coarsest clock among file systems: of a file written later than this before a look, a change may not show."""
+
+
+class StillChanging(InputError):
+    """A file did not stay as it was while it was looked at: somebody may be writing it."""
 
 
 class Stamp(NamedTuple):

@@ -23,6 +23,7 @@ class Survey:
         head: the first of them, up to HEAD.
         lines: its lines, a last one without a line end included.
         longest: no line has more bytes.
+        longest_at: the number of the longest line, from 1, where it is longer than CHUNK.
         nul_at: where its first NUL byte is, if there is one: text has none.
         utf8: every byte of it is UTF-8.
         even_ends: all its lines end in LF, or all in CRLF, as DuckDB requires.
@@ -33,6 +34,7 @@ class Survey:
     head: bytes = field(repr=False)
     lines: int
     longest: int
+    longest_at: int
     nul_at: int | None
     utf8: bool
     even_ends: bool
@@ -68,7 +70,7 @@ def survey(stream: IO[bytes]) -> Survey:
     Raises:
         OSError, EOFError, zlib.error: the stream cannot be read to its end.
     """
-    feeds = returns = pairs = size = since_feed = longest = 0
+    feeds = returns = pairs = size = since_end = longest = longest_at = 0
     nul_at: int | None = None
     digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
     utf8, head, last = True, b"", b""
@@ -79,14 +81,16 @@ def survey(stream: IO[bytes]) -> Survey:
         digest.update(chunk)
         if nul_at is None and b"\0" in chunk:
             nul_at = size + chunk.index(b"\0")
+        ends = chunk.replace(b"\r", b"\n") if b"\r" in chunk else chunk
+        first = ends.find(b"\n")
+        if (stretch := since_end + (first if first >= 0 else len(ends))) > longest:
+            longest, longest_at = stretch, feeds + returns - pairs + 1
+        since_end = len(ends) - 1 - ends.rfind(b"\n") if first >= 0 else stretch
         feeds += int(np.count_nonzero(np.frombuffer(chunk, np.uint8) == LINE_FEED))
         if b"\r" in chunk:
             returns += chunk.count(b"\r")
             pairs += chunk.count(b"\r\n")
         utf8 = utf8 and _decodes(decoder, chunk)
-        first = chunk.find(b"\n")
-        longest = max(longest, since_feed + (first if first >= 0 else len(chunk)))
-        since_feed = len(chunk) - 1 - chunk.rfind(b"\n") if first >= 0 else since_feed + len(chunk)
         size += len(chunk)
         last = chunk[-1:]
     return Survey(
@@ -95,6 +99,7 @@ def survey(stream: IO[bytes]) -> Survey:
         head=head,
         lines=feeds + returns - pairs + (last not in (b"", b"\n", b"\r")),
         longest=max(longest, min(size, CHUNK)),  # a line inside one chunk is no longer than the chunk
+        longest_at=longest_at,
         nul_at=nul_at,
         utf8=utf8 and not decoder.getstate()[0],
         even_ends=returns == 0 or feeds == returns == pairs,

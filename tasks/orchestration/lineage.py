@@ -14,6 +14,7 @@ from prefect.assets import Asset, AssetProperties
 import data_contracts
 from tasks.stores.home import Home
 
+NO_INPUT = ("quarantine", "done")  # folders of the landing folder that are never read
 FILES_NAMED = 50  # a log with more files than this is named by its folders
 KEY_LENGTH = 512
 NOT_IN_A_KEY = re.compile(r"[\s\0#?&%\"'<>\[\]{}|\\^`]")  # what Prefect refuses there
@@ -106,7 +107,7 @@ def _fits(home: Home, protocol: str, *models: str) -> list[Asset]:
 def _raw(home: Home, sources: Sequence[str | Path]) -> list[Path]:
     paths = [Path(source) for source in sources]
     if not paths and home.landing.is_dir():
-        paths = sorted(home.landing.iterdir())
+        paths = sorted(path for path in home.landing.iterdir() if path.name not in NO_INPUT)
     return paths if len(paths) <= FILES_NAMED else sorted({path.parent for path in paths})
 
 

@@ -60,6 +60,7 @@ def _facts(facts: dict[str, Any]) -> str:
     published = facts["published_model"]
     lines = [
         f"{facts['new_log_files']:,} new log files with {facts['new_events']:,} events",
+        *_arrived(facts),
         f"in all {facts['log_files']:,} files, {facts['events']:,} events, {facts['rejects']:,} rejected lines",
         f"{facts['edges']:,} edges of {facts['users']:,} users and {facts['items']:,} items",
         f"{facts['rules']:,} rules of contracts checked, {facts['not_met'] or 'none'} of them not met",
@@ -68,6 +69,19 @@ def _facts(facts: dict[str, Any]) -> str:
         f"version {facts['code_version']}, seed {json.loads(facts['settings']).get('seed', 0)}",
     ]
     return "\n".join(f"- {line}" for line in lines)
+
+
+def _arrived(facts: dict[str, Any]) -> list[str]:
+    """What is out of the ordinary among the logs that arrived."""
+    lines = []
+    if facts["changed_files"]:
+        before, instead = f"{facts['events_before']:,}", f"{facts['events_instead']:,}"
+        lines.append(
+            f"{facts['changed_files']:,} of them changed under their names: {before} events before, {instead} now"
+        )
+    if facts["files_set_aside"]:
+        lines.append(f"**{facts['files_set_aside']:,} set aside** in landing/quarantine: {facts['set_aside']}")
+    return lines
 
 
 def _changed(changes: Changes | None, code_version: str) -> str:

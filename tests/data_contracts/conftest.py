@@ -9,6 +9,11 @@ GOOD_ROWS = """
 insert into operations.log_files values
     (1, 'a.csv', 'd1', 10, 15, 1, timestamp '2026-01-02'),
     (2, 'b.csv', 'd2', 10, 2, 0, timestamp '2026-01-02');
+insert into operations.arrivals values
+    ('ml-1m 10:02:03', timestamp '2026-01-02', 'a.csv', 'a.csv', 'changed', 1, 'd1', 15, 1, 12, 0, null),
+    ('ml-1m 10:02:03', timestamp '2026-01-02', 'b.csv', 'b.csv', 'new', 2, 'd2', 2, 0, 0, 0, null),
+    ('ml-1m 10:02:03', timestamp '2026-01-02', 'c.csv', 'c.csv', 'set aside', null, null, 0, 0, 0, 0, 'is empty'),
+    ('before', timestamp '2026-01-01', 'a.csv', 'a.csv', 'new', 1, 'd0', 12, 0, 0, 0, null);
 insert into raw.events values
     ('u1', 'i1', 5, null, 1, 1), ('u1', 'i2', 5, null, 1, 2), ('u1', 'i3', 1, null, 1, 4),
     ('u2', 'i1', 4, null, 1, 5), ('u2', 'i2', 4, null, 1, 6), ('u3', 'i1', 5, null, 1, 7),

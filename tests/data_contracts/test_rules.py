@@ -36,6 +36,15 @@ BREACHES = [
     ("operations.log_files", "sha256_unique", "update operations.log_files set sha256 = 'd1'"),
     ("operations.log_files", "events_counted", "delete from raw.events where file_id = 2"),
     ("operations.log_files", "rejects_counted", "delete from raw.rejects"),
+    (
+        "operations.arrivals",
+        "outcome_known",
+        "update operations.arrivals set outcome = 'old' where outcome = 'changed'",
+    ),
+    ("operations.arrivals", "set_aside_says_why", "update operations.arrivals set reason = null"),
+    ("operations.arrivals", "set_aside_says_why", "update operations.arrivals set reason = 'x'"),
+    ("operations.arrivals", "read_in", "update operations.arrivals set events = events + 1 where file_id = 2"),
+    ("operations.arrivals", "read_in", "update operations.arrivals set sha256 = 'd0' where outcome = 'changed'"),
     ("curated.interactions", "not_empty", "delete from curated.interactions"),
     (
         "curated.interactions",

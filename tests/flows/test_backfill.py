@@ -182,7 +182,11 @@ def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_pa
     capfd.readouterr()
     assert run(home, "--source", bad) == 1
     told = capfd.readouterr().err
-    assert "the contract of raw.events is broken" in told and "value = 7" in told and "Traceback" not in told
+    assert (
+        "the contract of raw.rejects is broken" in told
+        and "value is above value_max = 5" in told
+        and "Traceback" not in told
+    )
     assert (home / "ml-latest-small" / "published").resolve() == target
     states = query(home, "select state from operations.runs order by started_at")
     assert states == [("completed",), ("failed",)]

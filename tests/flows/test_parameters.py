@@ -47,6 +47,7 @@ FULL = {
     "protocols": ["leave_one_out"],
     "since": date(2026, 1, 2),
     "until": date(2026, 2, 3),
+    "replace": True,
     "sweep": ["random_graph_r"],
     "model": "wmf",
     "trials": 3,
@@ -149,7 +150,7 @@ def test_a_command_leaves_no_complaint_on_stderr(prefect_server, tmp_path):
     environment = {**os.environ, "PREFECT_API_URL": prefect_server}
     command = [sys.executable, "-m", "flows.backfill", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 1 and "the contract of raw.events is broken" in done.stderr
+    assert done.returncode == 1 and "the contract of raw.rejects is broken" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("The stage ingest was taken back")
 
 

@@ -61,16 +61,17 @@ def read(home: Home, tmp_path: Path) -> Callable[..., tuple[list, list]]:
     """Events and rejects of log files; the stage's transaction and contracts have their own tests."""
 
     def _read(dataset: str | Dataset, paths: Sequence[Path]) -> tuple[list, list]:
-        return loaded(home, inspect(dataset_of(dataset, tmp_path), paths), tmp_path)
+        of = dataset_of(dataset, tmp_path)
+        return loaded(home, inspect(of, paths), tmp_path, of)
 
     return _read
 
 
-def loaded(home: Home, logs: Sequence[LogFile], folder: Path) -> tuple[list, list]:
+def loaded(home: Home, logs: Sequence[LogFile], folder: Path, dataset: Dataset) -> tuple[list, list]:
     (scratch := folder / "scratch").mkdir(exist_ok=True)
     with warehouse.connect(home) as connection:
         connection.begin()
-        load(connection, list(enumerate(logs, 1)), scratch)
+        load(connection, list(enumerate(logs, 1)), scratch, dataset)
         connection.commit()
         assert not list(scratch.iterdir())
         return connection.execute(EVENTS).fetchall(), connection.execute(REJECTS).fetchall()
@@ -262,7 +263,8 @@ def test_netflix_files_as_read_line_by_line(tmp_path_factory, bodies):
     folder = tmp_path_factory.mktemp("netflix")
     files = [["1:", "5,3,2004-01-01", *body, *["5,3,2004-01-01"] * len(body)] for body in bodies]
     paths = [written(folder / f"combined_data_{i}.txt", "\n".join(lines)) for i, lines in enumerate(files)]
-    events, rejects = loaded(Home(folder, "netflix"), inspect(datasets.load("netflix", folder), paths), folder)
+    dataset = datasets.load("netflix", folder)
+    events, rejects = loaded(Home(folder, "netflix"), inspect(dataset, paths), folder, dataset)
     assert (events, [reject[:2] for reject in rejects]) == told_naively(files)
 
 

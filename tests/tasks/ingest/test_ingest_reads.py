@@ -152,8 +152,8 @@ def test_a_log_that_changes_while_duckdb_reads_is_refused(change, home, tmp_path
     path = settled(csv(tmp_path / "ratings.csv", "a,x,5"))
     dataset, load_text = datasets.load("ml-1m", tmp_path), load._load_text
 
-    def meanwhile(connection, layout, ready):
-        load_text(connection, layout, ready)
+    def meanwhile(*arguments):
+        load_text(*arguments)
         csv(path, "a,x,4") if change == "written to" else path.unlink()
 
     monkeypatch.setattr(load, "_load_text", meanwhile)

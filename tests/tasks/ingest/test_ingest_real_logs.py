@@ -16,9 +16,10 @@ COUNTS = "select count(*), count(distinct user_id), count(distinct item_id), max
 
 
 def ingested(home: Home, name: str, path: Path):
-    logs = inspect(datasets.load(name, home.root), [path])
+    dataset = datasets.load(name, home.root)
+    logs = inspect(dataset, [path])
     with warehouse.connect(home) as connection:
-        load(connection, list(enumerate(logs, 1)), home.folder)
+        load(connection, list(enumerate(logs, 1)), home.folder, dataset)
         assert connection.execute("select count(*) from raw.rejects").fetchall() == [(0,)]
         yield connection
 

@@ -1,0 +1,22 @@
+"""The settings of the stage `ingest`."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class IngestSettings(BaseModel):
+    """What becomes of a log that changed, and of landing files that have been read in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    changed_file: Literal["replace", "refuse", "add"] = Field(
+        "replace",
+        description="A log with the name of one that was read in before, but with other bytes: its events replace "
+        "those of before, the run is refused, or it is added as one more log.",
+    )
+    keep_files: Literal["keep", "move", "remove"] = Field(
+        "keep",
+        description="What becomes of a file of the landing folder once its events are in the warehouse: it stays, it "
+        "is moved to `landing/done/`, or it is removed.",
+    )

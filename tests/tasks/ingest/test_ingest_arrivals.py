@@ -1,0 +1,188 @@
+"""Logs that change under their names: what replaces what, and that the tables come out as from nothing."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks import datasets
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.datasets import Dataset
+from tasks.errors import InputError
+from tasks.ingest import IngestSettings, ingest
+from tasks.stores import warehouse
+from tasks.stores.home import Home
+from tests.tasks.ingest.test_ingest_formats import packed
+from tests.tasks.ingest.test_ingest_stage import REPOSITORY, csv, rows
+
+REFUSE, ADD = IngestSettings(changed_file="refuse"), IngestSettings(changed_file="add")
+EVENTS = "select user_id, item_id, value, file_id, line_number from raw.events order by all"
+ARRIVALS = """
+    select name, outcome, events, rejects, events_before, rejects_before from operations.arrivals
+    where run_id = '{}' order by all
+"""
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    return datasets.load("ml-1m", tmp_path).model_copy(update={"max_reject_share": 0.5})
+
+
+def timed(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["user_id,item_id,rating,timestamp", *lines]) + "\n")
+    return path
+
+
+def curated(home: Home, dataset: Dataset) -> list[tuple]:
+    binarize(home, BinarizeSettings(threshold=4), "run")
+    return rows(home, "from curated.interactions order by user_index, item_index")
+
+
+def test_a_changed_file_replaces_its_events_and_is_told(home, dataset, tmp_path, caplog):
+    one, two = csv(tmp_path / "one.csv", "a,x,5", "a,y,4", "broken"), csv(tmp_path / "two.csv", "b,x,5")
+    ingest(home, dataset, [one, two], "run-1")
+    csv(one, "a,x,5", "c,z,5", "c,y,2")  # the like of y was taken back, a line was mended, two were added
+    with caplog.at_level(logging.INFO, "tasks.ingest"):
+        told = ingest(home, dataset, [one, two], "run-2")
+    assert (told.new, told.changed, told.skipped) == ((str(one),), (str(one),), (str(two),))
+    assert (told.events, told.events_before, told.total_events, told.file_ids) == (3, 2, 4, (1, 2))
+    assert rows(home, EVENTS) == [
+        ("a", "x", 5, 1, 2), ("b", "x", 5, 2, 2), ("c", "y", 2, 1, 4), ("c", "z", 5, 1, 3)
+    ]  # fmt: skip
+    assert rows(home, "from raw.rejects") == []
+    assert rows(home, ARRIVALS.format("run-2")) == [(str(one), "changed", 3, 0, 2, 1)]
+    assert f"{one}: changed under its name; 2 events of before are gone, 3 stand in their place" in caplog.text
+
+
+def test_what_changed_comes_out_as_from_nothing(home, dataset, tmp_path):
+    early, late, third = tmp_path / "b.csv", tmp_path / "a.csv", tmp_path / "c.csv"
+    timed(early, "u,x,5,1000000000", "v,y,5,1000000001", "w,z,5,1000000002")
+    timed(late, "w,x,5,1000000003", "u,x,4,1000000004")
+    timed(third, "t,x,5,1000000005")
+    for night, paths in enumerate(([early], [early, late], [early, late, third])):
+        ingest(home, dataset, paths, f"run-{night}")
+    # Taken back, come late with an earlier date, and in another order.
+    timed(early, "w,z,5,1000000002", "u,x,3,1000000000", "w,x,5,900000000", "s,y,5,1000000009")
+    ingest(home, dataset, [early, late, third], "run-4")
+    fresh = Home(tmp_path / "fresh", "small", home.limits)
+    ingest(fresh, dataset, [early, late, third], "run")
+    assert curated(home, dataset) == curated(fresh, dataset)
+    for table in ("raw.events", "raw.rejects"):
+        assert rows(home, f"from {table} order by all") == rows(fresh, f"from {table} order by all")
+    files = "select file_id, path, sha256, bytes, events, rejects from operations.log_files order by 1"
+    assert rows(home, files) == rows(fresh, files)
+    assert rows(home, "select first_at::varchar from curated.interactions where (user_id, item_id) = ('w', 'x')") == [
+        ("1998-07-09 16:00:00",)
+    ]
+
+
+@pytest.mark.parametrize("spelt", [os.path.relpath, os.path.abspath, lambda path: path.parent / ".." / path.parts[-2]])
+def test_a_name_is_the_same_however_the_path_is_spelt(home, dataset, tmp_path, spelt):
+    path = csv(tmp_path / "logs" / "ratings-1.csv", "a,x,5")
+    ingest(home, dataset, [path], "run-1")
+    csv(path, "b,y,5")
+    assert ingest(home, dataset, [spelt(path)], "run-2").total_events == 1
+
+
+def test_the_same_base_name_elsewhere_is_another_log(home, dataset, tmp_path):
+    ingest(home, dataset, [csv(tmp_path / "may" / "ratings.csv", "a,x,5")], "run-1")
+    assert ingest(home, dataset, [csv(tmp_path / "june" / "ratings.csv", "b,y,5")], "run-2").total_events == 2
+
+
+def test_a_home_may_be_moved(home, dataset, tmp_path):
+    csv(home.landing / "ratings.csv", "a,x,5")
+    ingest(home, dataset, [], "run-1")
+    home.root.rename(tmp_path / "elsewhere")
+    moved = Home(tmp_path / "elsewhere", home.dataset, home.limits)
+    csv(moved.landing / "ratings.csv", "a,x,5", "b,y,5")
+    assert ingest(moved, dataset, [], "run-2").total_events == 2
+
+
+def test_members_of_an_archive_are_replaced_one_by_one(home, tmp_path):
+    dataset, path = datasets.load("netflix", tmp_path), tmp_path / "training_set.tar"
+    path.write_bytes(packed({"mv_1.txt": b"1:\n10,4,2004-01-01\n", "mv_2.txt": b"2:\n10,4,2004-01-01\n"}))
+    ingest(home, dataset, [path], "run-1")
+    path.write_bytes(packed({"mv_1.txt": b"1:\n10,4,2004-01-01\n", "mv_2.txt": b"2:\n11,5,2004-01-01\n"}))
+    told = ingest(home, dataset, [path], "run-2")
+    assert told.changed == (f"{path}/mv_2.txt",)
+    assert rows(home, "select user_id, item_id, file_id from raw.events order by 2") == [("10", "1", 1), ("11", "2", 2)]
+
+
+def test_a_renamed_log_is_not_replaced_by_its_successor(home, dataset):
+    csv(home.landing / "ratings.csv", "a,x,5")
+    ingest(home, dataset, [], "run-1")
+    (home.landing / "ratings.csv").rename(home.landing / "ratings.1.csv")
+    csv(home.landing / "ratings.csv", "b,y,5")
+    assert ingest(home, dataset, [], "run-2").total_events == 2
+
+
+def test_a_file_that_became_a_copy_of_another_leaves_no_events_of_its_own(home, dataset, tmp_path):
+    one, two = csv(tmp_path / "one.csv", "a,x,5"), csv(tmp_path / "two.csv", "b,y,5")
+    ingest(home, dataset, [one, two], "run-1")
+    csv(one, "b,y,5")
+    told = ingest(home, dataset, [one, two], "run-2")
+    assert (told.changed, told.file_ids, told.total_events) == ((str(one),), (2, 2), 1)
+    assert rows(home, ARRIVALS.format("run-2")) == [(str(one), "withdrawn", 0, 0, 1, 0)]
+
+
+def test_a_changed_file_is_refused_where_the_setting_says_so(home, dataset, tmp_path):
+    path = csv(tmp_path / "one.csv", "a,x,5")
+    ingest(home, dataset, [path], "run-1", REFUSE)
+    csv(path, "a,x,5", "b,y,5")
+    with pytest.raises(InputError, match="one.csv: has other bytes .* 1 events.*ingest.changed_file"):
+        ingest(home, dataset, [path], "run-2", REFUSE)
+    assert rows(home, EVENTS) == [("a", "x", 5, 1, 2)]
+
+
+def test_a_changed_file_is_added_where_the_setting_says_so_and_replaced_whole_later(home, dataset, tmp_path):
+    path = csv(tmp_path / "one.csv", "a,x,5")
+    ingest(home, dataset, [path], "run-1", ADD)
+    csv(path, "a,x,5", "b,y,5")
+    told = ingest(home, dataset, [path], "run-2", ADD)
+    assert (told.changed, told.total_events, told.file_ids) == ((), 3, (2,))
+    csv(path, "c,z,5")
+    told = ingest(home, dataset, [path], "run-3")
+    assert (told.events_before, told.total_events, told.file_ids) == (3, 1, (1,))
+
+
+def test_a_warehouse_from_before_names_were_kept(home, dataset, tmp_path):
+    path, landed = csv(tmp_path / "one.csv", "a,x,5"), csv(home.landing / "ratings.csv", "b,x,5")
+    ingest(home, dataset, [path, landed], "run-1")
+    with warehouse.connect(home) as connection:
+        connection.execute("drop table operations.arrivals")
+    csv(path, "a,y,5")
+    csv(landed, "b,y,5")
+    ingest(home, dataset, [path], "run-2")
+    ingest(home, dataset, [], "run-3")
+    assert rows(home, "select item_id, file_id from raw.events order by 2") == [("y", 1), ("y", 2)]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tasks import datasets
+from tasks.ingest import arrivals, stage
+from tasks.stores.home import Home
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+arrivals.record = die
+root = Path(sys.argv[1])
+stage.ingest(Home(root, "small"), datasets.load("ml-1m", root), [sys.argv[2]], "run-2")
+"""
+
+
+def test_a_run_that_is_killed_while_it_replaces_leaves_the_old(home, dataset, tmp_path):
+    path = csv(tmp_path / "ratings.csv", *[f"{user},x,5" for user in range(50_000)])
+    ingest(home, dataset, [path], "run-1")
+    csv(path, "a,y,5")
+    command = [sys.executable, "-c", KILLED, str(home.root), str(path)]
+    assert subprocess.run(command, cwd=REPOSITORY, check=False).returncode == -signal.SIGKILL
+    assert rows(home, "select count(*), min(item_id), max(item_id) from raw.events") == [(50_000, "x", "x")]
+    assert ingest(home, dataset, [path], "run-3").total_events == 1

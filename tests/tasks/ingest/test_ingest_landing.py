@@ -1,0 +1,215 @@
+"""The landing folder: files that are set aside, files that were read in, and what is never read."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from data_contracts import ContractBroken
+from tasks import datasets
+from tasks.datasets import Dataset
+from tasks.errors import InputError
+from tasks.ingest import IngestSettings, ingest, landing, sources
+from tasks.orchestration import run_summary
+from tasks.stores import runs, warehouse
+from tests.tasks.ingest.test_ingest_formats import packed
+from tests.tasks.ingest.test_ingest_stage import csv, rows
+
+MOVE, REMOVE = IngestSettings(keep_files="move"), IngestSettings(keep_files="remove")
+USERS = "select user_id from raw.events order by 1"
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    return datasets.load("ml-1m", tmp_path)
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+UNREADABLE = b"user_id,item_id,rating\na,x,5\0\n"
+BAD = {
+    "unreadable": (UNREADABLE, "is NUL"),
+    "other columns": (b"a,b\n1,2\n", "line 1: has the columns a, b"),
+    "broken lines": (b"user_id,item_id,rating\na,x,5\nbroken\n", "line 3: 1 fields instead of 3. In all 1 of 2"),
+    "out of range": (b"user_id,item_id,rating\na,x,5\na,y,-7\n", "line 3: value is below value_min = 1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_set_aside_and_the_others_go_in(home, dataset, caplog, name):
+    content, why = BAD[name]
+    csv(home.landing / "ratings-1.csv", *[f"u{n},x,5" for n in range(9)])
+    (bad := home.landing / "may" / "ratings-2.csv").parent.mkdir()
+    bad.write_bytes(content)
+    told = ingest(home, dataset, [], "run-1")
+    assert (told.set_aside, told.total_events) == ((str(bad),), 9)
+    aside = home.landing / "quarantine" / "may" / "ratings-2.csv"
+    note = aside.with_name("ratings-2.csv.why.txt").read_text()
+    assert aside.read_bytes() == content and not bad.exists()
+    assert why in note and str(bad) in note and "put it back" in note
+    if "lines" in name or "range" in name:
+        assert "max_reject_share = 0.01" in note and "value_min and value_max" in note
+    assert f"{bad}: set aside" in caplog.text
+    assert rows(home, "select name, outcome from operations.arrivals order by all") == [
+        ("may/ratings-2.csv", "set aside"), ("ratings-1.csv", "new")
+    ]  # fmt: skip
+
+    assert ingest(home, dataset, [], "run-2").set_aside == ()
+    csv(bad, "b,x,5")
+    assert ingest(home, dataset, [], "run-3").new == (str(bad),)
+
+
+def test_a_changed_file_that_is_bad_leaves_what_was_read_before(home, dataset):
+    path = csv(home.landing / "ratings.csv", "a,x,5")
+    ingest(home, dataset, [], "run-1")
+    csv(path, "broken", "b,x,5")
+    told = ingest(home, dataset, [], "run-2")
+    assert (told.set_aside, told.changed, told.events_before) == ((str(path),), (), 0)
+    assert rows(home, USERS) == [("a",)]
+
+
+def test_where_no_file_is_left_and_nothing_is_there_the_run_stops(home, dataset):
+    (home.landing / "deep").mkdir(parents=True)
+    (home.landing / "deep" / "ratings.csv").write_bytes(UNREADABLE)
+    with pytest.raises(InputError, match="none of its files can be read.*is NUL"):
+        ingest(home, dataset, [], "run-1")
+    assert files(home.landing) == {"quarantine/deep/ratings.csv", "quarantine/deep/ratings.csv.why.txt"}
+    with pytest.raises(InputError, match="holds no raw files"):
+        ingest(home, dataset, [], "run-2")
+
+
+def test_two_files_of_one_name_are_both_kept_aside(home, dataset):
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    for content in (UNREADABLE, UNREADABLE, UNREADABLE + b"2"):
+        (home.landing / "ratings.csv").write_bytes(content)
+        ingest(home, dataset, [], "run")
+    aside = {name for name in files(home.landing / "quarantine") if not name.endswith(".why.txt")}
+    assert aside == {"ratings.csv", "ratings.csv.2"}
+
+
+def test_an_archive_is_set_aside_as_a_whole(home, tmp_path):
+    dataset, good = datasets.load("netflix", tmp_path), b"1:\n10,4,2004-01-01\n"
+    (home.landing).mkdir(parents=True)
+    (home.landing / "mv_3.txt").write_bytes(good.replace(b"1:", b"3:"))
+    archive = home.landing / "training_set.tar"
+    archive.write_bytes(packed({"mv_1.txt": good, "mv_2.txt": b"2:\n10,4\n"}))
+    assert ingest(home, dataset, [], "run").set_aside == (str(archive),)
+    assert rows(home, "select item_id from raw.events") == [("3",)]
+
+
+@pytest.mark.parametrize("content", [UNREADABLE, BAD["broken lines"][0]])
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_file_that_is_named_is_never_moved(home, dataset, content, replace):
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    (bad := home.landing / "ratings-2.csv").write_bytes(content)
+    with pytest.raises((InputError, ContractBroken)):
+        ingest(home, dataset, [] if replace else [home.landing], "run", MOVE, replace=replace)
+    assert files(home.landing) == {"ratings-1.csv", "ratings-2.csv"} and bad.read_bytes() == content
+
+
+def test_what_is_set_aside_or_done_is_no_input(home, dataset):
+    for folder in ("quarantine", "done"):
+        csv(home.landing / folder / "ratings.csv", "b,x,5")
+    with pytest.raises(InputError, match="holds no raw files"):
+        ingest(home, dataset, [], "run-1")
+    csv(home.landing / "ratings.csv", "a,x,5")
+    ingest(home, dataset, [], "run-2")
+    ingest(home, dataset, [home.landing], "run-3")
+    assert rows(home, USERS) == [("a",)]
+
+
+def test_a_file_that_is_being_written_is_left_for_the_next_run(home, dataset, caplog, monkeypatch):
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    growing, look = csv(home.landing / "ratings-2.csv", "b,x,5"), sources._look
+
+    def meanwhile(path, *more):
+        logs = look(path, *more)
+        if path == growing:
+            csv(growing, "b,x,5", "b,y,5")
+        return logs
+
+    monkeypatch.setattr(sources, "_look", meanwhile)
+    assert ingest(home, dataset, [], "run-1").set_aside == ()
+    assert rows(home, USERS) == [("a",)] and growing.exists() and "left for the next run" in caplog.text
+    monkeypatch.undo()
+    assert ingest(home, dataset, [], "run-2").total_events == 3
+
+
+@pytest.mark.parametrize("settings", [IngestSettings(), MOVE, REMOVE])
+def test_what_becomes_of_files_that_were_read_in(home, dataset, settings):
+    for name in ("ratings-1.csv", "may/ratings-2.csv"):
+        csv(home.landing / name, f"{name},x,5")
+    csv(home.landing / "notes.csv", "not a log of this data set")
+    ingest(home, dataset, [], "run-1", settings)
+    read = {"ratings-1.csv", "may/ratings-2.csv"}
+    left = {"keep": read, "move": {f"done/{name}" for name in read}, "remove": set()}[settings.keep_files]
+    assert files(home.landing) == left | {"notes.csv"}
+    assert ingest(home, dataset, [], "run-2", settings).total_events == 2
+    assert files(home.landing) == left | {"notes.csv"}
+
+
+@pytest.mark.parametrize("settings", [MOVE, REMOVE])
+def test_a_file_that_was_written_anew_since_it_was_read_stays(home, dataset, monkeypatch, settings):
+    path, set_aside = csv(home.landing / "ratings.csv", "a,x,5"), landing.set_aside
+
+    def meanwhile(*arguments):  # after the commit, before files are put away
+        set_aside(*arguments)
+        csv(path, "a,x,5", "b,x,5")
+
+    monkeypatch.setattr(landing, "set_aside", meanwhile)
+    ingest(home, dataset, [], "run-1", settings)
+    monkeypatch.undo()
+    assert rows(home, USERS) == [("a",)] and path.exists()
+    assert ingest(home, dataset, [], "run-2", settings).total_events == 2
+
+
+def test_a_moved_file_that_comes_back_changed_replaces_its_events(home, dataset):
+    for content in ("a,x,5", "b,x,5"):
+        csv(home.landing / "ratings.csv", content)
+        ingest(home, dataset, [], content, MOVE)
+    assert rows(home, USERS) == [("b",)]
+    assert files(home.landing) == {"done/ratings.csv", "done/ratings.csv.2"}
+
+
+def test_a_run_that_died_before_it_moved_its_files_is_made_up_for(home, dataset):
+    csv(home.landing / "ratings.csv", "a,x,5")
+    ingest(home, dataset, [], "run-1")
+    told = ingest(home, dataset, [], "run-2", MOVE)
+    assert told.skipped and files(home.landing) == {"done/ratings.csv"}
+
+
+def test_a_breach_moves_nothing(home, dataset, monkeypatch):
+    csv(home.landing / "ratings.csv", "a,x,5")
+    ingest(home, dataset, [], "run-1")
+    csv(home.landing / "ratings-2.csv", "b,x,5")
+    with pytest.raises(ContractBroken, match="value_in_range"):  # of what was read in before the bounds were narrowed
+        ingest(home, dataset.model_copy(update={"value_max": 4}), [], "run-2", MOVE)
+    assert "ratings.csv" in files(home.landing)
+
+
+def test_returns_below_no_bound_are_events_that_are_no_likes(home, dataset, tmp_path, caplog):
+    shop = Dataset(name="shop", title="Orders", columns={"value": ["quantity"]})
+    (home.landing).mkdir(parents=True)
+    (home.landing / "orders.csv").write_text("user,item,quantity\na,x,1\na,x,-1\nb,y,2\n")
+    with caplog.at_level(logging.WARNING):
+        assert ingest(home, shop, [], "run").total_events == 3
+    assert not caplog.records
+
+
+def test_the_run_s_summary_tells_what_changed_and_what_was_set_aside(home, dataset):
+    path = csv(home.landing / "ratings.csv", "a,x,5", "a,y,5")
+    with runs.recorded(home, "night-1", "nightly-retrain", {}):
+        ingest(home, dataset, [], "night-1")
+    csv(path, "a,x,5", "b,x,5", "b,y,5")
+    csv(home.landing / "ratings-bad.csv", "broken")
+    with runs.recorded(home, "night-2", "nightly-retrain", {}):
+        ingest(home, dataset, [], "night-2")
+    told = []
+    for run_id in ("night-1", "night-2"):
+        with warehouse.connect(home, read_only=True) as connection:
+            told.append(run_summary.markdown(connection, run_id, home.dataset, {}))
+    assert "changed under" not in told[0] and "set aside" not in told[0]
+    assert "1 of them changed under their names: 2 events before, 3 now" in told[1]
+    assert "**1 set aside** in landing/quarantine: ratings-bad.csv (" in told[1] and "line 2: 1 fields" in told[1]
