@@ -123,7 +123,7 @@ def test_a_misspelt_expectation_raises_and_is_named(numbers, changes):
 
 def test_a_value_that_the_stage_did_not_give_is_named(empty):
     with pytest.raises(ValueError, match="raw.events.yaml.*value_min"):
-        check(empty, "ingest", {"value_max": 5, "max_reject_share": 0})
+        check(empty, "ingest", {"run_id": "run", "value_max": 5, "max_reject_share": 0})
 
 
 def test_where_the_columns_are_not_as_declared_the_rules_are_left_out(numbers):
