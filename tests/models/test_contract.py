@@ -176,7 +176,7 @@ def test_unseen_items_in_a_history_are_ignored_and_said_so(name, checkerboard):
     history = likes[[1]].copy()
     expected = all_scores(model, csr_matrix(history))
     history[0, 5] = 1
-    with pytest.warns(UserWarning, match="unseen"):
+    with pytest.warns(UserWarning, match="that no training user has"):
         np.testing.assert_array_equal(all_scores(model, csr_matrix(history)), expected)
     assert np.isfinite(expected).all()
 

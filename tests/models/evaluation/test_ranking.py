@@ -65,7 +65,7 @@ def test_a_history_may_name_items_beyond_the_scores():
 @pytest.mark.parametrize(("n", "rows"), [(-1, 1), (3, 2)])
 def test_top_items_refuses_what_it_cannot_do(n, rows):
     scores, nothing = np.zeros((1, 4), dtype=np.float32), np.zeros(0, dtype=int)
-    with pytest.raises(ValueError, match="items a user|histories"):
+    with pytest.raises(ValueError, match="items for each user|histories"):
         top_items(scores, np.zeros(rows + 1, dtype=int), nothing, n)
 
 
@@ -112,7 +112,7 @@ def test_a_target_in_the_history_is_refused():
 
 
 def test_shapes_must_agree():
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         target_ranks(np.zeros((2, 3), dtype=np.float32), csr(np.zeros((2, 4))), csr(np.zeros((2, 4))))
 
 

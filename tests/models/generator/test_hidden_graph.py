@@ -86,7 +86,7 @@ def test_graphical_against_all_small_graphs():
 
 def test_totals_that_cannot_meet_are_refused(monkeypatch):
     monkeypatch.setattr(hidden_graph, "MOST_REDRAWS", 1_000)
-    with pytest.raises(NoSuchGraph, match="7 x 5"):
+    with pytest.raises(NoSuchGraph, match="7 users and 5 items"):
         draw_graph(power_law(0, 1, 1), power_law(0, 2, 2), (7, 5), 0)
 
 
