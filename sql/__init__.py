@@ -1,5 +1,6 @@
 """The project's SQL: one file a statement or view, `sql/<stage>/<name>.sql`."""
 
+import hashlib
 from functools import cache
 from importlib.resources import files
 
@@ -26,6 +27,11 @@ def schema() -> list[str]:
     return list(_in_order("schema").values())
 
 
+def schema_digest() -> str:
+    """A digest of every statement of `schema`: another one, and a warehouse may lack a table or have an older view."""
+    return hashlib.sha256("\0".join(schema()).encode()).hexdigest()
+
+
 def migrations() -> dict[int, str]:
     """Number -> text of every `sql/schema/migrations/NNN_*.sql`, in order: what older warehouses lack.
 
@@ -35,6 +41,7 @@ def migrations() -> dict[int, str]:
     return {int(name.partition("_")[0]): text for name, text in _in_order("schema/migrations").items()}
 
 
+@cache
 def _in_order(folder: str) -> dict[str, str]:
     found = [file for file in files(__name__).joinpath(folder).iterdir() if file.name.endswith(".sql")]
     return {file.name: file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name)}

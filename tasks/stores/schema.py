@@ -31,10 +31,14 @@ def refuse_newer(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
     """Apply the migrations that the warehouse has not had, then make what is absent, all of it or none.
 
+    Nothing is done where this has been done before, by the same statements: a run opens the warehouse dozens of times.
+
     Raises:
         InputError: a newer version of this program made the tables.
     """
     version = refuse_newer(connection, home)
+    if version == max(sql.migrations()) and _made_by(connection) == sql.schema_digest():
+        return
     connection.begin()
     try:
         for number, statements in sql.migrations().items():
@@ -45,8 +49,14 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
         for number in sql.migrations():
             if number > version:
                 row = [number, datetime.now(UTC).replace(tzinfo=None)]
-                connection.execute("insert into operations.schema_version values (?, ?)", row)
+                connection.execute("insert into operations.schema_version (version, applied_at) values (?, ?)", row)
+        connection.execute("update operations.schema_version set statements = ?", [sql.schema_digest()])
         connection.commit()
     except BaseException:
         connection.rollback()
         raise
+
+
+def _made_by(connection: duckdb.DuckDBPyConnection) -> str:
+    """The digest of the statements that last made what was absent."""
+    return connection.execute("select any_value(statements) from operations.schema_version").fetchone()[0]

@@ -64,7 +64,7 @@ def test_what_only_reads_an_older_home_says_what_updates_it(older):
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_newer_home_is_refused(home, read_only):
     with warehouse.connect(home) as connection:
-        connection.execute("insert into operations.schema_version values (99, now()::timestamp)")
+        connection.execute("insert into operations.schema_version values (99, now()::timestamp, '')")
     with (
         pytest.raises(InputError, match="written by a newer version of this program .*version 99.*Update the program"),
         warehouse.connect(home, read_only=read_only),
@@ -77,19 +77,42 @@ NEXT = "alter table if exists operations.log_files add column if not exists note
 
 def test_a_migration_is_applied_once_and_to_new_homes_too(older, tmp_path, monkeypatch):
     known = sql.migrations()
-    monkeypatch.setattr(sql, "migrations", lambda: {**known, 2: NEXT})
+    monkeypatch.setattr(sql, "migrations", lambda: {**known, 3: NEXT})
     assert columns(older) == columns(older)
-    assert versions(older) == [1, 2]
+    assert versions(older) == [1, 2, 3]
     with warehouse.connect(older) as connection:
         assert connection.execute("select note from operations.log_files").fetchall() == [("none",)]
     fresh = type(older)(tmp_path / "fresh", "small", older.limits)
     columns(fresh)
-    assert versions(fresh) == [1, 2]
+    assert versions(fresh) == [1, 2, 3]
+
+
+def test_a_new_table_and_another_view_reach_an_older_home_without_a_migration(home, monkeypatch):
+    with warehouse.connect(home):
+        pass
+    known = sql.schema()
+    added = (
+        "create table if not exists raw.added (x integer); create or replace view operations.evaluated_runs as select 7"
+    )
+    monkeypatch.setattr(sql, "schema", lambda: [*known, added])
+    with warehouse.connect(home) as connection:
+        assert connection.execute("select count(*) from raw.added").fetchone() == (0,)
+        assert connection.execute("from operations.evaluated_runs").fetchall() == [(7,)]
+
+
+def test_an_opening_of_what_is_up_to_date_makes_nothing(home):
+    view = "select view_oid from duckdb_views() where view_name = 'evaluated_runs'"  # another one once it is made anew
+    with warehouse.connect(home):
+        pass
+    with duckdb.connect(str(home.warehouse)) as connection:
+        before = connection.execute(view).fetchall()
+    with warehouse.connect(home) as connection:
+        assert connection.execute(view).fetchall() == before
 
 
 def test_a_migration_that_fails_leaves_the_home_as_it_was(older, monkeypatch):
     known = sql.migrations()
-    monkeypatch.setattr(sql, "migrations", lambda: {**known, 2: f"{NEXT} select broken"})
+    monkeypatch.setattr(sql, "migrations", lambda: {**known, 3: f"{NEXT} select broken"})
     with pytest.raises(duckdb.Error, match="broken"), warehouse.connect(older):
         pass
     with duckdb.connect(str(older.warehouse)) as connection:
