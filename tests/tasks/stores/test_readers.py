@@ -12,15 +12,15 @@ from tasks.publish import PublishSettings, publish
 from tasks.stores import manifest, publications, runs, warehouse
 
 LOOP = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 import duckdb
 from tasks.stores import publications
 from tasks.stores.home import Home, Limits
 home = Home(Path(sys.argv[1]), "small", Limits(threads=1, memory=1 << 28))
 print("reading", flush=True)
-longest, read, seen = 0.0, 0, set()
-while not Path(sys.argv[3]).exists():
+longest, read, seen, started_by = 0.0, 0, set(), os.getppid()
+while not Path(sys.argv[3]).exists() and os.getppid() == started_by:
     began = time.monotonic()
     if sys.argv[2] == "warehouse":  # a stranger's program, which knows nothing of the run
         try:
