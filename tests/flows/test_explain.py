@@ -177,7 +177,7 @@ def test_the_command_prints_titles_and_writes_its_page_only(home, run, tmp_path,
 
 def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, run, log_events, tmp_path, capsys):
     user, item = "\x1b]0;title\x07\n\u202e<img src=//x>", "i1\x1b[2J"
-    log_events([(user, item, 5), (user, "i2", 5), (user, "i3", 5), ("other\x1b", "i1", 1)], file_id=2)
+    log_events([(user, item, 5), (user, "i2", 5), (user, "i3\nnext", 5), ("other\x1b", "i1", 1)], file_id=2)
     (home.root / "datasets").mkdir(parents=True)
     (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     titles = tmp_path / "titles.csv"
@@ -187,7 +187,7 @@ def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, run,
     assert command.main([*arguments, "--top", "1000000000", "--user", user]) == 0
     printed = capsys.readouterr().out
     assert r"User \x1b]0;title\x07\n\u202e<img src=//x> of small likes" in printed
-    assert r"i1\x1b[2J" in printed and r"\x1b[31mRed" in printed and "Two" in printed
+    assert r"i1\x1b[2J" in printed and r"\x1b[31mRed" in printed and r"i3\nnext" in printed and "Two" in printed
     for unknown in ("no\x1b[2Jbody", "other\x1b", "\udcff"):
         assert command.main([*arguments, "--user", unknown]) == 2
         printed += capsys.readouterr().err
