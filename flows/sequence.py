@@ -18,7 +18,7 @@ from prefect.states import Cancelled
 from flows import endings
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
-from tasks import main_table
+from tasks import main_table, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
@@ -108,11 +108,14 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
         }
         for protocol, of_protocol in fits.items():
             evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol)
-        published = _publish(run, run_id, splits)
+        published = _publish(run, run_id, splits, fits.get("strong_generalization", {}))
         report_task(run.home, run_id)
         artifacts.evaluation(run.home, published.table)
+        artifacts.promotion(run.home, published.decision)
         retention.tidy(run.home)
     logger.info("%s: done in %s; report: %s", run.dataset.name, duration(time.perf_counter() - began), published.report)
+    if published.decision and not published.decision.promoted:
+        logger.warning("%s: %s", run.dataset.name, published.decision.sentence)
     return published
 
 
@@ -203,15 +206,34 @@ def _fit(run: RunSettings, run_id: str, protocol: str, splits: Splits, model: st
     return fit.digest
 
 
-def _publish(run: RunSettings, run_id: str, splits: Splits) -> Published:
-    """Choose on validation, fit once more on every edge, recommend; `given` alone publishes its table only."""
+def _publish(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, str]) -> Published:
+    """Choose on validation, judge, fit once more on every edge, recommend; `given` alone publishes its table only.
+
+    Args:
+        fits: digests of the fits on the training edges of strong_generalization.
+    """
     if ALL_EDGES not in splits.digests:
         return publish_task(run.home, run_id, run.publish)
     choice = choose(run.home, run_id, run.publish, list(run.models))
-    digest = _fit(run, run_id, ALL_EDGES, splits, choice.model)
-    matrices_digest = splits.digests[ALL_EDGES]
+    night = promotion.Night(
+        choice.model,
+        choice.score,
+        settings=run.models,
+        fits=fits,
+        matrices_digest=splits.digests.get("strong_generalization"),
+        seed=run.seed,
+        asked_for=run.publish.model is not None,
+    )
+    judgement = promotion.judge(run.home, night, run.publish)
+    digest = None if judgement.stays else _fit(run, run_id, ALL_EDGES, splits, choice.model)
     return publish_task(
-        run.home, run_id, run.publish, choice=choice, model_digest=digest, matrices_digest=matrices_digest
+        run.home,
+        run_id,
+        run.publish,
+        choice=choice,
+        judgement=judgement,
+        model_digest=digest,
+        matrices_digest=splits.digests[ALL_EDGES],
     )
 
 
@@ -231,4 +253,7 @@ def _has_events(run: RunSettings) -> bool:
 
 def closing_words(published: Published) -> str:
     """What a command says at its end: the main table, and where the rest is."""
-    return f"{main_table.plain(published.table)}\n\nTables: {published.folder}\nReport: {published.report}"
+    lines = [main_table.plain(published.table), "", f"Tables: {published.folder}", f"Report: {published.report}"]
+    if published.decision and not published.decision.promoted:
+        lines.append(f"Warning: {published.decision.sentence}")
+    return "\n".join(lines)

@@ -7,6 +7,10 @@ class OneclassError(Exception):
     exit_status = 1
 
 
+class PartlyFailed(OneclassError):
+    """Everything was done and published, but for some models that failed. The message names each."""
+
+
 class InputError(OneclassError):
     """Bad arguments, settings or input that cannot be read; nothing was written."""
 

@@ -4,25 +4,27 @@ The files of a run lie in `publications/<run>/`, and `published` is a link to th
 changed in one step, so that a reader sees either the old tables or the new.
 
 Beside them `published.duckdb`, the same tables and what an explanation needs, for readers: `tasks/stores/publications.py`.
+Where the champion stays (`tasks/promotion/`), nothing of this changes: neither the link nor the recommendations.
 """
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 import sql
 from models import catalogue
 from models.base import Model
-from tasks import main_table
+from tasks import main_table, promotion
+from tasks.decisions import Decision
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import VALIDATION_METRIC, main_metrics
-from tasks.stores import fits, matrices, publications, warehouse
+from tasks.stores import fits, manifest, matrices, publications, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -39,13 +41,12 @@ TABLES = (
 )
 
 
-class PublishSettings(BaseModel):
-    """Which model makes the published recommendations, and how many."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class PublishSettings(promotion.PromotionLimits):
+    """Which model makes the published recommendations, how many, and when they take the place of those that stand."""
 
     model: str | None = Field(None, description="The model to publish; by default the best validation nDCG@100.")
     top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
+    keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")
 
 
 @dataclass(frozen=True)
@@ -58,22 +59,28 @@ class Choice:
 
 @dataclass(frozen=True)
 class Published:
-    """What a run left for its readers."""
+    """What a run left for its readers.
+
+    Attributes:
+        decision: whether the run's recommendations were promoted; None where it made none.
+    """
 
     folder: Path
     report: Path
     recommendations: int
     table: list[main_table.MainRow]
+    decision: Decision | None = None
 
 
 def choose(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> Choice:
-    """The model to publish: the one asked for, else the best on validation, else popularity.
+    """The model to publish: the one asked for, else the best candidate on validation, else popularity.
 
     The last case is that of a log with no validation user, or of a run without strong_generalization; the
     test part is never chosen on. Where popularity is no candidate either, the first one is taken.
     """
     with warehouse.connect(home, read_only=True) as connection:
-        values = {"run_id": run_id, "model": settings.model, "metric": VALIDATION_METRIC}
+        models = [settings.model] if settings.model else candidates
+        values = {"run_id": run_id, "models": models, "metric": VALIDATION_METRIC}
         best = warehouse.select(connection, "publish/best_on_validation", **values)
     if len(best):
         return Choice(**best.row(0, named=True))
@@ -91,46 +98,63 @@ def publish(
     settings: PublishSettings,
     *,
     choice: Choice | None = None,
+    judgement: promotion.Judgement | None = None,
     model_digest: str | None = None,
     matrices_digest: str | None = None,
+    evaluated: str | None = None,
 ) -> Published:
     """Fill `published.recommendations` by the chosen model, fitted on every curated edge, and write the files.
 
+    Where the judgement, or a look at the recommendations, speaks against the choice, nothing changes but that the
+    decision is noted.
+
     Args:
         choice: None leaves the recommendations as they are (a run of `given` alone).
+        judgement: of the choice; without it there is nothing to decide.
+        model_digest: of its fit on every edge; not needed where the judgement refuses it already.
+        evaluated: the run whose evaluation is published; this one by default.
     """
+    of_runs = {"run_id": run_id, "evaluated": evaluated or run_id}
     fresh = publications.begin(home, run_id)
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n}
+    decision = None
     with warehouse.stage(home, run_id, "publish", parameters) as connection:
         if choice is not None:
-            model = fits.load(home, choice.model, model_digest)
-            split = matrices.read(home, matrices_digest)
-            _fill_recommendations(connection, model, split, choice.score, settings.top_n)
+            if judgement is None or not judgement.stays:
+                model, split = fits.load(home, choice.model, model_digest), matrices.read(home, matrices_digest)
+                _rank(connection, model, split, choice.score, settings.top_n)
+                judgement = judgement and promotion.with_lists(connection, judgement, settings)
+            decision = judgement and promotion.decide(connection, run_id, judgement)
+            parameters["recommendations_made"] = decision is None or decision.promoted
+            if parameters["recommendations_made"]:
+                connection.execute("delete from published.recommendations")
+                connection.execute(sql.statement("publish/recommendations"))
         recommendations = connection.execute("select count(*) from published.recommendations").fetchone()[0]
-        table = main_table.rows(connection, run_id)
-        _write_files(connection, home, run_id, table, fresh)
-        publications.copy_tables(home, fresh, _tables(connection, run_id))
-        fits_of_run = connection.execute(
-            "select distinct model, digest from operations.model_fits where run_id = ? order by all", [run_id]
-        ).fetchall()
-    publications.swing(home, fresh, {"run_id": run_id, "fits": fits_of_run})
-    logger.info(
-        "%s recommendations%s, tables in %s",
-        f"{recommendations:,}",
-        f" by {choice.model}" if choice else "",
-        home.published,
-    )
-    return Published(home.published, home.report / "index.html", recommendations, table)
+        table = main_table.rows(connection, of_runs["evaluated"])
+        if decision is None or decision.promoted:
+            _write_files(connection, home, of_runs["evaluated"], table, fresh)
+            publications.copy_tables(home, fresh, _tables(connection, of_runs))
+        fits_of_run = warehouse.select(connection, "publish/fits", **of_runs).rows()
+    if decision is None or decision.promoted:
+        made_of = asdict(judgement.challenger) if judgement else None
+        if choice is None:  # the recommendations are those that stood
+            made_of = publications.standing(home).get("recommended")
+        facts = {"run_id": run_id, "fits": fits_of_run, "recommended": made_of}
+        publications.swing(home, fresh, facts, settings.keep)
+        by = f" by {choice.model}" if choice else ""
+        logger.info("%s recommendations%s, tables in %s", f"{recommendations:,}", by, home.published)
+    else:
+        manifest.remove(fresh)
+    return Published(home.published, home.report / "index.html", recommendations, table, decision)
 
 
-def _fill_recommendations(
+def _rank(
     connection: duckdb.DuckDBPyConnection, model: Model, split: matrices.SplitMatrices, score: str, top_n: int
 ) -> None:
-    connection.execute("delete from published.recommendations")
+    """Make the temporary table `ranked`."""
     connection.execute(sql.statement("publish/ranked"))
     for block in _ranked_blocks(model, split, score, top_n):
         warehouse.insert(connection, "ranked", block)
-    connection.execute(sql.statement("publish/recommendations"))
 
 
 def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_n: int) -> Iterator[pl.DataFrame]:
@@ -169,10 +193,12 @@ def _write_files(
     (folder / "evaluation.md").write_text(main_table.markdown(table, f"Evaluation on {home.dataset}"), encoding="utf-8")
 
 
-def _tables(connection: duckdb.DuckDBPyConnection, run_id: str) -> Iterator[tuple[str, duckdb.DuckDBPyRelation]]:
+def _tables(
+    connection: duckdb.DuckDBPyConnection, of_runs: dict[str, str]
+) -> Iterator[tuple[str, duckdb.DuckDBPyRelation]]:
     """The tables of `published.duckdb`, each asked for when the one before is written."""
-    of_run = {"run_id": run_id}
-    values = {"published/comparisons": of_run, "published/fits": of_run | main_metrics()}
+    comparisons = {"run_id": of_runs["evaluated"]}
+    values = {"published/comparisons": comparisons, "published/fits": of_runs | main_metrics()}
     for name in TABLES:
         connection.complete()
         yield name.partition("/")[2], connection.sql(sql.statement(name), params=values.get(name))

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
+import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
 
@@ -15,11 +16,11 @@ from models.base import Model, ModelSettings
 from models.catalogue import MODELS
 from models.fitting import Epoch, FitOptions, ValidationUsers
 from tasks import machine
-from tasks.errors import OneclassError
+from tasks.errors import InputError, OneclassError
 from tasks.orchestration import progress
 from tasks.orchestration.artifacts import key as artifact_key
 from tasks.orchestration.stage_task import stage_task
-from tasks.stores import fits, matrices, warehouse, warm_start
+from tasks.stores import fits, manifest, matrices, warehouse, warm_start
 from tasks.stores.fits import Fit
 from tasks.stores.home import Home
 
@@ -109,6 +110,15 @@ def fitted(
     took = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s: fitted in %s", what, took)
     return fit
+
+
+def is_of_the_model(error: BaseException) -> bool:
+    """Whether an error that stopped a fit, or a ranking, is the model's own, so that the other models can go on.
+
+    It is not where the arguments are wrong, a stored file is damaged, or the machine or the warehouse gives no more.
+    """
+    others = (InputError, manifest.Damaged, OSError, duckdb.Error)
+    return isinstance(error, Exception) and not isinstance(error, others)
 
 
 def _fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> dict[str, float]:

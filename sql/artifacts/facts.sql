@@ -34,8 +34,7 @@ with this as (
 ), fits as (
     select
         count(*) as fits,
-        coalesce(sum(seconds), 0) as fit_seconds,
-        max(model) filter (where protocol = $all_edges) as published_model
+        coalesce(sum(seconds), 0) as fit_seconds
     from operations.model_fits
     where run_id = $run_id
 )

@@ -9,6 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from prefect.artifacts import (
@@ -21,6 +22,7 @@ from prefect.artifacts import (
 from prefect.context import FlowRunContext, TaskRunContext
 
 from tasks import main_table
+from tasks.decisions import Decision
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 
@@ -64,6 +66,15 @@ def evaluation(home: Home, table: list[main_table.MainRow]) -> None:
     """The evaluation as a table."""
     description = f"Evaluation on {home.dataset}"
     create_table_artifact(table=main_table.records(table), key=key(home.dataset, "evaluation"), description=description)
+
+
+@in_a_run
+def promotion(home: Home, decision: Decision | None) -> None:
+    """The decision on what is published, as a table; none where the run made no recommendations."""
+    if decision:
+        description = f"{home.dataset}: {decision.sentence}"
+        row = {**asdict(decision), "decided_at": f"{decision.decided_at:%Y-%m-%d %H:%M:%S}"}
+        create_table_artifact(table=[row], key=key(home.dataset, "promotion"), description=description)
 
 
 @in_a_run

@@ -43,6 +43,7 @@ CONDITIONS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "evaluation.calibration": _on_leave_one_out,
     "evaluation.sweeps": lambda arguments: False,  # the stage's contract closes the flow `sweep` too, which writes it
     "published.recommendations": lambda arguments: arguments.get("choice") is not None,
+    "operations.promotions": lambda arguments: arguments.get("judgement") is not None,
 }
 
 

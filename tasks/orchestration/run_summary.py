@@ -10,8 +10,8 @@ import polars as pl
 from data_contracts import ContractBroken
 from tasks import main_table
 from tasks.changes import Changes, since_previous
+from tasks.decisions import Decision, decisions
 from tasks.errors import OneclassError
-from tasks.protocols import ALL_EDGES
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 
@@ -45,10 +45,10 @@ def _pages(home: Home, report_url: str | None) -> str:
 
 
 def _markdown(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, pages: str) -> str:
-    facts = warehouse.select(connection, "artifacts/facts", run_id=run_id, all_edges=ALL_EDGES).row(0, named=True)
+    facts = warehouse.select(connection, "artifacts/facts", run_id=run_id).row(0, named=True)
     sections = [
         f"# {dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
-        _facts(facts),
+        _facts(facts, decisions(connection, run_id)),
         pages,
         _changed(since_previous(connection, run_id), facts["code_version"]),
         main_table.markdown(main_table.rows(connection, run_id), "Evaluation"),
@@ -56,8 +56,7 @@ def _markdown(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, 
     return "\n\n".join(section for section in sections if section)
 
 
-def _facts(facts: dict[str, Any]) -> str:
-    published = facts["published_model"]
+def _facts(facts: dict[str, Any], decided: list[Decision]) -> str:
     lines = [
         f"{facts['new_log_files']:,} new log files with {facts['new_events']:,} events",
         *_arrived(facts),
@@ -65,7 +64,7 @@ def _facts(facts: dict[str, Any]) -> str:
         f"{facts['edges']:,} edges of {facts['users']:,} users and {facts['items']:,} items",
         f"{facts['rules']:,} rules of contracts checked, {facts['not_met'] or 'none'} of them not met",
         f"{facts['fits']:,} fits that took {facts['fit_seconds']:,.0f} s together",
-        f"published: {published}, fitted on every edge" if published else "no recommendations were made",
+        decided[0].sentence if decided else "no recommendations were made",
         f"version {facts['code_version']}, seed {json.loads(facts['settings']).get('seed', 0)}",
     ]
     return "\n".join(f"- {line}" for line in lines)

@@ -8,6 +8,7 @@ import jinja2
 from markupsafe import Markup
 
 from tasks import changes, main_table
+from tasks.decisions import decisions
 from tasks.protocols import PROTOCOLS
 from tasks.report import (
     content,
@@ -41,6 +42,7 @@ def page(tables: RunTables, dataset: str) -> tuple[str, dict[str, str]]:
         facts=content.run_facts(overview),
         answers=answers(overview, contracts["contracts"].frame, tables.to_draw("laws"), main, changed.sentence),
         changes=changed,
+        decision=next(iter(decisions(tables.connection, tables.run_id)), None),
         figures=figures,
         panels={name: Markup(element) for name, element in panels.items()},
         log=log,

@@ -42,25 +42,53 @@ def copy_tables(home: Home, folder: Path, tables: Iterable[tuple[str, duckdb.Duc
             target.unregister("incoming")
 
 
-def swing(home: Home, folder: Path, facts: dict[str, Any]) -> None:
-    """Close a folder, point `published` to it, and drop all others but the one before.
+def swing(home: Home, folder: Path, facts: dict[str, Any], keep: int) -> None:
+    """Close a folder, point `published` to it, and drop all others but the latest and the one that stood before.
 
     Args:
         facts: plain data on the publication; `fits` among them, the [model, digest] of each that readers may ask.
+        keep: how many publications stay, this one among them.
     """
-    manifest.seal(folder, RECORD, facts)
+    before, others = standing(home), kept(home)
+    place = 1 + max((other.get("place", 0) for other in others), default=0)
+    manifest.seal(folder, RECORD, {**facts, "place": place, "before": before.get("run_id")})
+    point(home, folder)
+    staying = {folder.name, before.get("run_id"), *[other["run_id"] for other in others[: keep - 1]]}
+    for other in home.publications.iterdir():
+        if other.name not in staying:
+            manifest.remove(other)
+
+
+def point(home: Home, folder: Path) -> None:
+    """Point `published` to a publication, in one step."""
     link = home.folder / ".published-next"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.relative_to(home.folder), target_is_directory=True)
-    before = home.published.resolve() if home.published.is_symlink() else None
-    if home.published.exists() and before is None:
+    if home.published.exists() and not home.published.is_symlink():
         aside = home.published.with_name(f"published.{datetime.now(UTC):%Y%m%dT%H%M%S}.set-aside")
         logger.warning("%s: is no link, but a folder or file of its own; it is now %s", home.published, aside.name)
         home.published.rename(aside)
     os.replace(link, home.published)
-    for other in home.publications.iterdir():
-        if other.resolve() not in (folder.resolve(), before):
-            manifest.remove(other)
+
+
+def standing(home: Home) -> dict[str, Any]:
+    """The facts of the publication that `published` points to; empty where none does, or its record is damaged."""
+    if not home.published.is_symlink():
+        return {}
+    return _facts(home.published.resolve())
+
+
+def kept(home: Home) -> list[dict[str, Any]]:
+    """The facts of every publication that is kept, the newest first."""
+    found = filter(None, map(_facts, home.publications.glob("*")))
+    return sorted(found, key=lambda facts: (facts.get("place", 0), facts["run_id"]), reverse=True)
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    try:
+        return manifest.facts(folder, RECORD)
+    except manifest.Damaged:
+        return {}
 
 
 def unfinished(home: Home) -> list[Path]:
@@ -71,11 +99,7 @@ def unfinished(home: Home) -> list[Path]:
 
 def fits_in_use(home: Home) -> set[tuple[str, str]]:
     """(model, digest) of the fits that the publications in the home ask for an explanation."""
-    found: set[tuple[str, str]] = set()
-    for folder in home.publications.glob("*"):
-        with contextlib.suppress(manifest.Damaged):
-            found.update((model, digest) for model, digest in manifest.facts(folder, RECORD)["fits"])
-    return found
+    return {(model, digest) for facts in kept(home) for model, digest in facts["fits"]}
 
 
 @contextlib.contextmanager

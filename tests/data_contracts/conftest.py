@@ -49,6 +49,8 @@ insert into diagnostics.power_law_fits
 insert into operations.model_fits values
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'abc', 0.1, 100, 100),
     ('another', 'leave_one_out', 'popularity', 'abc', -1, 100, 0);
+insert into operations.promotions values
+    ('ml-1m 10:02:03', timestamp '2026-01-02', 'slim/score', 'wmf/score', 'validation_ndcg@100', 0.1, 0.02, 1, true, 'better');
 create temp table fitted_arrays
     (protocol varchar, model varchar, "array" varchar, entries bigint, not_finite bigint);
 insert into fitted_arrays values ('leave_one_out', 'popularity', 'counts', 3, 0);

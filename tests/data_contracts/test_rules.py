@@ -45,6 +45,15 @@ BREACHES = [
     ("operations.arrivals", "set_aside_says_why", "update operations.arrivals set reason = 'x'"),
     ("operations.arrivals", "read_in", "update operations.arrivals set events = events + 1 where file_id = 2"),
     ("operations.arrivals", "read_in", "update operations.arrivals set sha256 = 'd0' where outcome = 'changed'"),
+    (
+        "operations.promotions",
+        "decided_once",
+        "insert into operations.promotions from operations.promotions",
+    ),
+    ("operations.promotions", "numbers_finite", "update operations.promotions set difference = 'nan'"),
+    ("operations.promotions", "numbers_finite", "update operations.promotions set standard_error = -1"),
+    ("operations.promotions", "compared_by_something", "update operations.promotions set champion = null"),
+    ("operations.promotions", "reason_given", "update operations.promotions set reason = ' '"),
     ("curated.interactions", "not_empty", "delete from curated.interactions"),
     (
         "curated.interactions",

@@ -214,10 +214,10 @@ def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monk
     assert rows(home, "select * from published.recommendations order by all") == before
 
 
-def test_the_link_swings_and_the_last_two_publications_stay(home, after_publishing):
+def test_the_link_swings_and_the_last_publications_stay(home, after_publishing):
     assert home.published.resolve().name == "run"
     for run_id in ("second", "third"):
-        published(home, after_publishing, run_id=run_id)
+        published(home, after_publishing, run_id=run_id, keep=2)
     assert home.published.resolve().name == "third"
     assert sorted(folder.name for folder in (home.folder / "publications").iterdir()) == ["second", "third"]
 

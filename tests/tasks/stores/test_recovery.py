@@ -128,7 +128,7 @@ def test_what_a_killed_run_left_half_made_is_removed_by_the_next(home, tmp_path,
         file.write_text("left")
     os.utime(compiled[0].parent, (0, 0))
     whole = publications.begin(home, "whole")
-    publications.swing(home, whole, {"fits": []})
+    publications.swing(home, whole, {"run_id": whole.name, "fits": []}, keep=3)
     half_published = home.publications / "killed" / "evaluation.csv"
     half_published.parent.mkdir()
     half_published.write_text("left")

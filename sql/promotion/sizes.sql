@@ -1,0 +1,5 @@
+-- One row: the edges of the observed graph, and its users.
+select
+    count(*) as edges,
+    count(distinct user_index) as users
+from curated.interactions

@@ -1,0 +1,16 @@
+"""Whether what a run made takes the place of what is published: the comparison, the gates, and the record of decisions."""
+
+from tasks.promotion.decision import Candidate, Judgement, decide, standing, with_lists
+from tasks.promotion.judge import Night, judge
+from tasks.promotion.limits import PromotionLimits
+
+__all__ = [
+    "Candidate",
+    "Judgement",
+    "Night",
+    "PromotionLimits",
+    "decide",
+    "judge",
+    "standing",
+    "with_lists",
+]
