@@ -151,6 +151,8 @@ def _options(field: FieldInfo) -> dict[str, Any]:
         return {**options, "nargs": len(flag.metavar), "default": []}
     if get_origin(kind) in (list, dict):
         return {**options, "nargs": "+", "action": "extend", "default": []}
+    if flag.optional:
+        options |= {"nargs": "?", "const": ""}
     if not field.is_required():
         options["default"] = field.default
         options["help"] += "" if field.default is None else " (default %(default)s)"

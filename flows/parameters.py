@@ -22,11 +22,13 @@ class Flag:
             for a switch, which has none.
         name: the flag, where it is not named like the parameter.
         comma_separated: a list written as `A,B`, not as several words.
+        optional: the value may be left out, and is then empty.
     """
 
     metavar: str | tuple[str, ...] = ""
     name: str | None = None
     comma_separated: bool = False
+    optional: bool = False
 
 
 class OfDataset(BaseModel):
@@ -141,6 +143,17 @@ class Tune(_SplitFiles, _Source, Run):
         "training edges)",
     )
     timeout: Annotated[float | None, Flag("MINUTES")] = Field(None, description="begin no trial after so long")
+
+
+class Promote(OfDataset):
+    """Of `flows.promote`, which is no flow."""
+
+    model: Annotated[str | None, Flag("NAME")] = Field(
+        None, description="publish this model of the latest evaluated run, fitted on every edge, whatever the gates say"
+    )
+    rollback: Annotated[str | None, Flag("RUN", optional=True)] = Field(
+        None, description="publish again what run RUN published; without RUN, what was published before"
+    )
 
 
 class Explain(OfDataset):

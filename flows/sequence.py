@@ -22,7 +22,7 @@ from tasks import main_table, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
-from tasks.errors import InputError
+from tasks.errors import InputError, OneclassError, PartlyFailed
 from tasks.evaluate.stage import evaluate_task
 from tasks.ingest import expected_sources, ingest_task, inspect
 from tasks.orchestration import artifacts, crashed_runs, run_summary
@@ -33,7 +33,7 @@ from tasks.publish import Published, choose, publish_task
 from tasks.report import report_task
 from tasks.split import Splits, split_task
 from tasks.stores import retention, runs, warehouse
-from tasks.train import train_task
+from tasks.train import is_of_the_model, train_task
 
 logger = logging.getLogger(__name__)
 
@@ -103,20 +103,33 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
     with _told(run, run_id, flow_name), recorded(run, run_id, flow_name):
         splits = prepare(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
+        failed: dict[str, str] = {}
         fits = {
-            protocol: _train(run, run_id, protocol, splits) for protocol in run.protocols if protocol in splits.digests
+            protocol: _train(run, run_id, protocol, splits, failed)
+            for protocol in run.protocols
+            if protocol in splits.digests
         }
         for protocol, of_protocol in fits.items():
-            evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol)
-        published = _publish(run, run_id, splits, fits.get("strong_generalization", {}))
+            failed |= evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol).failed
+        published = _publish(run, run_id, splits, fits.get("strong_generalization", {}), failed)
         report_task(run.home, run_id)
         artifacts.evaluation(run.home, published.table)
         artifacts.promotion(run.home, published.decision)
         retention.tidy(run.home)
-    logger.info("%s: done in %s; report: %s", run.dataset.name, duration(time.perf_counter() - began), published.report)
-    if published.decision and not published.decision.promoted:
-        logger.warning("%s: %s", run.dataset.name, published.decision.sentence)
+        took = duration(time.perf_counter() - began)
+        logger.info("%s: done in %s; report: %s", run.dataset.name, took, published.report)
+        if published.decision and not published.decision.promoted:
+            logger.warning("%s: %s", run.dataset.name, published.decision.sentence)
+        if failed:
+            raise PartlyFailed(_without(failed, published))
     return published
+
+
+def _without(failed: dict[str, str], published: Published) -> str:
+    """What a run says at its end in which some models failed."""
+    lines = [f"{model} failed and was left out: {error}" for model, error in failed.items()]
+    what = published.decision.sentence if published.decision else "no recommendations were made"
+    return "\n".join([*lines, f"The run went on without: {what}. Tables: {published.folder}"])
 
 
 @contextlib.contextmanager
@@ -141,6 +154,11 @@ def _told(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
     url = url and url.replace("{dataset}", name)
     try:
         yield
+    except PartlyFailed as error:
+        text = run_summary.of_success(run.home, run_id, url, error)
+        artifacts.summary(name, text, url)
+        notify(run.notify, dataset=name, run_id=run_id, state="partly failed", text=text)
+        raise
     except Exception as error:
         text = run_summary.of_failure(run.home, run_id, flow_name, error)
         artifacts.summary(name, text, None)
@@ -183,12 +201,23 @@ def _keep_modules() -> None:
         run.flow.modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in ROOMS]
 
 
-def _train(run: RunSettings, run_id: str, protocol: str, splits: Splits) -> dict[str, str]:
-    """Each model on the training edges of one protocol; the digests of the fits."""
+def _train(run: RunSettings, run_id: str, protocol: str, splits: Splits, failed: dict[str, str]) -> dict[str, str]:
+    """Each model on the training edges of one protocol; the digests of the fits.
+
+    A model that fails is left out from there on and noted in `failed`; where none is left, its error stops the run.
+    """
     fits = {}
     for number, model in enumerate(run.models, 1):
+        if model in failed:
+            continue
         logger.info("%s: fit %d of %d, %s", protocol, number, len(run.models), model)
-        fits[model] = _fit(run, run_id, protocol, splits, model)
+        try:
+            fits[model] = _fit(run, run_id, protocol, splits, model)
+        except Exception as error:
+            if not is_of_the_model(error) or len(failed) == len(run.models) - 1:
+                raise
+            logger.error("%s: %s is left out: %s", protocol, model, error)
+            failed[model] = str(error)
     return fits
 
 
@@ -206,26 +235,39 @@ def _fit(run: RunSettings, run_id: str, protocol: str, splits: Splits, model: st
     return fit.digest
 
 
-def _publish(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, str]) -> Published:
+def _publish(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, str], failed: dict[str, str]) -> Published:
     """Choose on validation, judge, fit once more on every edge, recommend; `given` alone publishes its table only.
 
     Args:
         fits: digests of the fits on the training edges of strong_generalization.
+        failed: the models that are left out; the chosen one is added where it cannot be fitted on every edge.
     """
     if ALL_EDGES not in splits.digests:
         return publish_task(run.home, run_id, run.publish)
-    choice = choose(run.home, run_id, run.publish, list(run.models))
+    candidates = [model for model in run.models if model not in failed]
+    if run.publish.model in failed:
+        raise OneclassError(f"publish.model = {run.publish.model}: failed: {failed[run.publish.model]}")
+    if not candidates:
+        raise OneclassError("\n".join(f"{model} failed: {error}" for model, error in failed.items()))
+    choice = choose(run.home, run_id, run.publish, candidates)
     night = promotion.Night(
         choice.model,
         choice.score,
         settings=run.models,
-        fits=fits,
+        fits={model: digest for model, digest in fits.items() if model not in failed},
         matrices_digest=splits.digests.get("strong_generalization"),
         seed=run.seed,
         asked_for=run.publish.model is not None,
     )
     judgement = promotion.judge(run.home, night, run.publish)
-    digest = None if judgement.stays else _fit(run, run_id, ALL_EDGES, splits, choice.model)
+    digest = None
+    try:
+        digest = None if judgement.stays else _fit(run, run_id, ALL_EDGES, splits, choice.model)
+    except Exception as error:
+        if not is_of_the_model(error) or judgement.champion is None:
+            raise
+        failed[choice.model] = str(error)
+        judgement = judgement.against(f"{choice.model} could not be fitted on every edge: {error}")
     return publish_task(
         run.home,
         run_id,

@@ -1,9 +1,10 @@
 """The record of decisions on what is published, `operations.promotions`, as those that show it read it."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 import duckdb
+import polars as pl
 
 from tasks.stores import warehouse
 
@@ -29,6 +30,12 @@ class Decision:
         if self.promoted:
             return f"{self.challenger} was promoted: {self.reason}"
         return f"not promoted: {self.challenger}. {self.champion} stays as it was published: {self.reason}"
+
+
+def note(connection: duckdb.DuckDBPyConnection, decision: Decision) -> None:
+    """Write a decision, in place of one that an earlier try of the same run wrote."""
+    connection.execute("delete from operations.promotions where run_id = ?", [decision.run_id])
+    warehouse.insert(connection, "operations.promotions", pl.DataFrame([asdict(decision)], infer_schema_length=None))
 
 
 def decisions(connection: duckdb.DuckDBPyConnection, run_id: str | None = None, rows: int = 1) -> list[Decision]:

@@ -186,9 +186,9 @@ def _write_files(
 ) -> None:
     connection.execute(sql.statement("publish/evaluation"), {"run_id": run_id})
     for name, form in (("evaluation.parquet", "format parquet"), ("evaluation.csv", "header")):
-        connection.execute(f"copy evaluation_of_run to '{_quoted(folder / name)}' ({form})")
+        connection.execute(f"copy evaluation_of_run to '{publications.quoted(folder / name)}' ({form})")
     connection.execute(
-        f"copy published.recommendations to '{_quoted(folder / 'recommendations.parquet')}' (format parquet)"
+        f"copy published.recommendations to '{publications.quoted(folder / 'recommendations.parquet')}' (format parquet)"
     )
     (folder / "evaluation.md").write_text(main_table.markdown(table, f"Evaluation on {home.dataset}"), encoding="utf-8")
 
@@ -202,10 +202,6 @@ def _tables(
     for name in TABLES:
         connection.complete()
         yield name.partition("/")[2], connection.sql(sql.statement(name), params=values.get(name))
-
-
-def _quoted(path: Path) -> str:
-    return str(path.absolute()).replace("'", "''")
 
 
 publish_task = stage_task(publish)

@@ -230,6 +230,16 @@ def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
     return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
 
 
+def all_edges(home: Home) -> str:
+    """The digest of the matrix of every curated edge as they are now, which is put into the store."""
+    with warehouse.connect(home) as connection:
+        store = _Store(home, connection)
+        store.keep(_all_edges(connection))
+    if not store.digests:
+        raise InputError(f"{home.dataset}: has no edge to fit a model on.")
+    return store.digests[ALL_EDGES]
+
+
 def _matrix(
     connection: duckdb.DuckDBPyConnection, edges: str, columns: int, users: np.ndarray | None = None
 ) -> tuple[np.ndarray, csr_matrix]:

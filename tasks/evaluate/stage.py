@@ -7,7 +7,7 @@ number a metric. `tasks/evaluate/like.py` judges `like`; `tasks/evaluate/tables.
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -29,6 +29,7 @@ from tasks.protocols import PROTOCOLS
 from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part, SplitMatrices
+from tasks.train import is_of_the_model
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +43,13 @@ class Evaluated:
     Attributes:
         users: test users that were ranked for.
         users_without_target: test users left out, for they have nothing to be found.
+        failed: why a model could not be evaluated, by its name; there is nothing of it in the tables.
     """
 
     protocol: str
     users: int
     users_without_target: int
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_digests: dict[str, str]) -> Evaluated:
@@ -61,14 +64,17 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_d
         matrices_digest: the protocol's split in the matrix store.
         fit_digests: digest of each fitted model, by the model's name.
 
+    A model that cannot be evaluated, for it gives a user a NaN, say, is left out.
+
     Raises:
-        OneclassError: a model gives a user a NaN, or a user's target lies in its history.
+        OneclassError: no model at all can be evaluated; the first one's error.
         ContractBroken: a rule over the tables was broken; they are as they were.
     """
     split = matrices.read(home, matrices_digest)
     users = len(_with_targets(split.parts["test"]))
     ranked: list[Ranked] = []
     likes: list[evaluate_like.Like] = []
+    failed: dict[str, str] = {}
     if users == 0:
         logger.warning(
             "%s: no test user has anything to be found, so nothing is evaluated; "
@@ -80,12 +86,20 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_d
         truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
         for name, digest in fit_digests.items():
             model = fits.load(home, name, digest)
-            ranked.extend(_of_model(model, split, degrees))
-            if protocol == "leave_one_out" and (like := evaluate_like.of_model(model, split, truth)):
-                likes.append(like)
+            try:
+                of_model = list(_of_model(model, split, degrees))
+                like = evaluate_like.of_model(model, split, truth) if protocol == "leave_one_out" else None
+            except Exception as error:
+                if not is_of_the_model(error) or len(failed) == len(fit_digests) - 1:
+                    raise
+                logger.error("%s: %s is left out: %s", protocol, name, error)
+                failed[name] = str(error)
+                continue
+            ranked.extend(of_model)
+            likes.extend([like] if like else [])
     with warehouse.stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         write(connection, run_id, protocol, ranked, likes)
-    return Evaluated(protocol, users, len(split.parts["test"].users) - users)
+    return Evaluated(protocol, users, len(split.parts["test"].users) - users, failed)
 
 
 def _of_model(model: Model, split: SplitMatrices, item_degrees: np.ndarray) -> Iterator[Ranked]:

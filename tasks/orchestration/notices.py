@@ -43,7 +43,7 @@ def notify(settings: NotifySettings, *, dataset: str, run_id: str, state: str, t
     """Tell of a run's end in the ways that are set. What goes wrong with that is logged, and ends no run.
 
     Args:
-        state: how the run ended, such as `completed` or `failed`.
+        state: how the run ended, `completed`, `partly failed` or `failed`.
         text: the run's summary, Markdown.
     """
     if state == "completed" and settings.when == "failure":

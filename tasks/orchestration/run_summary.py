@@ -11,17 +11,22 @@ from data_contracts import ContractBroken
 from tasks import main_table
 from tasks.changes import Changes, since_previous
 from tasks.decisions import Decision, decisions
-from tasks.errors import OneclassError
+from tasks.errors import OneclassError, PartlyFailed
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 
 VISIBLE = 5e-5  # the least change of a metric that four digits show
 
 
-def of_success(home: Home, run_id: str, report_url: str | None) -> str:
-    """The summary of a run that has been evaluated."""
+def of_success(home: Home, run_id: str, report_url: str | None, error: PartlyFailed | None = None) -> str:
+    """The summary of a run that has been evaluated.
+
+    Args:
+        error: the models that failed in it, if any.
+    """
     with warehouse.connect(home, read_only=True) as connection:
-        return _markdown(connection, run_id, home.dataset, _pages(home, report_url))
+        text = _markdown(connection, run_id, home.dataset, _pages(home, report_url))
+    return f"{text}\n\n## Partly failed\n\n```\n{error}\n```" if error else text
 
 
 def of_failure(home: Home, run_id: str, flow: str, error: Exception) -> str:

@@ -1,7 +1,7 @@
 """Whether what a run made takes the place of what is published: the comparison, the gates, and the record of decisions."""
 
 from tasks.promotion.decision import Candidate, Judgement, decide, standing, with_lists
-from tasks.promotion.judge import Night, judge
+from tasks.promotion.judge import Night, judge, sizes
 from tasks.promotion.limits import PromotionLimits
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "PromotionLimits",
     "decide",
     "judge",
+    "sizes",
     "standing",
     "with_lists",
 ]

@@ -1,14 +1,13 @@
 """What is known of champion and challenger, the decision between them, and its row in `operations.promotions`."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
-import polars as pl
 
 from models.evaluation.metrics import Mean
-from tasks.decisions import Decision
+from tasks.decisions import Decision, note
 from tasks.promotion import gates
 from tasks.promotion.limits import PromotionLimits
 from tasks.protocols import VALIDATION_METRIC
@@ -109,6 +108,5 @@ def decide(connection: duckdb.DuckDBPyConnection, run_id: str, judgement: Judgem
         promoted,
         "; ".join(reason for reason in reasons if reason),
     )
-    connection.execute("delete from operations.promotions where run_id = ?", [run_id])
-    warehouse.insert(connection, "operations.promotions", pl.DataFrame([asdict(decision)], infer_schema_length=None))
+    note(connection, decision)
     return decision

@@ -71,6 +71,11 @@ def point(home: Home, folder: Path) -> None:
     os.replace(link, home.published)
 
 
+def quoted(path: Path) -> str:
+    """A path as it stands between single quotes in SQL."""
+    return str(path.absolute()).replace("'", "''")
+
+
 def standing(home: Home) -> dict[str, Any]:
     """The facts of the publication that `published` points to; empty where none does, or its record is damaged."""
     if not home.published.is_symlink():

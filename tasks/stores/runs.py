@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import duckdb
 
-from tasks.errors import InputError
+from tasks.errors import InputError, PartlyFailed
 from tasks.stores import leftovers, warehouse
 from tasks.stores.home import Home
 
@@ -26,7 +26,8 @@ class Held(InputError):
 
 @contextlib.contextmanager
 def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[list[str]]:
-    """Hold the data set for one run, and keep its row in `operations.runs`: running, then completed, failed or cancelled.
+    """Hold the data set for one run, and keep its row in `operations.runs`: running, then completed, partly_failed,
+    failed or cancelled.
 
     A run that was killed leaves its row at `running`; the next one marks it `crashed`.
 
@@ -48,6 +49,9 @@ def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> It
             )
         try:
             yield [of_run for (of_run,) in crashed]
+        except PartlyFailed:
+            end(home, run_id, "partly_failed")
+            raise
         except BaseException as error:
             with contextlib.suppress(Exception):  # what stopped the run is the news, not that it cannot be noted
                 end(home, run_id, "failed" if isinstance(error, Exception) else "cancelled")
@@ -120,7 +124,7 @@ def code_version() -> str:
 
 
 def end(home: Home, run_id: str, state: str) -> None:
-    """Note that a run has ended: completed, failed or cancelled."""
+    """Note that a run has ended: completed, partly_failed, failed or cancelled."""
     with warehouse.connect(home) as connection:
         connection.execute(
             "update operations.runs set state = ?, ended_at = ? where run_id = ?", [state, _now(), run_id]
