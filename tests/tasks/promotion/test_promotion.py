@@ -1,0 +1,195 @@
+"""Promotion: bad nights injected into a small data set that has a publication, and what people do by hand."""
+
+import hashlib
+import shutil
+
+import numpy as np
+import pytest
+
+from models.catalogue import MODELS
+from tasks import promote, promotion
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.errors import InputError
+from tasks.evaluate.stage import evaluate
+from tasks.publish import Choice, PublishSettings, publish
+from tasks.split import ALL_EDGES, SplitSettings, split
+from tasks.stores import manifest, publications, runs, warehouse
+from tasks.train import train
+from tests.conftest import home_in, log_into
+
+PROTOCOL = "strong_generalization"
+SETTINGS = {"mrf_dense": MODELS["mrf_dense"].Settings(), "popularity": MODELS["popularity"].Settings()}
+
+
+def prepared(home):
+    binarize(home, BinarizeSettings(), "x")
+    return split(home, SplitSettings(held_out_share=0.25), "x", protocols=[PROTOCOL], seed=1).digests
+
+
+def fitted(home, run_id, digests, protocol, model, **settings):
+    return train(
+        home, run_id, protocol=protocol, matrices_digest=digests[protocol], model=model,
+        settings=MODELS[model].Settings(**settings), seed=0,
+    ).digest  # fmt: skip
+
+
+def night(home, run_id, digests, model="mrf_dense", limits=None, **settings):
+    """What a run does from its fit on: the decision, and what is published."""
+    fit = fitted(home, run_id, digests, PROTOCOL, model, **settings)
+    return judged(home, run_id, digests, model, {model: fit}, limits, **settings)
+
+
+def judged(home, run_id, digests, model, fits, limits=None, **settings):
+    of_run = {**SETTINGS, model: MODELS[model].Settings(**settings)}
+    limits = limits or PublishSettings(top_n=5)
+    tonight = promotion.Night(model, "score", of_run, fits, digests[PROTOCOL])
+    judgement = promotion.judge(home, tonight, limits)
+    digest = None if judgement.stays else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
+    return publish(
+        home, run_id, limits, choice=Choice(model, "score"), judgement=judgement, model_digest=digest,
+        matrices_digest=digests[ALL_EDGES],
+    ).decision  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """(home, digests) after a night that published: two tastes, 240 people, 200 items."""
+    home = home_in(tmp_path_factory.mktemp("first"))
+    generator = np.random.default_rng(1)
+    pairs = {(f"u{u}", f"i{u % 2 * 100 + generator.integers(100)}") for u in range(240) for _ in range(24)}
+    log_into(home, [(user, item, 1) for user, item in sorted(pairs)])
+    with runs.recorded(home, "first", "backfill", {"models": {"mrf_dense": {}, "popularity": {}}, "seed": 0}):
+        digests = prepared(home)
+        fits = {model: fitted(home, "first", digests, PROTOCOL, model) for model in SETTINGS}
+        evaluate(home, "first", PROTOCOL, digests[PROTOCOL], fits)
+        assert night(home, "first", digests).promoted
+    return home, digests
+
+
+@pytest.fixture
+def digests(home, first):
+    shutil.copytree(first[0].root, home.root, symlinks=True)
+    return first[1]
+
+
+def changed(home, statement):
+    """The digests after a change to the log."""
+    with warehouse.connect(home) as connection:
+        connection.execute(statement)
+        connection.execute("update operations.log_files set events = (select count(*) from raw.events)")
+    return prepared(home)
+
+
+def stays(home, decision, words):
+    """Whether nothing moved, and the row says why."""
+    with warehouse.connect(home, read_only=True) as connection:
+        row = connection.execute("select promoted, reason from operations.promotions order by rowid desc").fetchone()
+    assert row == (False, decision.reason) and words in decision.reason, decision.reason
+    assert home.published.resolve().name == "first"
+    assert not list(home.publications.glob("bad*"))
+    return True
+
+
+def test_the_same_configuration_is_promoted_again(home, digests):
+    decision = night(home, "second", digests, limits=PublishSettings(top_n=5, margin=0))
+    assert decision.promoted and decision.difference == decision.standard_error == 0
+    assert home.published.resolve().name == "second"
+
+
+def test_a_worse_configuration_is_not_promoted_and_a_wide_margin_lets_it(home, digests):
+    decision = night(home, "bad", digests, "popularity")
+    assert stays(home, decision, "worse by more than publish.margin = 1 standard errors")
+    assert decision.champion == "mrf_dense/score" and decision.difference < -decision.standard_error
+    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    assert night(home, "next", digests, "popularity", wide).promoted
+
+
+def test_a_champion_that_is_none_of_tonights_models_is_fitted_for_the_comparison(home, digests):
+    decision = night(home, "bad", digests, l2=1e7)
+    assert decision.champion == decision.challenger == "mrf_dense/score" and decision.difference != 0
+    assert "over the same validation users" in decision.reason
+
+
+def test_where_the_champion_failed_its_value_of_its_own_night_is_held_against(home, digests):
+    fit = fitted(home, "bad", digests, PROTOCOL, "popularity")
+    assert stays(home, judged(home, "bad", digests, "popularity", {"popularity": fit}), "of the champion's own night")
+
+
+def test_a_halved_log_is_not_promoted(home, digests):
+    halved = changed(home, "delete from raw.events where hash(user_id, item_id) % 2 = 0")
+    assert stays(home, night(home, "bad", halved), "publish.min_size_ratio = 0.8")
+
+
+def test_shuffled_items_are_not_promoted(home, digests):
+    shuffled = changed(home, "update raw.events set item_id = 'i' || hash(user_id, item_id) % 200")
+    limits = PublishSettings(top_n=5, min_size_ratio=0)
+    assert stays(home, night(home, "bad", shuffled, limits=limits), "Are ids mixed up?")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(np.nan, "NaN"), (np.inf, "NaN or infinite"), (0.0, "every item the same score")]
+)
+def test_a_diverged_model_is_not_promoted(home, digests, number, words):
+    fit = fitted(home, "bad", digests, PROTOCOL, "mrf_dense")
+    folder = home.models / "mrf_dense" / fit
+    weights = np.load(folder / "weights.npy")
+    np.save(folder / "weights.npy", np.full_like(weights, number))
+    manifest.seal(folder, "fit.json", manifest.facts(folder, "fit.json"))
+    decision = judged(home, "bad", digests, "mrf_dense", {"mrf_dense": fit})
+    assert stays(home, decision, words)
+
+
+def test_lists_of_few_items_or_one_score_are_not_promoted(home, digests):
+    few = {"entries": 9, "not_finite": 0, "constant": False, "items": 4, "standing_items": 9}
+    reason = promotion.gates.lists("m", few, PublishSettings())
+    assert "4 different items, the standing lists 9" in reason
+    assert promotion.gates.lists("m", few | {"items": 5}, PublishSettings()) is None
+    for bad, words in (({"entries": 0}, "nothing"), ({"not_finite": 1}, "NaN"), ({"constant": True}, "same score")):
+        assert words in promotion.gates.lists("m", few | {"items": 5} | bad, PublishSettings())
+    assert stays(
+        home, night(home, "bad", digests, "popularity", PublishSettings(top_n=5, margin=1e9)), "different items"
+    )
+
+
+def contents(home):
+    files = sorted(home.published.resolve().iterdir())
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_them(home, digests):
+    before = contents(home)
+    with warehouse.connect(home, read_only=True) as connection:
+        lists = connection.execute("from published.recommendations order by all").fetchall()
+    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    assert night(home, "second", digests, "popularity", wide).promoted
+    assert promote.rollback(home, "by hand") == "first"
+    assert contents(home) == before
+    with warehouse.connect(home, read_only=True) as connection:
+        assert connection.execute("from published.recommendations order by all").fetchall() == lists
+    assert "rolled back from run second to run first" in promote.status(home)
+    assert night(home, "third", digests).champion == "mrf_dense/score"
+    assert publications.standing(home)["before"] == "first"  # to which a rollback would go, not to `second`
+    with pytest.raises(
+        InputError, match="--rollback gone: that publication is not kept. Kept are: third, second, first"
+    ):
+        promote.rollback(home, "by hand", "gone")
+
+
+def test_a_damaged_publication_is_not_rolled_back_to(home, digests):
+    assert night(home, "second", digests).promoted
+    (home.publications / "first" / "recommendations.parquet").write_bytes(b"?")
+    with pytest.raises(manifest.Damaged):
+        promote.rollback(home, "by hand")
+    assert home.published.resolve().name == "second"
+
+
+def test_a_model_of_the_latest_run_is_published_by_hand(home, digests):
+    decision = promote.publish_by_hand(home, "by-hand", "popularity").decision
+    assert decision.promoted and decision.reason.startswith("by hand: popularity of run first")
+    assert home.published.resolve().name == "by-hand"
+    with publications.opened(home) as connection:
+        assert connection.execute("select count(*) > 0 from metrics").fetchone() == (True,)
+        assert ("popularity", ALL_EDGES) in connection.execute("select model, protocol from fits").fetchall()
+    assert promotion.standing(home).name == "popularity/score"
+    with pytest.raises(InputError, match="--model slim: run first did not fit it"):
+        promote.publish_by_hand(home, "again", "slim")
