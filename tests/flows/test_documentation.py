@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import backfill, deploy, explain, nightly_retrain, sweep, tune
+from flows import backfill, deploy, explain, nightly_retrain, promote, sweep, tune
 from models.catalogue import MODELS
 from tasks import datasets
 
@@ -18,6 +18,7 @@ COMMANDS = {
     "flows.tune": tune.parser,
     "flows.explain": explain.parser,
     "flows.sweep": sweep.parser,
+    "flows.promote": promote.parser,
 }
 
 

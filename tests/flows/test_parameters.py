@@ -13,8 +13,8 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 from pydantic import ValidationError
 
-from flows import backfill, command_line, data_docs, deploy, explain, nightly_retrain, sweep, tune
-from flows.parameters import Backfill, Deploy, Explain, NightlyRetrain, OfDataset, Run, Sweep, Tune
+from flows import backfill, command_line, data_docs, deploy, explain, nightly_retrain, promote, sweep, tune
+from flows.parameters import Backfill, Deploy, Explain, NightlyRetrain, OfDataset, Promote, Run, Sweep, Tune
 from flows.sequence import backfill as backfill_flow
 from flows.sequence import nightly_retrain as nightly_flow
 from flows.sweeping import sweep as sweep_flow
@@ -32,6 +32,7 @@ COMMANDS = {
     Explain: explain,
     OfDataset: data_docs,
     Deploy: deploy,
+    Promote: promote,
 }
 FULL = {
     "dataset": "ml-1m",
@@ -59,6 +60,7 @@ FULL = {
     "cron": "30 2 * * *",
     "timezone": "Europe/Paris",
     "pool": "nights",
+    "rollback": "a-run",
 }
 
 
