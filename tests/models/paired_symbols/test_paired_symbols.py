@@ -286,13 +286,6 @@ def test_the_bits_do_not_depend_on_threads() -> None:
     assert_array_equal(one.fold_in(counts), two.fold_in(counts))
 
 
-def test_another_seed_is_another_fit() -> None:
-    counts = csr_matrix(small_counts())
-    settings = PairedSymbolsSettings(sweeps=2)
-    one, two = (PairedSymbols(settings, seed=seed).fit(counts) for seed in (0, 1))
-    assert np.abs(one.item_rows - two.item_rows).max() > 0.01
-
-
 def test_a_folded_in_user_is_at_the_optimum_whatever_the_block() -> None:
     counts = small_counts()
     model = PairedSymbols(PairedSymbolsSettings()).fit(csr_matrix(counts))
