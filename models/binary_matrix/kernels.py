@@ -143,7 +143,8 @@ def copy_rows(starts, source, target):
     """Copy the rows of the vertices that have an entry in the minibatch."""
     for vertex in prange(len(starts) - 1):
         if starts[vertex] < starts[vertex + 1]:
-            target[vertex] = source[vertex]
+            for column in range(source.shape[1]):
+                target[vertex, column] = source[vertex, column]
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)

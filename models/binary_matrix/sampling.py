@@ -13,6 +13,7 @@ from numba import njit, prange
 from scipy.sparse import csr_matrix
 
 from models.numerics.adjacency import adjacency
+from models.numerics.ordering import contains, first_above
 from models.numerics.random_numbers import below, purpose, stream, uniform
 
 Strategy = Literal["uniform", "balanced", "biased"]
@@ -142,12 +143,6 @@ def _zero(indices, start, end, rank):
     return rank + low
 
 
-@njit(cache=True, nogil=True)
-def _is_one(indices, start, end, column):
-    place = start + np.searchsorted(indices[start:end], column)
-    return place < end and indices[place] == column
-
-
 @njit(cache=True, parallel=True, nogil=True)
 def _draw(sampler, seed, batch, rows, columns, ones, weights):
     """Fill the arrays with a batch of entries, drawn by an `EntrySampler`."""
@@ -162,21 +157,21 @@ def _draw(sampler, seed, batch, rows, columns, ones, weights):
         row, column = 0, 0
         if strategy == UNIFORM:
             row, column = below(key, 1, L), below(key, 2, M)
-            one = _is_one(indices, indptr[row], indptr[row + 1], column)
+            one = contains(indices[indptr[row] : indptr[row + 1]], column)
         elif one:
             edge = below(key, 1, edges)
             if strategy == BIASED:
                 place = uniform(key, 1) * ones_scale[-1]
-                edge = min(np.searchsorted(ones_scale, place, side="right"), edges - 1)
+                edge = min(first_above(ones_scale, place), edges - 1)
             row, column = edge_rows[edge], indices[edge]
         elif strategy == BALANCED:
             rank = np.int64(uniform(key, 1) * zeros_before[L])
-            row = np.searchsorted(zeros_before, rank, side="right") - 1
+            row = first_above(zeros_before, rank) - 1
             column = _zero(indices, indptr[row], indptr[row + 1], rank - zeros_before[row])
         else:  # take the row of one edge and the column of another, until their entry is a zero
             draw = 1
             row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
-            while _is_one(indices, indptr[row], indptr[row + 1], column):
+            while contains(indices[indptr[row] : indptr[row + 1]], column):
                 draw += 2
                 row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
         p = scales[1] if one else scales[0]

@@ -15,6 +15,7 @@ from types import FunctionType
 import numpy as np
 from numba import njit, prange
 
+from models.numerics.ordering import first_above
 from models.numerics.random_numbers import below, mix, stream
 
 SHARDS = 8
@@ -80,19 +81,6 @@ def enter_user(history, weights, total, own, cumulative):
 
 
 @njit(cache=True)
-def first_above(ascending, value):
-    """The first place of an ascending array whose value exceeds `value`."""
-    low, high = np.int64(0), np.int64(len(ascending) - 1)
-    while low < high:
-        middle = (low + high) // 2
-        if ascending[middle] > value:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@njit(cache=True)
 def negative(key, proposals, own, cumulative, rest):
     """An item that the user does not like; `rest` (not -1) and `cumulative` are from `enter_user`."""
     if rest > 0:
@@ -132,7 +120,8 @@ def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
         own, cumulative, negatives = work[0][shard], work[1][shard], work[2][shard]
         base = first[bounds[shard, 0]]
         bound = starts[shard]
-        bound[:] = 0
+        for cell in range(CELLS + 1):
+            bound[cell] = 0
         for user in range(bounds[shard, 0], bounds[shard, 1]):
             history = indices[indptr[user] : indptr[user + 1]]
             rest = enter_user(history, weights, total, own, cumulative)
@@ -149,7 +138,9 @@ def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
                 own[item] = 0
         for cell in range(CELLS):
             bound[cell + 1] += bound[cell]
-        at = bound.copy()
+        at = np.empty(CELLS, dtype=np.int64)
+        for cell in range(CELLS):
+            at[cell] = bound[cell]
         for user in range(bounds[shard, 0], bounds[shard, 1]):
             history = indices[indptr[user] : indptr[user + 1]]
             start = np.int64(streams[2]) * (first[user + 1] - first[user])

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
+from models.numerics.ordering import ascending_order
 from models.numerics.random_numbers import bits, purpose, stream
 
 PURPOSE = purpose("held-out edges")
@@ -47,5 +48,5 @@ def _choose(indptr, indices, counts, seed, users, items, chosen):
         hashes = np.empty(end - start, dtype=np.uint64)
         for place in range(end - start):
             hashes[place] = bits(key, items[indices[start + place]])
-        for place in np.argsort(hashes)[: counts[row]]:
+        for place in ascending_order(hashes)[: counts[row]]:
             chosen[start + place] = True

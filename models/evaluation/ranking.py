@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
+from models.numerics.ordering import contains
 from models.numerics.top_items import index_arrays
 
 NAN, SEEN = 1, 2  # faults of a row
@@ -99,8 +100,7 @@ def _fault(row, history, targets):
     if nans > 0:
         return NAN
     for target in targets:
-        place = np.searchsorted(history, target)
-        if place < len(history) and history[place] == target:
+        if contains(history, target):
             return SEEN
     return 0
 

@@ -12,6 +12,7 @@ from numba import njit
 from models.degrees.laws import Law
 from models.generator.pairing import chance, paired, pick
 from models.numerics.adjacency import transposed
+from models.numerics.ordering import first_above
 from models.numerics.random_numbers import purpose, stream
 
 LAW_USERS, LAW_ITEMS = purpose("hidden graph: user degrees"), purpose("hidden graph: item degrees")
@@ -76,7 +77,7 @@ def _key(seed: int, what: np.uint64) -> np.uint64:
 def _drawn(cumulative, d_min, count, key):
     out = np.empty(count, dtype=np.int64)
     for vertex in range(count):
-        out[vertex] = d_min + np.searchsorted(cumulative, chance(key, vertex), side="right")
+        out[vertex] = d_min + first_above(cumulative, chance(key, vertex))
     return out
 
 
@@ -84,8 +85,8 @@ def _drawn(cumulative, d_min, count, key):
 def _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step):
     """Draw new degrees for one random user and one random item."""
     user, item = pick(key, 4 * step, len(user_degrees)), pick(key, 4 * step + 1, len(item_degrees))
-    user_degrees[user] = user_min + np.searchsorted(user_law, chance(key, 4 * step + 2), side="right")
-    item_degrees[item] = item_min + np.searchsorted(item_law, chance(key, 4 * step + 3), side="right")
+    user_degrees[user] = user_min + first_above(user_law, chance(key, 4 * step + 2))
+    item_degrees[item] = item_min + first_above(item_law, chance(key, 4 * step + 3))
     return step + 1
 
 

@@ -136,7 +136,9 @@ def solve(blocks, workers, triangles, columns, sound):
     `sound` is set to false for a block whose matrix is not positive definite in float32.
     """
     first, sizes, dependents, _, positions, offsets, column_offsets = blocks
-    most = sizes.max()
+    most = 0
+    for size in sizes:
+        most = max(most, size)
     for worker in prange(workers):
         room = np.zeros(most * most, dtype=np.float32)
         for block in range(worker, len(sizes), workers):

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit, prange
 
 from models.numerics.gram import GramRows
+from models.numerics.ordering import ascending_order
 from models.numerics.products import read_only
 from models.numerics.selection import largest
 from models.numerics.threads import kernel_threads
@@ -125,15 +126,23 @@ def _keep(sizes, others, count, most, found, values):
     """
     taken = count
     if count > most:
-        cut = largest(sizes[:count].copy(), most)
-        room = most - np.count_nonzero(sizes[:count] > cut)
+        reordered = np.empty(count, dtype=np.float32)
+        for at in range(count):
+            reordered[at] = sizes[at]
+        cut = largest(reordered, most)
+        room = most
+        for at in range(count):
+            room -= sizes[at] > cut
         taken = 0
         for at in range(count):
             if sizes[at] > cut or (sizes[at] == cut and room > 0):
                 room -= sizes[at] == cut
                 sizes[taken], others[taken] = sizes[at], others[at]
                 taken += 1
-    order = np.argsort(-sizes[:taken], kind="mergesort")
+    keys = np.empty(taken, dtype=np.float32)
+    for at in range(taken):
+        keys[at] = -sizes[at]
+    order = ascending_order(keys)
     for at in range(taken):
         found[at] = others[order[at]]
         values[at] = sizes[order[at]]

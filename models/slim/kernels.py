@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
+from models.numerics.ordering import ascending_order
 from models.numerics.selection import largest
 
 DENSE = 4  # a row of the Gram matrix is stored dense if more than one in so many of its elements is not zero
@@ -137,16 +138,21 @@ def _candidates(column, gram, l1):
         if values[first + at] > l1 and item != column:
             last += 1
             items[last], target[last] = item, values[first + at]
-    return items[: last + 1].copy(), target[: last + 1].copy()
+    return items[: last + 1], target[: last + 1]
 
 
 @njit(cache=True)
 def _nearest(items, target, diagonal, neighbours):
     """The `neighbours` candidates with the largest cosine to their column."""
-    order = np.argsort(-target[1:] / np.sqrt(diagonal[items[1:]]), kind="mergesort")
-    kept = np.zeros(neighbours + 1, dtype=np.int64)
-    kept[1:] = order[:neighbours] + 1
-    return items[kept], target[kept]
+    keys = np.empty(len(items) - 1, dtype=np.float32)
+    for at in range(len(keys)):
+        keys[at] = -target[at + 1] / np.sqrt(diagonal[items[at + 1]])
+    order = ascending_order(keys)
+    near, of_near = np.empty(neighbours + 1, dtype=np.uint32), np.empty(neighbours + 1, dtype=np.float32)
+    near[0], of_near[0] = items[0], target[0]
+    for at in range(neighbours):
+        near[at + 1], of_near[at + 1] = items[order[at] + 1], target[order[at] + 1]
+    return near, of_near
 
 
 @njit(cache=True, fastmath={"contract"})
@@ -161,8 +167,9 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
     """
     width = len(items)
     weights = np.zeros(width, dtype=np.float32)
-    gradient = target.copy()
-    curvature = diagonal[items] + penalties[1]
+    gradient, curvature = np.empty(width, dtype=np.float32), np.empty(width, dtype=np.float32)
+    for at in range(width):
+        gradient[at], curvature[at] = target[at], diagonal[items[at]] + penalties[1]
     active, passes = np.int64(0), limits[1]  # with a bare 0, numba would compile `_admit` for a second type
     while True:
         before = active
@@ -171,11 +178,13 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
             return weights, buffer, active == before
         if active * width > len(buffer):
             larger = np.empty(2 * active * width, dtype=np.float32)
-            larger[: before * width] = buffer[: before * width]
+            for at in range(before * width):
+                larger[at] = buffer[at]
             buffer = larger
         _fetch(items, place, gram, before, active, buffer)
         passes = _repeat_passes(weights, gradient, curvature, active, buffer, penalties, limits[0], passes)
-        gradient[:] = target
+        for at in range(width):
+            gradient[at] = target[at]
         for at in range(active):
             weight = weights[at + 1]
             if weight > 0:

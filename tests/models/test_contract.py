@@ -218,7 +218,7 @@ def test_a_matrix_without_edges_is_refused(name):
 def test_a_count_that_is_no_count_is_refused_with_its_row(name, value):
     counts = csr_matrix(np.ones((4, 3), dtype=np.float32))
     counts.data[7] = value
-    with pytest.raises(ValueError, match="user 2"):
+    with pytest.raises(ValueError, match=r"user 2 \(row\), item 1"):
         make(name).fit(counts)
 
 

@@ -74,12 +74,10 @@ def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(ch
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
     elsewhere = shutil.copytree(checkout, tmp_path / "elsewhere")
-    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
     edit(checkout, "first/helpers.py", "2 * x", "3 * x")
     assert run(checkout, **cache) == [{"first": 31, "second": 11}, {"first": 0, "second": 1}]
     edit(checkout, "shared/sums.py", "x + 1", "x + 5")
     assert run(checkout, **cache) == [{"first": 35, "second": 15}, {"first": 0, "second": 0}]
-    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
     edit(elsewhere, "first/model.py", "x = 1", "x = 2")
     assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
     edit(elsewhere, "kernel_code.py", "\n\n\n", "\n\n\n# compiled in another way\n")

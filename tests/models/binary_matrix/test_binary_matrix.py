@@ -273,15 +273,6 @@ def test_scores_are_log_odds_and_the_probability_has_a_spread():
     assert pairs[0, 0] == pytest.approx(mean[0, 2], rel=1e-4) and np.isnan(pairs[0, 1])
 
 
-def test_saved_and_loaded_it_scores_the_same(tmp_path):
-    x = matrix()
-    model = BinaryMatrix(SETTINGS).fit(x)
-    model.save(tmp_path)
-    loaded = BinaryMatrix.load(tmp_path)
-    np.testing.assert_array_equal(loaded.scores(x), model.scores(x))
-    np.testing.assert_array_equal(loaded.scores(x, users=np.arange(30)), model.scores(x, users=np.arange(30)))
-
-
 def test_begun_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
     x = matrix(60, 40)
     first = BinaryMatrix(SETTINGS).fit(x)
@@ -310,20 +301,6 @@ def test_odd_matrices_give_finite_scores(x):
     for scores in (model.scores(csr_matrix(x)), model.scores(csr_matrix(x), users=np.arange(len(x)))):
         assert np.isfinite(scores).all()
     assert np.isfinite(model.bounds).all() and np.isfinite(model.bound(csr_matrix(x)))
-
-
-def test_a_user_without_a_history_gets_popularity():
-    x = matrix()
-    model = BinaryMatrix(SETTINGS).fit(x)
-    np.testing.assert_array_equal(model.scores(csr_matrix((1, 20)))[0], model.item_degrees)
-
-
-@pytest.mark.parametrize("value", [np.nan, -1.0])
-def test_counts_that_are_no_counts_are_refused(value):
-    x = matrix()
-    x.data[7] = value
-    with pytest.raises(ValueError, match=r"user \d+ \(row\), item \d+"):
-        BinaryMatrix(SETTINGS).fit(x)
 
 
 def test_an_unknown_sampling_strategy_is_refused():

@@ -226,15 +226,6 @@ def test_scores_are_rates_and_training_users_have_their_own_posterior():
     assert np.corrcoef(folded.ravel(), theta.ravel())[0, 1] > 0.95
 
 
-def test_saved_and_loaded_it_scores_the_same(tmp_path):
-    matrix = counts()
-    model = HPF(SETTINGS).fit(matrix)
-    model.save(tmp_path)
-    loaded = HPF.load(tmp_path)
-    np.testing.assert_array_equal(loaded.scores(matrix), model.scores(matrix))
-    np.testing.assert_array_equal(loaded.scores(matrix, users=np.arange(30)), model.scores(matrix, users=np.arange(30)))
-
-
 def test_the_start_is_the_prior_and_a_uniform_draw_a_number():
     settings = HPFSettings(factors=7, a=0.4, a_prime=2.0, b_prime=5.0)
     shape, rate, activity_rate = start(settings.user_prior, 500, seed=1, side="users")
@@ -272,20 +263,6 @@ def test_odd_matrices_give_finite_scores(matrix):
     for scores in (model.scores(csr_matrix(matrix)), model.scores(csr_matrix(matrix), users=users)):
         assert np.isfinite(scores).all() and (scores >= 0).all()
     assert np.isfinite(model.bounds).all()
-
-
-def test_a_user_without_a_history_gets_popularity():
-    matrix = counts()
-    model = HPF(SETTINGS).fit(matrix)
-    np.testing.assert_array_equal(model.scores(csr_matrix((1, 20)))[0], model.item_degrees)
-
-
-@pytest.mark.parametrize("value", [np.nan, -1.0, np.inf])
-def test_counts_that_are_no_counts_are_refused(value):
-    matrix = counts()
-    matrix.data[7] = value
-    with pytest.raises(ValueError, match=r"user \d+ \(row\), item \d+"):
-        HPF(SETTINGS).fit(matrix)
 
 
 def test_a_checkerboard_is_learned():

@@ -183,10 +183,9 @@ def test_a_block_update_is_the_dense_one(block: str) -> None:
     assert_same(posterior, dense, counts)
 
 
-@pytest.mark.parametrize(("factors", "users", "items"), [(31, 12, 9), (20, 3, 2500)])
-def test_updates_hold_for_other_widths_and_thousands_of_edges(factors: int, users: int, items: int) -> None:
-    counts, blocks = small_counts(users, items), ("users", "items")
-    posterior = posterior_of(counts, 1, blocks, factors=factors)
+def test_updates_hold_for_thousands_of_edges() -> None:
+    counts, blocks = small_counts(3, 2500), ("users", "items")
+    posterior = posterior_of(counts, 1, blocks)
     for block in blocks:
         dense = Dense.of(posterior, counts)
         apply(posterior, block)
@@ -285,13 +284,6 @@ def test_the_bits_do_not_depend_on_threads() -> None:
     for name, array in one._arrays().items():
         assert_array_equal(array, two._arrays()[name])
     assert_array_equal(one.fold_in(counts), two.fold_in(counts))
-
-
-def test_another_seed_is_another_fit() -> None:
-    counts = csr_matrix(small_counts())
-    settings = PairedSymbolsSettings(sweeps=2)
-    one, two = (PairedSymbols(settings, seed=seed).fit(counts) for seed in (0, 1))
-    assert np.abs(one.item_rows - two.item_rows).max() > 0.01
 
 
 def test_a_folded_in_user_is_at_the_optimum_whatever_the_block() -> None:

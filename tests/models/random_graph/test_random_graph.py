@@ -119,19 +119,6 @@ def test_the_bound_rises_in_a_moving_average(settings):
     assert (np.diff(averages) > 0).all()
 
 
-def test_a_saved_model_comes_back(tmp_path, checkerboard):
-    model, matrix, _ = checkerboard
-    model.save(tmp_path)
-    again = RandomGraph.load(tmp_path)
-    assert again.settings == model.settings
-    for score in model.score_names:
-        assert (again.scores(matrix, score=score) == model.scores(matrix, score=score)).all()
-        rows = np.arange(5)
-        known = (one.scores(matrix[:5], users=rows, score=score) for one in (model, again))
-        assert np.array_equal(*known)
-    assert all(np.array_equal(array, again._arrays()[name]) for name, array in model._arrays().items())
-
-
 def test_a_fit_can_begin_at_yesterdays_posterior(checkerboard):
     model, matrix, _ = checkerboard
     fewer, rows = matrix[:200], np.arange(200)
@@ -167,11 +154,3 @@ def test_awkward_data_gives_finite_scores(what, settings):
 def test_bad_settings_are_refused_by_name(bad):
     with pytest.raises(ValidationError, match=next(iter(bad))):
         RandomGraphSettings(**bad)
-
-
-def test_negative_and_missing_counts_and_an_empty_matrix_are_refused():
-    with pytest.raises(ValueError, match="no edge"):
-        RandomGraph().fit(csr_matrix((3, 3)))
-    for value in (np.nan, -1.0):
-        with pytest.raises(ValueError, match="user 0"):
-            RandomGraph().fit(csr_matrix(np.array([[1.0, value]])))

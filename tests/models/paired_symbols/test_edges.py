@@ -1,0 +1,45 @@
+"""Batches of edges against numpy in float64, at widths that fill up lanes in each of their ways."""
+
+import numpy as np
+import pytest
+from numba import njit
+from numpy.testing import assert_allclose
+
+from models.numerics.lanes import padded, zeros
+from models.paired_symbols.edges import BATCH, UNIT, Weighted, add_outer, express, moments
+
+
+@njit
+def of_batch(lanes, row, table, indices, start, count, weights, halves, means, variances, sums):
+    """The moments and the sums of a batch; its parts are inlined into kernels and cannot be called from Python."""
+    factors = zeros(3 * len(row) // 2)
+    express(row, len(lanes), factors)
+    moments(lanes, factors, table, indices, start, count, means, variances)
+    add_outer(lanes, Weighted(table, indices, start, count, weights, halves), sums)
+
+
+@pytest.mark.parametrize("n", [6, 13, 33])  # half rows of 8, 16 and 40 numbers
+def test_moments_and_sums_are_those_of_dense_arrays(n):
+    rng, width, start, count = np.random.default_rng(n), int(padded(n, UNIT)), 2, 11
+    table = zeros(2 * width * 9).reshape(9, 2 * width)
+    table[:, : n - 1], table[:, n - 1] = rng.normal(size=(9, n - 1)), 1
+    table[:, width : width + n] = rng.gamma(2, size=(9, n))  # the last number is the share
+    row, indices = table[8], rng.integers(0, 8, 20).astype(np.int32)
+    weights, halves = rng.gamma(2, size=(2, BATCH)).astype(np.float32)
+    means, variances = np.zeros((2, BATCH), np.float32)
+    sums = zeros((width + 2) * width)
+    of_batch((0,) * n, row, table, indices, start, count, weights, halves, means, variances, sums)
+
+    y, spread = table[indices[start : start + count], :width].astype(float), table[:, width:].astype(float)
+    spread = spread[indices[start : start + count]]
+    u, var_u, k = row[: n - 1].astype(float), row[width : width + n - 1].astype(float), n - 2
+    expected = y[:, :k] @ u[:k] + y[:, k] + u[k]
+    assert_allclose(means[:count], expected, rtol=1e-5, atol=1e-5)
+    expected = spread[:, :k] @ (u[:k] ** 2 + var_u[:k]) + y[:, :k] ** 2 @ var_u[:k] + spread[:, k] + var_u[k]
+    assert_allclose(variances[:count], expected, rtol=1e-5)
+    found = sums.reshape(width + 2, width)
+    upper = np.triu(np.ones((width, width), bool))
+    outer = np.einsum("e,ek,el->kl", weights[:count], y, y)
+    assert_allclose(found[:width][upper], outer[upper], rtol=1e-5, atol=1e-5)
+    assert_allclose(found[width], weights[:count] @ spread, rtol=1e-5)
+    assert_allclose(found[width + 1], halves[:count] @ y, rtol=1e-5, atol=1e-5)
