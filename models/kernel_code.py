@@ -5,45 +5,22 @@ within the kernel that calls it, where it is optimized again. Both copies have t
 them runs the first copy and saves the second for later processes. Where the optimizer may fuse or reorder
 floating-point operations, the two copies differ in their last bits. So the second copy is made private to its kernel,
 and is the one that runs from the start.
-
-numba also wraps the body of a parallel loop twice before it becomes part of its kernel. Nobody calls these wrappers
-themselves, so they are neither optimized nor turned into machine code. That saves a seventh of the time to compile.
 """
 
 from llvmlite.binding import Linkage
-from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary
-
-_optimize, _make_code = CPUCodeLibrary._optimize_final_module, CPUCodeLibrary._finalize_final_module
-_get_pointer = JITCodeLibrary.get_pointer_to_function
+from numba.core.codegen import CPUCodeLibrary
 
 
 def install() -> None:
     """Make every kernel that is compiled from now on call its own copies of its helpers."""
-    CPUCodeLibrary._optimize_final_module = _wait
-    CPUCodeLibrary._finalize_final_module = _wait_for_a_caller
-    JITCodeLibrary.get_pointer_to_function = _get_pointer_to_own_copies
+    finalize = CPUCodeLibrary._finalize_final_module
+    if finalize.__name__ == _finalize_with_own_copies.__name__:
+        return
+    _finalize_with_own_copies.original = finalize
+    CPUCodeLibrary._finalize_final_module = _finalize_with_own_copies
 
 
-def _wait(library: CPUCodeLibrary) -> None:
-    """Optimize later, if at all."""
-
-
-def _wait_for_a_caller(library: CPUCodeLibrary) -> None:
-    library._finalized = library._waits = True
-
-
-def _get_pointer_to_own_copies(library: JITCodeLibrary, name: str) -> int:
-    """The address of a function, of which machine code is made when the first address in its library is asked for."""
-    library._ensure_finalized()
-    if getattr(library, "_waits", False):
-        library._waits = False
-        _optimize(library)
-        _make_private(library)
-        _make_code(library)
-    return _get_pointer(library, name)
-
-
-def _make_private(library: CPUCodeLibrary) -> None:
+def _finalize_with_own_copies(library: CPUCodeLibrary) -> None:
     """Make linked functions private; but numba's reference counting (NRT_...), which it finds by name, stays shared."""
     linked = {
         function.name
@@ -54,3 +31,4 @@ def _make_private(library: CPUCodeLibrary) -> None:
     for function in library._final_module.functions:
         if function.name in linked and not function.is_declaration:
             function.linkage = Linkage.internal
+    _finalize_with_own_copies.original(library)
