@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from data_contracts import for_stage
-from data_contracts.contracts import STAGES, load, parse
+from data_contracts.contracts import STAGES, load, parse, placeholders
 
 MINIMAL = {
     "table": "raw.events",
@@ -47,6 +47,31 @@ def test_every_rule_and_column_is_told_in_words():
             *(r.description for r in contract.rules),
         ]
         assert all(len(text) > 5 for text in texts), contract.table
+
+
+SETTINGS = {
+    "ingest": {name: name for name in ("value_min", "value_max", "max_reject_share")},
+    "binarize": {name: f"binarize.{name}" for name in ("min_user_edges", "min_item_edges", "k_core")},
+    "split": {
+        "seed": "--seed",
+        **{
+            name: f"split.{name}"
+            for name in ("scheme", "held_out_share", "held_out_users", "min_user_edges", "min_item_edges")
+        },
+    },
+    "publish": {"top_n": "publish.top_n"},
+}  # what a person would change, by the name of the value that a stage gives
+
+
+def test_a_rule_that_follows_from_a_setting_names_it():
+    used = set()
+    for contract in load():
+        for rule in contract.rules:
+            names = SETTINGS.get(contract.stage, {})
+            for value in placeholders(rule.query or rule.where or "") & set(names):
+                assert names[value] in rule.description, (contract.table, rule.name)
+                used.add((contract.stage, value))
+    assert used == {(stage, value) for stage, names in SETTINGS.items() for value in names}
 
 
 @pytest.mark.parametrize(
