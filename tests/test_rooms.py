@@ -126,7 +126,7 @@ def test_no_rooms_import_each_other(ours):
 
 def test_the_imports_are_found(ours):
     assert {one.importer.partition(".")[0] for one in ours} == set(MAY_IMPORT)
-    assert any(one.importer == "flows.sequence" and one.target.startswith("tasks.train.") for one in ours)
+    assert any(one.importer == "flows.training" and one.target.startswith("tasks.train.") for one in ours)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,11 @@ def night(home):
                 connection.execute("update operations.runs set started_at = ? where run_id = ?", [started_at, name])
                 row = [name, "leave_one_out", "popularity", digest, 1, 1, 1]
                 connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
+                metric = "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', 'mean_rank', 1, 0, 1)"
+                connection.execute(metric, [name])
             if publishes:
                 publish(home, name, PublishSettings())
-            retention.tidy(home, runs=2)
+            retention.tidy(home, runs=1)
 
     return made
 
@@ -48,4 +50,6 @@ def test_fits_behind_a_publication_stay_however_many_runs_publish_nothing(home, 
     assert kept(home) == "acd"
     for name in "ef":
         night(name, publishes=True)
-    assert kept(home) == "ef"
+    assert kept(home) == "aef"  # the last three publications stay
+    night("g", publishes=True)
+    assert kept(home) == "efg"
