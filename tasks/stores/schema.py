@@ -16,7 +16,7 @@ def refuse_newer(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
         InputError: a newer version of this program made them.
     """
     try:
-        (version,) = connection.execute("select max(version) from operations.schema_version").fetchone()
+        [(version,)] = connection.execute("select max(version) from operations.schema_version").fetchall()
     except duckdb.CatalogException:
         version = None
     newest = max(sql.migrations())
@@ -59,4 +59,5 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
 
 def _made_by(connection: duckdb.DuckDBPyConnection) -> str:
     """The digest of the statements that last made what was absent."""
-    return connection.execute("select any_value(statements) from operations.schema_version").fetchone()[0]
+    [(digest,)] = connection.execute("select any_value(statements) from operations.schema_version").fetchall()
+    return digest

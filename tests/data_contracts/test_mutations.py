@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import Any
 
+import duckdb
 import pytest
 
 import data_contracts
@@ -35,21 +37,27 @@ FITTED = {"popularity": {}, "random_graph": {"factors": 2, "iterations": 2, "lea
 
 @dataclass(frozen=True)
 class Made:
-    """A warehouse that stages made, and the values that they gave to their contracts, by stage."""
+    """A warehouse that stages made, kept open, and the values that they gave to their contracts, by stage."""
 
-    home: Home
+    connection: duckdb.DuckDBPyConnection
     values: dict[str, dict[str, Any]]
+
+    @cached_property
+    def state(self) -> list:
+        """What the stages left, and what there is again after every mutation."""
+        return state(self.connection)
 
     def broken(self, table: str, mutation: str = "") -> dict[str, Any]:
         """The rules of a table that do not hold, after a mutation that is then taken back."""
         contract = next(one for one in load() if one.table == table)
-        with warehouse.connect(self.home) as connection:
-            connection.begin()
-            before = state(connection)
-            connection.execute(mutation or "select 1")
-            assert bool(mutation) == (state(connection) != before), "the mutation changes nothing"
-            results = check_contracts(connection, [contract], self.values[contract.stage])
-            connection.rollback()
+        before = self.state
+        self.connection.begin()
+        try:
+            self.connection.execute(mutation or "select 1")
+            assert not mutation or state(self.connection) != before, "the mutation changes nothing"
+            results = check_contracts(self.connection, [contract], self.values[contract.stage])
+        finally:
+            self.connection.rollback()
         return {result.rule: result for result in results if not result.success and result.severity == "error"}
 
 
@@ -81,15 +89,17 @@ def logged(folder) -> tuple[Home, datasets.Dataset, list]:
     return home, datasets.load("demo", folder), make_demo(home, DemoSettings(users=200, items=80, likes=4000), SEED)
 
 
+@contextmanager
 def made_by_stages(
     folder, kept: BinarizeSettings, parts: SplitSettings, since=None, until=None, *, whole=False
-) -> Made:
+) -> Iterator[Made]:
     """The log, its edges and its splits; with `whole` also everything that follows from them."""
     values: dict[str, dict[str, Any]] = {}
     home, dataset, logs = logged(folder)
     with noted(values):
         run_stages(home, dataset, logs, kept, parts, since, until, whole)
-    return Made(home, values)
+    with warehouse.connect(home) as connection:
+        yield Made(connection, values)
 
 
 def run_stages(home, dataset, logs, kept, parts, since, until, whole) -> None:
@@ -123,7 +133,8 @@ def fitted(home, protocol, digest):
 def whole(tmp_path_factory):
     """A run of all stages without any filter."""
     likes, parts = BinarizeSettings(threshold=4), SplitSettings(scheme="hashed", held_out_share=0.2)
-    return made_by_stages(tmp_path_factory.mktemp("whole"), likes, parts, whole=True)
+    with made_by_stages(tmp_path_factory.mktemp("whole"), likes, parts, whole=True) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +143,8 @@ def filtered(tmp_path_factory):
     likes = BinarizeSettings(threshold=4, min_user_edges=4, min_item_edges=6, k_core=10)
     parts = SplitSettings(scheme="liang2018", held_out_users=20, min_user_edges=12, min_item_edges=12)
     years = {"since": date(2002, 1, 1), "until": date(2004, 12, 31)}
-    return made_by_stages(tmp_path_factory.mktemp("filtered"), likes, parts, **years)
+    with made_by_stages(tmp_path_factory.mktemp("filtered"), likes, parts, **years) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +161,8 @@ def in_two_files(tmp_path_factory):
         ids = [[one] for one in ingest(home, dataset, files, RUN).file_ids]
         binarize(home, BinarizeSettings(threshold=4), RUN)
         split(home, SplitSettings(), RUN, protocols=["given"], seed=SEED, given_files=ids)
-    return Made(home, values)
+    with warehouse.connect(home) as connection:
+        yield Made(connection, values)
 
 
 # The user with most edges, the held-out user with most, and an edge of the first.

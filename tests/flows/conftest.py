@@ -1,14 +1,28 @@
 """A real Prefect server for the flows' tests, once a session, and small logs on disk."""
 
+import contextlib
+import io
+import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+from prefect.settings import (
+    PREFECT_API_DATABASE_CONNECTION_URL,
+    PREFECT_API_URL,
+    PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+    temporary_settings,
+)
 from prefect.testing.utilities import prefect_test_harness
 
 import flows  # noqa: F401  (its settings of Prefect come first)
+from flows import backfill
+
+ML = ["--dataset", "ml-latest-small"]
+SHORT = ["bpr_uniform.epochs=2", "bpr_uniform.factors=10"]
+FAST = [*ML, "--models", "popularity,mrf_dense,bpr_uniform", "--set", *SHORT, "--threads", "2"]
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +47,31 @@ def ratings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("logs") / "ratings.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+@pytest.fixture
+def prefect_home(prefect_server, tmp_path) -> Path:
+    """A folder for `PREFECT_HOME` whose database has its tables, which take a server of its own seconds to make."""
+    folder = tmp_path / "prefect"
+    folder.mkdir()
+    with (
+        contextlib.closing(sqlite3.connect(PREFECT_API_DATABASE_CONNECTION_URL.value().partition(":///")[2])) as made,
+        contextlib.closing(sqlite3.connect(folder / "prefect.db")) as copy,
+    ):
+        made.backup(copy)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def first(prefect_server, ratings, tmp_path_factory) -> tuple[Path, str]:
+    """The home that a first backfill on two threads left, and what it printed; for tests that only read it."""
+    home = tmp_path_factory.mktemp("first")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert backfill.main([*FAST, "--home", str(home), "--source", str(ratings)]) == 0
+    return home, printed.getvalue()
+
+
+@pytest.fixture
+def after_first(first, tmp_path) -> Path:
+    """A home of one's own after a first run."""
+    return shutil.copytree(first[0], tmp_path / "home", symlinks=True)

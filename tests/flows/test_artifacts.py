@@ -22,8 +22,7 @@ from tasks.orchestration import artifacts, lineage
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import fits, warehouse
 from tasks.stores.home import Home
-
-ML = ["--dataset", "ml-latest-small", "--models", "popularity,mrf_dense", "--threads", "2"]
+from tests.flows.conftest import FAST
 
 
 def shown(key):
@@ -33,27 +32,34 @@ def shown(key):
     return sorted(found, key=lambda artifact: artifact.created)
 
 
-def events(name, least):
-    """Events of that name, once there are at least so many: they arrive a moment after the run."""
+def summaries(home):
+    """The summaries of a home's runs, oldest first."""
+    with warehouse.connect(home, read_only=True) as connection:
+        ids = connection.execute("select run_id from operations.runs order by started_at").fetchall()
+    by_run = {artifact.flow_run_id: artifact.data for artifact in shown("ml-latest-small-summary")}
+    return [by_run[UUID(run_id)] for (run_id,) in ids]
+
+
+def events(name, last):
+    """Events of that name, once there is one of the asset `last`: they arrive a moment after the run."""
     for _ in range(100):
         with get_client(sync_client=True) as client:
             body = {"filter": EventFilter(event=EventNameFilter(prefix=[name])).model_dump(mode="json"), "limit": 50}
             found = client.request("POST", "/events/filter", json=body).json()["events"]
-        if len(found) >= least:
+        if last in {event["resource"]["prefect.resource.id"] for event in found}:
             return found
         time.sleep(0.1)
-    raise AssertionError(f"{len(found)} events of {name}")
+    raise AssertionError(f"no event {name} of {last}")
 
 
 @pytest.fixture(scope="module")
-def two_runs(prefect_server, ratings, tmp_path_factory):
+def two_runs(first, ratings, tmp_path_factory):
     """The same data set twice, the second time with another penalty, and with Data Docs there."""
-    home = tmp_path_factory.mktemp("home")
-    assert backfill.main([*ML, "--home", str(home), "--source", str(ratings)]) == 0
+    home = shutil.copytree(first[0], tmp_path_factory.mktemp("two") / "home", symlinks=True)
     (home / "ml-latest-small" / "data_docs").mkdir()
     (home / "ml-latest-small" / "data_docs" / "index.html").write_text("<p>contracts")
     settings = ["mrf_dense.l2=900", "notify.report_url=http://reports.example/{dataset}/"]
-    assert backfill.main([*ML, "--home", str(home), "--set", *settings, "--source", str(ratings)]) == 0
+    assert backfill.main([*FAST, "--home", str(home), "--set", *settings, "--source", str(ratings)]) == 0
     return Home(home, "ml-latest-small")
 
 
@@ -64,7 +70,7 @@ def test_the_summary_says_what_changed_since_the_last_run(two_runs):
             "and metric = 'ndcg@100' and protocol = 'strong_generalization' order by started_at"
         ).fetchall()
     (before,), (now,) = values
-    first, second = (artifact.data for artifact in shown("ml-latest-small-summary")[-2:])
+    first, second = summaries(two_runs)
     assert "This is the first run of this data set that was evaluated." in first
     assert "models.mrf_dense.l2: 6.0 before, 900.0 now" in second
     line = "| strong_generalization | mrf_dense | score | ndcg@100 "
@@ -74,11 +80,12 @@ def test_the_summary_says_what_changed_since_the_last_run(two_runs):
     assert "120 users" in second and "1,680 events" in second and "1 files" in second
 
 
-def test_the_summary_says_where_the_pages_are_and_links_to_what_is_served(two_runs):
+def test_the_summary_says_where_the_pages_are_and_links_to_what_is_served(two_runs, first):
     """A browser follows no link from the UI to a file of this machine; so a path is a path, and an address a link."""
-    first, second = (artifact.data for artifact in shown("ml-latest-small-summary")[-2:])
-    assert "Data Docs" not in first and f"Data Docs: `{two_runs.folder.resolve()}/data_docs/index.html`" in second
-    assert f"Report: `{two_runs.report.resolve()}/index.html`" in first and "](file:" not in first + second
+    one, two = summaries(two_runs)
+    report = Home(first[0], "ml-latest-small").report.resolve() / "index.html"
+    assert "Data Docs" not in one and f"Data Docs: `{two_runs.folder.resolve()}/data_docs/index.html`" in two
+    assert f"Report: `{report}`" in one and "](file:" not in one + two
     assert [artifact.data for artifact in shown("ml-latest-small-report")] == [
         "[Report on ml-latest-small](http://reports.example/ml-latest-small/)"
     ]
@@ -89,15 +96,15 @@ def test_a_failed_run_has_its_summary_too_and_someone_is_told(two_runs, tmp_path
     bad.write_text("userId,movieId,rating,timestamp\n1,1,77,1000000000\n" * 9)
     told = f"notify.command={sys.executable} -c \"import sys; open('{tmp_path}/told', 'w').write(sys.stdin.read())\""
     home = shutil.copytree(two_runs.root, tmp_path / "home", symlinks=True)
-    assert backfill.main([*ML, "--home", str(home), "--source", str(bad), "--set", told]) == 1
+    assert backfill.main([*FAST, "--home", str(home), "--source", str(bad), "--set", told]) == 1
     summary = shown("ml-latest-small-summary")[-1].data
     assert "backfill failed" in summary and "the contract of raw.events is broken" in summary
     assert (tmp_path / "told").read_text() == summary
 
 
 def test_lineage_leads_from_the_raw_file_to_the_published_files(two_runs, ratings):
-    made = {}
-    for event in events("prefect.asset.materialization.succeeded", 20):
+    made, last = {}, f"file://{two_runs.published.absolute()}/recommendations.parquet"
+    for event in events("prefect.asset.materialization.succeeded", last):
         read = {one["prefect.resource.id"] for one in event["related"] if one["prefect.resource.role"] == "asset"}
         made.setdefault(event["resource"]["prefect.resource.id"], set()).update(read)
     table, models = "duckdb://ml-latest-small/", "model://ml-latest-small/"
@@ -108,7 +115,7 @@ def test_lineage_leads_from_the_raw_file_to_the_published_files(two_runs, rating
         f"{table}splits.strong_generalization",
         f"{models}strong_generalization/mrf_dense",
         f"{table}evaluation.metrics",
-        f"file://{two_runs.published.absolute()}/recommendations.parquet",
+        last,
     ]
     for read, written in itertools.pairwise(steps):
         assert read in made[written], (read, written)

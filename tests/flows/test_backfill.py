@@ -1,22 +1,17 @@
 """The command as its user runs it: the whole sequence on a real Prefect server and a real warehouse."""
 
-import contextlib
-import io
 import json
-import shutil
-from pathlib import Path
 from uuid import UUID
 
 import duckdb
 import pytest
 from prefect.client.orchestration import get_client
 
-from flows import backfill, nightly_retrain
+from flows import backfill, nightly_retrain, sequence
+from flows.parameters import Backfill
+from flows.settings import resolve
 from tests.conftest import real_log
-
-SHORT = ["bpr_uniform.epochs=2", "bpr_uniform.factors=10"]
-FAST = ["--models", "popularity,mrf_dense,bpr_uniform", "--set", *SHORT, "--threads", "2"]
-ML = ["--dataset", "ml-latest-small"]
+from tests.flows.conftest import FAST, ML
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +20,7 @@ def server(prefect_server):
 
 
 def run(home, *arguments):
-    return backfill.main([*ML, "--home", str(home), *FAST, *map(str, arguments)])
+    return backfill.main([*FAST, "--home", str(home), *map(str, arguments)])
 
 
 def query(home, text, dataset="ml-latest-small"):
@@ -59,21 +54,6 @@ def contents(home, dataset="ml-latest-small"):
     published = home / dataset / "published"
     found |= {file.name: file.read_bytes() for file in sorted(published.iterdir()) if file.suffix in (".csv", ".md")}
     return found
-
-
-@pytest.fixture(scope="module")
-def first(prefect_server, ratings, tmp_path_factory) -> tuple[Path, str]:
-    """The home that a first run on two threads left, and what it printed; for tests that only read it."""
-    home = tmp_path_factory.mktemp("first")
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert run(home, "--source", ratings) == 0
-    return home, printed.getvalue()
-
-
-@pytest.fixture
-def after_first(first, tmp_path) -> Path:
-    """A home of one's own after a first run."""
-    return shutil.copytree(first[0], tmp_path / "home", symlinks=True)
 
 
 def test_a_log_becomes_published_tables(first):
@@ -157,8 +137,11 @@ def test_a_log_that_is_too_small_to_evaluate_still_gets_recommendations(tmp_path
 
 
 def test_the_demo_makes_its_own_log(tmp_path):
-    sizes = ["--set", "demo.users=150", "demo.items=60", "demo.likes=2000"]
-    assert backfill.main(["--dataset", "demo", "--home", str(tmp_path), *FAST, *sizes]) == 0
+    sizes = {"demo.users": 150, "demo.items": 60, "demo.likes": 2000}
+    words = ["--set", *(f"{name}={size}" for name, size in sizes.items())]
+    assert (
+        backfill.main(["--dataset", "demo", "--home", str(tmp_path), "--models", "popularity,mrf_dense", *words]) == 0
+    )
     first = query(tmp_path, "select count(*) from raw.events", "demo")
     better = dict(
         query(
@@ -168,8 +151,8 @@ def test_the_demo_makes_its_own_log(tmp_path):
         )
     )
     assert better["mrf_dense"] > better["popularity"]
-    sizes[-1] = "demo.likes=1000"
-    assert backfill.main(["--dataset", "demo", "--home", str(tmp_path), *FAST, *sizes]) == 0
+    fewer = Backfill(dataset="demo", home=str(tmp_path), settings=sizes | {"demo.likes": 1000})
+    sequence.prepare(resolve(fewer), "next")
     assert query(tmp_path, "select count(*) from raw.events", "demo") < first  # the new log took the old one's place
 
 
@@ -199,18 +182,16 @@ def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_pa
     assert contents(home) == before
 
 
-def test_the_nightly_run_takes_what_has_landed(tmp_path, ratings):
-    landing = tmp_path / "ml-latest-small" / "landing"
-    landing.mkdir(parents=True)
-    text = ratings.read_text().splitlines(keepends=True)
-    (landing / "ratings-1.csv").write_text("".join(text[:800]))
-    arguments = ["--dataset", "ml-latest-small", "--home", str(tmp_path), "--models", "popularity"]
-    assert nightly_retrain.main(arguments) == 0
-    assert query(tmp_path, "select count(*) from raw.events") == [(799,)]
-    (landing / "ratings-2.csv").write_text(text[0] + "".join(text[800:]))
-    assert nightly_retrain.main(arguments) == 0
-    assert query(tmp_path, "select count(*) from raw.events") == [(len(text) - 1,)]
-    assert query(tmp_path, "select distinct flow from operations.runs") == [("nightly-retrain",)]
+def test_the_nightly_run_takes_what_has_landed(after_first, ratings):
+    landing, header = after_first / "ml-latest-small" / "landing", ratings.read_text().splitlines()[0]
+    landing.mkdir()
+    (landing / "ratings-2.csv").write_text(f"{header}\n1,41,5,1000000200\n2,41,5,1000000200\n")
+    before = query(after_first, "select count(*) from raw.events")[0][0]
+    assert nightly_retrain.main([*ML, "--home", str(after_first), "--models", "popularity"]) == 0
+    assert query(after_first, "select count(*) from raw.events") == [(before + 2,)]
+    assert query(after_first, "select count(*) from published.recommendations where item_id = '41'") != [(0,)]
+    flows = "select flow, state from operations.runs order by started_at"
+    assert query(after_first, flows) == [("backfill", "completed"), ("nightly-retrain", "completed")]
 
 
 def test_the_ui_has_something_to_show(first):
@@ -230,7 +211,13 @@ def test_the_ui_has_something_to_show(first):
         ("lastfm", "lastfm-hetrec2011/user_artists.dat", 92_834),
     ],
 )
-def test_real_logs_run_through(tmp_path, dataset, log, edges):
-    arguments = ["--source", str(real_log(log)), "--home", str(tmp_path), "--models", "popularity"]
-    assert backfill.main(["--dataset", dataset, *arguments]) == 0
+def test_a_real_log_becomes_its_edges(tmp_path, dataset, log, edges):
+    given = Backfill(dataset=dataset, home=str(tmp_path), source=[str(real_log(log))], protocols=["leave_one_out"])
+    assert "leave_one_out" in sequence.prepare(resolve(given), "run").digests
     assert query(tmp_path, "select count(*) from curated.interactions", dataset) == [(edges,)]
+
+
+def test_a_real_log_runs_through(tmp_path):
+    words = ["--source", str(real_log("ml-100k/u.data")), "--home", str(tmp_path), "--models", "popularity"]
+    assert backfill.main(["--dataset", "ml-100k", "--protocols", "leave_one_out", *words]) == 0
+    assert query(tmp_path, "select count(*) from published.recommendations", "ml-100k") != [(0,)]

@@ -162,31 +162,30 @@ def digest(folder: Path) -> dict[str, str]:
 
 
 @needs_namespaces
-def test_a_read_only_home_is_told(tmp_path, ratings):
+def test_a_read_only_home_is_told(tmp_path, ratings, prefect_server):
     home = tmp_path / "home"
     home.mkdir()
     script = f'mount --bind "$3" "$3"; mount -o remount,bind,ro "$3"; {COMMAND}'
-    done = in_a_namespace(script, sys.executable, str(ratings), str(home), api="http://127.0.0.1:9/api")
+    done = in_a_namespace(script, sys.executable, str(ratings), str(home), api=prefect_server)
     assert done.returncode == 2, done.stderr
     assert "cannot be written to" in done.stderr and "Traceback" not in done.stderr
 
 
 @needs_namespaces
-def test_a_full_disk_is_told_and_loses_nothing(tmp_path, ratings, prefect_server):
-    """The first run fits; then the disk is filled, and a log that would not fit comes in."""
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path, first, prefect_server):
+    """What a first run left fits; then the disk is filled, and a log that would not fit comes in."""
     big = tmp_path / "ratings-2.csv"
     rows = (f"{user},{film},4,1000000000\n" for user in range(1000, 4000) for film in range(100))
     big.write_text("userId,movieId,rating,timestamp\n" + "".join(rows))
     script = (
-        f'mount -t tmpfs -o size=24m tmpfs "$3"; {COMMAND} 2>/dev/null >/dev/null; cp -r "$3" "$4/before"; '
-        'set -- "$1" "$5" "$3" "$4"; left=$(df --output=avail -B1 "$3" | tail -1); '
+        'mount -t tmpfs -o size=64m tmpfs "$3"; cp -r "$5/." "$3"; cp -r "$3" "$4/before"; left=$(df --output=avail -B1 "$3" | tail -1); '
         'head -c $((left - 400000)) /dev/zero > "$3/filler"; '
         f'{COMMAND} && status=0 || status=$?; rm "$3/filler"; cp -r "$3" "$4/after"; exit $status'
     )
     home, kept = tmp_path / "home", tmp_path / "kept"
     home.mkdir()
     kept.mkdir()
-    done = in_a_namespace(script, sys.executable, str(ratings), str(home), str(kept), str(big), api=prefect_server)
+    done = in_a_namespace(script, sys.executable, str(big), str(home), str(kept), str(first[0]), api=prefect_server)
     assert done.returncode == 1, done.stderr
     assert "the disk is full" in done.stderr and "Traceback" not in done.stderr
     published = [digest(kept / moment / "ml-latest-small" / "publications") for moment in ("before", "after")]

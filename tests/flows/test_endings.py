@@ -38,11 +38,12 @@ def test_what_does_not_end_in_its_own_time_is_ended(number, status):
     assert said.count("Interrupted by") == 1 and signal.Signals(number).name in said
 
 
-def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its_true_state(tmp_path):
+def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its_true_state(tmp_path, prefect_home):
     """The signal reaches the temporary server too, so that Prefect finds nobody to tell."""
-    environment = {**os.environ, "ONECLASS_HOME": str(tmp_path / "home"), "PREFECT_HOME": str(tmp_path / "prefect")}
+    environment = {**os.environ, "ONECLASS_HOME": str(tmp_path / "home"), "PREFECT_HOME": str(prefect_home)}
     environment.pop("PREFECT_API_URL", None)
-    command = [sys.executable, "-m", "flows.backfill", "--dataset", "demo", "--models", "mrf_dense"]
+    sizes = ["demo.users=300", "demo.items=100", "demo.likes=5000"]
+    command = [sys.executable, "-m", "flows.backfill", "--dataset", "demo", "--models", "mrf_dense", "--set", *sizes]
     with open(tmp_path / "said", "w") as said:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=said, start_new_session=True)
     deadline = time.monotonic() + 120

@@ -1,6 +1,7 @@
 """A user explained from a small warehouse: what is read, who is folded in, and what is told when nothing fits."""
 
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from tasks.explain.explanation import ByModel, Explanation, explain
 from tasks.publish import PublishSettings, publish
 from tasks.split import SplitSettings, split
 from tasks.stores import matrices, runs, warehouse
+from tasks.stores.home import Home
 from tasks.train import train
+from tests.conftest import home_in, log_into
 
 SETTINGS = {
     "popularity": {},
@@ -25,35 +28,50 @@ SETTINGS = {
 }
 
 
-@pytest.fixture
-def run(home, log_events):
-    """A function that fits models on protocols in one completed run; 60 users of two tastes, and one dislike."""
+def log_of_two_tastes(home):
+    """60 users of two tastes, and one dislike."""
     generator = np.random.default_rng(1)
     pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
-    log_events([(user, item, 5) for user, item in sorted(pairs)] + [("grump", "i1", 1)])
+    log_into(home, [(user, item, 5) for user, item in sorted(pairs)] + [("grump", "i1", 1)])
 
-    def made(run_id, *protocols, models=SETTINGS):
-        with runs.recorded(home, run_id, "backfill", {}):
-            binarize(home, BinarizeSettings(threshold=4), run_id)
-            digests = split(home, SplitSettings(held_out_share=0.2), run_id, protocols=protocols, seed=1).digests
-            for protocol in protocols:
-                fits = {
-                    model: train(
-                        home,
-                        run_id,
-                        protocol=protocol,
-                        matrices_digest=digests[protocol],
-                        model=model,
-                        settings=MODELS[model].Settings(**SETTINGS[model]),
-                        seed=0,
-                    ).digest
-                    for model in models
-                }
-                evaluate(home, run_id, protocol, digests[protocol], fits)
-            publish(home, run_id, PublishSettings())
-        return digests
 
-    return made
+def run(home, *protocols, models=SETTINGS):
+    """Fit models on protocols in one completed run; the digests of the splits."""
+    with runs.recorded(home, "run", "backfill", {}):
+        binarize(home, BinarizeSettings(threshold=4), "run")
+        digests = split(home, SplitSettings(held_out_share=0.2), "run", protocols=protocols, seed=1).digests
+        for protocol in protocols:
+            fits = {
+                model: train(
+                    home,
+                    "run",
+                    protocol=protocol,
+                    matrices_digest=digests[protocol],
+                    model=model,
+                    settings=MODELS[model].Settings(**SETTINGS[model]),
+                    seed=0,
+                ).digest
+                for model in models
+            }
+            evaluate(home, "run", protocol, digests[protocol], fits)
+        publish(home, "run", PublishSettings())
+    return digests
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory):
+    """A home with one run of every model on both protocols, and the digests of the splits; for tests that only read."""
+    home = home_in(tmp_path_factory.mktemp("explained"))
+    log_of_two_tastes(home)
+    return home, run(home, "strong_generalization", "leave_one_out")
+
+
+@pytest.fixture
+def copied(explained, tmp_path):
+    """A home of one's own after that run."""
+    home = explained[0]
+    shutil.copytree(home.root, tmp_path / "copied", symlinks=True)
+    return Home(tmp_path / "copied", home.dataset, home.limits)
 
 
 def rows(home, query):
@@ -65,8 +83,8 @@ def files(home):
     return {file: file.stat().st_mtime_ns for file in home.folder.rglob("*") if file.is_file()}
 
 
-def test_a_training_user_is_asked_as_such(home, run):
-    run("run", "strong_generalization", "leave_one_out")
+def test_a_training_user_is_asked_as_such(explained):
+    home, _ = explained
     found = explain(home, "u7", top=5)
     liked = {item for (item,) in rows(home, "select item_id from curated.interactions where user_id = 'u7'")}
     ((held_out,),) = rows(home, "select item_id from splits.leave_one_out where user_id = 'u7' and role = 'held_out'")
@@ -78,14 +96,15 @@ def test_a_training_user_is_asked_as_such(home, run):
         assert all(item.held_out == (item.item_id == held_out) for item in one.items)
 
 
-def test_the_reasons_are_the_largest_weights_of_the_history(home, run):
-    digest = run("run", "leave_one_out", models=["mrf_dense"])["leave_one_out"]
-    (fit,) = rows(home, "select digest from operations.model_fits")
+def test_the_reasons_are_the_largest_weights_of_the_history(explained):
+    home, digests = explained
+    query = "select digest from operations.model_fits where model = 'mrf_dense' and protocol = 'leave_one_out'"
+    (fit,) = rows(home, query)
     weights = np.load(home.models / "mrf_dense" / fit[0] / "weights.npy")
     index = dict(rows(home, "select distinct item_id, item_index from curated.interactions"))
     ((user,),) = rows(home, "select distinct user_index from curated.interactions where user_id = 'u7'")
-    told = matrices.read(home, digest).train[[user]].indices
-    (found,) = explain(home, "u7", top=3).by_model
+    told = matrices.read(home, digests["leave_one_out"]).train[[user]].indices
+    (found,) = explain(home, "u7", top=3, models=["mrf_dense"]).by_model
     for item in found.items:
         largest = np.sort(weights[told, index[item.item_id]])[::-1][:3]
         np.testing.assert_array_equal([value for _, value in item.because], largest[largest > 0])
@@ -93,14 +112,15 @@ def test_the_reasons_are_the_largest_weights_of_the_history(home, run):
             assert weights[index[reason], index[item.item_id]] == np.float32(value)
 
 
-def test_like_has_an_uncertainty_where_the_model_keeps_it_apart(home, run):
-    run("run", "leave_one_out")
+def test_like_has_an_uncertainty_where_the_model_keeps_it_apart(explained):
+    home, _ = explained
     found = {one.model: one for one in explain(home, "u7").by_model}
     assert all(0 < item.like[0] < 1 and item.like[1] > 0 for item in found["paired_symbols"].items)
     assert all(item.like is None for item in found["mrf_dense"].items)
     best = rows(
         home,
-        "select arg_max(score, value) from evaluation.metrics where metric = 'mean_rank' and model = 'paired_symbols'",
+        "select arg_max(score, value) from evaluation.metrics where metric = 'mean_rank' and model = 'paired_symbols' "
+        "and protocol = 'leave_one_out'",
     )
     assert found["paired_symbols"].score == best[0][0]
     assert [item.users for item in found["popularity"].items] == [
@@ -110,8 +130,9 @@ def test_like_has_an_uncertainty_where_the_model_keeps_it_apart(home, run):
     ]
 
 
-def test_a_user_held_out_of_every_fit_is_folded_in(home, run):
-    run("run", "strong_generalization", models=["mrf_dense", "popularity"])
+def test_a_user_held_out_of_every_fit_is_folded_in(home):
+    log_of_two_tastes(home)
+    run(home, "strong_generalization", models=["mrf_dense", "popularity"])
     parts = dict(rows(home, "select distinct part, min(user_id) from splits.strong_generalization group by part"))
     assert all(one.known for one in explain(home, parts["train"]).by_model)
     for one in explain(home, parts["test"], models=["mrf_dense"]).by_model:
@@ -123,11 +144,15 @@ def test_a_user_held_out_of_every_fit_is_folded_in(home, run):
     [
         ("nobody", [], "--user nobody: no such user in small. There are .* and others"),
         ("grump", [], "--user grump: has 1 events in the logs of small, and none of them is kept as a like"),
-        ("u7", ["hpf"], "--models hpf: the published run has no fit of it. It has popularity"),
+        (
+            "u7",
+            ["hpf"],
+            "--models hpf: the published run has no fit of it. It has mrf_dense, paired_symbols, popularity",
+        ),
     ],
 )
-def test_who_or_what_is_not_there_is_told(home, run, user, models, message):
-    run("run", "leave_one_out", models=["popularity"])
+def test_who_or_what_is_not_there_is_told(explained, user, models, message):
+    home, _ = explained
     with pytest.raises(InputError, match=message):
         explain(home, user, models=models)
 
@@ -137,16 +162,16 @@ def test_a_home_without_a_run_says_what_to_run(home):
         explain(home, "u7")
 
 
-def test_what_an_earlier_version_published_says_what_to_run(home, run):
-    run("run", "leave_one_out", models=["popularity"])
+def test_what_an_earlier_version_published_says_what_to_run(copied):
+    home = copied
     for name in ("published.duckdb", "manifest.json"):
         (home.published / name).unlink()
     with pytest.raises(InputError, match="by an earlier version of this program. Run `python -m flows.backfill"):
         explain(home, "u7")
 
 
-def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(home, run):
-    run("run", "leave_one_out", models=["popularity"])
+def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(copied):
+    home = copied
     before = explain(home, "u7")
     assert len(before.history) == len(rows(home, "select 1 from curated.interactions where user_id = 'u7'"))
     binarize(home, BinarizeSettings(threshold=4, min_item_edges=16), "next")  # a run that goes on
@@ -154,8 +179,8 @@ def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(home, run):
         assert explain(home, "u7") == before
 
 
-def test_the_command_prints_titles_and_writes_its_page_only(home, run, tmp_path, capsys):
-    run("run", "leave_one_out", models=["mrf_dense"])
+def test_the_command_prints_titles_and_writes_its_page_only(copied, tmp_path, capsys):
+    home = copied
     (home.root / "datasets").mkdir()
     (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     titles = tmp_path / "movies.csv"
@@ -175,14 +200,15 @@ def test_the_command_prints_titles_and_writes_its_page_only(home, run, tmp_path,
     assert command.main([*arguments[:-1], "--top", "0", "--user", "u7"]) == 2
 
 
-def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, run, log_events, tmp_path, capsys):
+def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_events, tmp_path, capsys):
+    log_of_two_tastes(home)
     user, item = "\x1b]0;title\x07\n\u202e<img src=//x>", "i1\x1b[2J"
     log_events([(user, item, 5), (user, "i2", 5), (user, "i3\nnext", 5), ("other\x1b", "i1", 1)], file_id=2)
     (home.root / "datasets").mkdir(parents=True)
     (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     titles = tmp_path / "titles.csv"
     titles.write_text(f"item_id,title\n{item},\x1b[31mRed\ni2,Two\n")
-    run("run", "leave_one_out", models=["popularity"])
+    run(home, "leave_one_out", models=["popularity"])
     arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles)]
     assert command.main([*arguments, "--top", "1000000000", "--user", user]) == 0
     printed = capsys.readouterr().out

@@ -1,12 +1,13 @@
 """Sweeps on a small log and a real Prefect server: what is kept, what is taken from the store, what fails whole."""
 
 import json
+import shutil
 
 import duckdb
 import numpy as np
 import pytest
 
-from flows import backfill, sweep, sweeping
+from flows import sweep, sweeping
 from models import catalogue
 from models.catalogue import MODELS
 from models.evaluation import metrics
@@ -37,6 +38,23 @@ def swept(home, ratings, *arguments):
 def query(home, text):
     with duckdb.connect(str(home / "ml-latest-small" / "warehouse.duckdb"), read_only=True) as connection:
         return connection.execute(text).fetchall()
+
+
+@pytest.fixture(scope="module")
+def penalties_kept(prefect_server, ratings, tmp_path_factory):
+    """The home that one sweep left."""
+    home = tmp_path_factory.mktemp("swept")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweeps, "SWEEPS", SMALL)
+        patch.setattr(sweeping, "SWEEPS", SMALL)
+        assert swept(home, ratings, "--sweep", "penalties") == 0
+    return home
+
+
+@pytest.fixture
+def after_penalties(penalties_kept, tmp_path):
+    """A home of one's own after that sweep."""
+    return shutil.copytree(penalties_kept, tmp_path / "home", symlinks=True)
 
 
 def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
@@ -77,40 +95,38 @@ def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
         assert not expected or sum(users for *_, users in bins) == len(degrees)
 
 
-def test_a_sweep_goes_on_where_it_stopped_and_takes_the_place_of_the_last(tmp_path, ratings):
-    assert swept(tmp_path, ratings, "--sweep", "penalties") == 0
-    before = query(tmp_path, "select * exclude swept_at from evaluation.sweeps order by all")
-    stamps = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("fit.json")}
+def test_a_sweep_goes_on_where_it_stopped_and_takes_the_place_of_the_last(after_penalties, ratings):
+    home = after_penalties
+    before = query(home, "select * exclude swept_at from evaluation.sweeps order by all")
+    stamps = {file: file.stat().st_mtime_ns for file in home.rglob("fit.json")}
     assert len(stamps) == 2
-    assert swept(tmp_path, ratings, "--sweep", "penalties") == 0
-    assert query(tmp_path, "select * exclude swept_at from evaluation.sweeps order by all") == before
-    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("fit.json")} == stamps
-    assert query(tmp_path, "select count(*) from operations.model_fits") == [(0,)]  # no run's own fits
-    assert query(tmp_path, "select distinct flow, state from operations.runs") == [("sweep", "completed")]
+    assert swept(home, ratings, "--sweep", "penalties") == 0
+    assert query(home, "select * exclude swept_at from evaluation.sweeps order by all") == before
+    assert {file: file.stat().st_mtime_ns for file in home.rglob("fit.json")} == stamps
+    assert query(home, "select count(*) from operations.model_fits") == [(0,)]  # no run's own fits
+    assert query(home, "select distinct flow, state from operations.runs") == [("sweep", "completed")]
 
 
-def test_a_refit_that_fails_leaves_the_last_results(tmp_path, ratings, monkeypatch, capsys):
-    assert swept(tmp_path, ratings, "--sweep", "penalties") == 0
-    before = query(tmp_path, "select * from evaluation.sweeps order by all")
+def test_a_refit_that_fails_leaves_the_last_results(after_penalties, ratings, monkeypatch, capsys):
+    home = after_penalties
+    before = query(home, "select * from evaluation.sweeps order by all")
 
-    def failing(home, **arguments):
+    def failing(of, **arguments):
         if arguments["settings"].l2 == 200.0:
             raise OneclassError("train: mrf_dense cannot be fitted: no memory")
-        return kept(home, **arguments)
+        return kept(of, **arguments)
 
     kept = sweeps.fitted
     monkeypatch.setattr(sweeps, "fitted", failing)
-    assert swept(tmp_path, ratings, "--sweep", "penalties", "--seed", "3") == 1
+    assert swept(home, ratings, "--sweep", "penalties", "--seed", "3") == 1
     assert "no memory" in capsys.readouterr().err
-    assert query(tmp_path, "select * from evaluation.sweeps order by all") == before
+    assert query(home, "select * from evaluation.sweeps order by all") == before
 
 
-def test_the_report_of_the_last_run_is_made_anew(tmp_path, ratings):
-    run = [*ML, "--home", str(tmp_path), "--source", str(ratings), "--models", "popularity"]
-    assert backfill.main(run) == 0
-    page = tmp_path / "ml-latest-small" / "report" / "index.html"
+def test_the_report_of_the_last_run_is_made_anew(after_first, ratings):
+    page = after_first / "ml-latest-small" / "report" / "index.html"
     page.unlink()
-    assert swept(tmp_path, ratings, "--sweep", "unseen") == 0
+    assert swept(after_first, ratings, "--sweep", "unseen") == 0
     assert "popularity" in page.read_text()
 
 

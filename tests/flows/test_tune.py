@@ -7,34 +7,38 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
-from flows import backfill, tune
+from flows import tune
+from flows.parameters import Backfill
+from flows.settings import resolve
 from models.catalogue import MODELS
 
 ML = ["--dataset", "ml-latest-small", "--threads", "2"]
-HPF = ["--model", "hpf", "--set", "hpf.max_iterations=4", "hpf.a_prime=0.5"]
-SEARCHED = set(MODELS["hpf"].Settings.search_space) - {"a_prime"}
+BPR = ["--model", "bpr_uniform", "--set", "bpr_uniform.fold_in_epochs=4", "bpr_uniform.epochs=2"]
+SEARCHED = set(MODELS["bpr_uniform"].Settings.search_space) - {"epochs"}
 
 
 def tuned(home, ratings, *arguments):
-    return tune.main([*ML, *HPF, "--home", str(home), "--source", str(ratings), *map(str, arguments)])
+    return tune.main([*ML, *BPR, "--home", str(home), "--source", str(ratings), *map(str, arguments)])
 
 
 def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsys, prefect_server):
     assert tuned(tmp_path, ratings, "--trials", 1) == 0
     assert tuned(tmp_path, ratings, "--trials", 3) == 0  # the third in all
-    file = tmp_path / "ml-latest-small" / "tuning" / "hpf.toml"
+    file = tmp_path / "ml-latest-small" / "tuning" / "bpr_uniform.toml"
     printed = capsys.readouterr().out
-    assert "hpf on strong_generalization: 3 trials" in printed and f"--config {file}" in printed
+    assert "bpr_uniform on strong_generalization: 3 trials" in printed and f"--config {file}" in printed
     text = file.read_text()
-    found = tomllib.loads(text)["hpf"]
-    assert found.keys() == SEARCHED | {"max_iterations", "a_prime"}
-    assert found["max_iterations"] == 4 and found["a_prime"] == 0.5
-    assert "--trials 3" in text and "hpf.a_prime=0.5" in text
+    found = tomllib.loads(text)["bpr_uniform"]
+    assert found.keys() == SEARCHED | {"fold_in_epochs", "epochs"}
+    assert found["fold_in_epochs"] == 4 and found["epochs"] == 2
+    assert "--trials 3" in text and "bpr_uniform.epochs=2" in text
 
     with get_client(sync_client=True) as client:
         ours = FlowRunFilter(name=FlowRunFilterName(like_="ml-latest-small"))
         names = [run.name for run in client.read_task_runs(flow_run_filter=ours)]
-    assert sorted(name for name in names if name.startswith("trial")) == [f"trial {n} of hpf" for n in (1, 2, 3)]
+    assert sorted(name for name in names if name.startswith("trial")) == [
+        f"trial {n} of bpr_uniform" for n in (1, 2, 3)
+    ]
     with duckdb.connect(str(tmp_path / "ml-latest-small" / "warehouse.duckdb")) as connection:
         assert connection.execute("select distinct flow, state from operations.runs").fetchall() == [
             ("tune", "completed")
@@ -43,30 +47,30 @@ def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsy
 
     more = tmp_path / "more.toml"
     more.write_text("[publish]\ntop_n = 7\n")
-    arguments = ["--home", str(tmp_path), "--models", "hpf", "--config", str(file), str(more)]
-    assert backfill.main([*ML, *arguments]) == 0
-    with duckdb.connect(str(tmp_path / "ml-latest-small" / "warehouse.duckdb")) as connection:
-        query = "select settings from operations.runs order by started_at desc limit 1"
-        assert f'"factors": {found["factors"]}' in connection.execute(query).fetchone()[0]
-        assert connection.execute("select max(rank) from published.recommendations").fetchone() == (7,)
+    given = Backfill(dataset="ml-latest-small", home=str(tmp_path), config=[str(file), str(more)])
+    run = resolve(given)
+    assert run.models["bpr_uniform"].model_dump().items() >= found.items() and run.publish.top_n == 7
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "hpff"], "model hpff: unknown. Did you mean hpf?"),
+        (["--model", "bpr_uniforn"], "model bpr_uniforn: unknown. Did you mean bpr_uniform?"),
         (["--model", "popularity"], "--model popularity: has no settings to tune. Models that have:"),
         (["--trials", "0"], "--trials 0: must be at least 1."),
         (["--timeout", "-1"], "--timeout -1: must be more than 0 minutes."),
         (["--protocol", "leave_two_out"], "protocol leave_two_out: unknown"),
         (["--protocol", "given"], "protocol given: needs --split-files"),
-        (["--set", *(f"hpf.{name}=1" for name in SEARCHED)], "--set: fixes every setting of hpf that is searched"),
+        (
+            ["--set", *(f"bpr_uniform.{name}=1" for name in SEARCHED)],
+            "--set: fixes every setting of bpr_uniform that is searched",
+        ),
         ([], "absent.csv: no such file"),
     ],
 )
 def test_a_wrong_argument_is_told_before_anything_is_written(tmp_path, capsys, arguments, message):
     home = tmp_path / "home"
-    assert tune.main([*ML, *HPF, "--home", str(home), "--source", "absent.csv", *arguments]) == 2
+    assert tune.main([*ML, *BPR, "--home", str(home), "--source", "absent.csv", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not home.exists()
 
