@@ -6,6 +6,8 @@ numba's own searches and sorts serve all kinds of arguments, and take seconds to
 import numpy as np
 from numba import njit
 
+RUN = 16
+
 
 @njit(cache=True, nogil=True)
 def first_above(ascending, value):
@@ -31,13 +33,17 @@ def contains(ascending, value):
 def ascending_order(keys):
     """Positions of the keys from the smallest to the largest, int64; equal keys keep their order. No key may be NaN.
 
-    Merge sort: sorted runs are merged in pairs until a single run is left.
+    Runs of RUN keys are sorted by insertion, then merged in pairs until a single run is left.
     """
     count = len(keys)
     order, merged = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    for position in range(count):
-        order[position] = position
-    run = 1
+    for key in range(count):
+        place = key
+        while place % RUN > 0 and keys[order[place - 1]] > keys[key]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = key
+    run = RUN
     while run < count:
         for start in range(0, count, 2 * run):
             middle, end = min(start + run, count), min(start + 2 * run, count)
