@@ -33,7 +33,7 @@ def test_a_documented_command_is_taken(line):
     if module not in COMMANDS or "--help" in arguments:
         return
     given = COMMANDS[module]().parse_args(arguments)
-    models = [given.model] if "model" in given else getattr(given, "models", [])
+    models = [given.model] if getattr(given, "model", None) else getattr(given, "models", [])
     assert set(models) <= set(MODELS)
 
 
