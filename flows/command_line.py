@@ -122,13 +122,17 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     try:
         with endings.watched(), server.at_hand():
             words = command()
-    except (KeyboardInterrupt, TerminationSignal, endings.Told) as told:
-        number = signal.SIGINT if isinstance(told, KeyboardInterrupt) else signal.SIGTERM
-        print(f"\n{endings.words_of(number)}", file=sys.stderr)
-        return 128 + number
-    except Exception as error:  # noqa: BLE001  (the last boundary: whatever it was becomes a message and a status)
+    except (
+        Exception,
+        KeyboardInterrupt,
+        TerminationSignal,
+        endings.Told,
+    ) as error:  # whatever it was: the last boundary
         if debug:
             traceback.print_exc()
+        if (number := endings.told()) or isinstance(error, KeyboardInterrupt):
+            print(f"\n{endings.words_of(number or signal.SIGINT)}", file=sys.stderr)
+            return 128 + (number or signal.SIGINT)
         print(f"\n{printable_lines(_message(error))}", file=sys.stderr)
         return getattr(error, "exit_status", 1)
     print(f"\n{printable_lines(words)}")

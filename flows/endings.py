@@ -23,6 +23,7 @@ from tasks.stores.home import Home
 SECONDS = 4.0  # that the usual way gets
 SECONDS_TO_NOTE = 3.0  # that the state of the run gets, in the warehouse and in Prefect
 _at_work: list[tuple[Home, str]] = []
+_told: list[int] = []  # the signals that have come
 
 
 class Told(BaseException):
@@ -37,6 +38,9 @@ def at_work(home: Home, run_id: str) -> Iterator[None]:
         yield
     finally:
         _at_work.remove((home, run_id))
+        if _told:  # whatever error the way to the end has met: the server that is gone too, say
+            with contextlib.suppress(Exception):
+                runs.end(home, run_id, "cancelled")
 
 
 @contextlib.contextmanager
@@ -62,6 +66,11 @@ def words_of(number: int) -> str:
     )
 
 
+def told() -> int | None:
+    """The signal that told the process to end; None where none has."""
+    return _told[0] if _told else None
+
+
 def _tell(number: int, frame: FrameType | None) -> NoReturn:
     raise Told
 
@@ -71,6 +80,7 @@ def _watch(reading: int) -> None:
     with open(reading, "rb", buffering=0) as signals:
         while told := signals.read(1):
             if told[0] in (signal.SIGINT, signal.SIGTERM):
+                _told.append(told[0])
                 logging.disable(logging.CRITICAL)  # what the way to the end meets is no news
                 timer = threading.Timer(SECONDS, _end, told)
                 timer.daemon = True

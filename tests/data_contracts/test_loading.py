@@ -69,7 +69,7 @@ connection = duckdb.connect()
 for statement in sql.schema():
     connection.execute(statement)
 connection.begin()
-print(len(data_contracts.check(connection, "publish", {"top_n": 20})))
+print(len(data_contracts.check(connection, "publish", {"top_n": 20, "run_id": "r"})))
 assert "great_expectations" in sys.modules and "duckdb_engine" not in sys.modules
 assert not any(name in sys.modules for name in loading.PUT_OFF)
 connection.execute("create temp table sides as select unnest(['a', 'a', 'a', 'b']) as side")

@@ -98,7 +98,7 @@ def test_a_failed_run_has_its_summary_too_and_someone_is_told(two_runs, tmp_path
     home = shutil.copytree(two_runs.root, tmp_path / "home", symlinks=True)
     assert backfill.main([*FAST, "--home", str(home), "--source", str(bad), "--set", told]) == 1
     summary = shown("ml-latest-small-summary")[-1].data
-    assert "backfill failed" in summary and "the contract of raw.events is broken" in summary
+    assert "backfill failed" in summary and "the contract of raw.rejects is broken" in summary
     assert (tmp_path / "told").read_text() == summary
 
 

@@ -187,7 +187,7 @@ def test_the_nightly_run_takes_what_has_landed(after_first, ratings):
     landing.mkdir()
     (landing / "ratings-2.csv").write_text(f"{header}\n1,41,5,1000000200\n2,41,5,1000000200\n")
     before = query(after_first, "select count(*) from raw.events")[0][0]
-    assert nightly_retrain.main([*ML, "--home", str(after_first), "--models", "popularity"]) == 0
+    assert nightly_retrain.main([*ML, "--home", str(after_first), "--models", "popularity,mrf_dense"]) == 0
     assert query(after_first, "select count(*) from raw.events") == [(before + 2,)]
     assert query(after_first, "select count(*) from published.recommendations where item_id = '41'") != [(0,)]
     flows = "select flow, state from operations.runs order by started_at"

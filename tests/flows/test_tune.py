@@ -62,7 +62,7 @@ def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsy
         (["--protocol", "leave_two_out"], "protocol leave_two_out: unknown"),
         (["--protocol", "given"], "protocol given: needs --split-files"),
         (
-            ["--set", *(f"bpr_uniform.{name}=1" for name in SEARCHED)],
+            ["--set", *(f"bpr_uniform.{name}={getattr(MODELS['bpr_uniform'].Settings(), name)}" for name in SEARCHED)],
             "--set: fixes every setting of bpr_uniform that is searched",
         ),
         ([], "absent.csv: no such file"),

@@ -22,7 +22,7 @@ CALLS = {
     "split": {"protocols": ["strong_generalization", "leave_one_out", "given"]},
     "train": {"protocol": "all_edges", "model": "slim"},
     "evaluate": {"protocol": "leave_one_out", "fit_digests": {}},
-    "publish": {"choice": Choice("slim", "score")},
+    "publish": {"choice": Choice("slim", "score"), "judgement": object()},
 }
 
 

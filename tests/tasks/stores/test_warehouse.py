@@ -122,6 +122,7 @@ def test_a_file_that_is_no_warehouse_is_told(tmp_path, folder):
 def test_a_warehouse_of_an_earlier_version_is_told(home):
     with warehouse.connect(home) as connection:
         connection.execute("drop view operations.evaluated_runs")
+        connection.execute("update operations.schema_version set statements = 'of an earlier program'")
     with (
         pytest.raises(InputError, match="evaluated_runs.* Any run on small updates it"),
         warehouse.connect(home, read_only=True) as connection,
