@@ -113,7 +113,6 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
         143 ended by Ctrl-C or SIGTERM.
     """
     import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
-    from prefect.exceptions import TerminationSignal
 
     from flows import endings, server
 
@@ -122,17 +121,14 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     try:
         with endings.watched(), server.at_hand():
             words = command()
-    except (
-        Exception,
-        KeyboardInterrupt,
-        TerminationSignal,
-        endings.Told,
-    ) as error:  # whatever it was: the last boundary
+    except BaseException as error:
         if debug:
             traceback.print_exc()
         if (number := endings.told()) or isinstance(error, KeyboardInterrupt):
             print(f"\n{endings.words_of(number or signal.SIGINT)}", file=sys.stderr)
             return 128 + (number or signal.SIGINT)
+        if not isinstance(error, Exception):
+            raise
         print(f"\n{printable_lines(_message(error))}", file=sys.stderr)
         return getattr(error, "exit_status", 1)
     print(f"\n{printable_lines(words)}")
