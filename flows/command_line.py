@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import shlex
-import signal
 import sys
 import tomllib
 import traceback
@@ -124,9 +123,9 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     except BaseException as error:
         if debug:
             traceback.print_exc()
-        if (number := endings.told()) or isinstance(error, KeyboardInterrupt):
-            print(f"\n{endings.words_of(number or signal.SIGINT)}", file=sys.stderr)
-            return 128 + (number or signal.SIGINT)
+        if number := endings.told_by(error):
+            print(f"\n{endings.words_of(number)}", file=sys.stderr)
+            return 128 + number
         if not isinstance(error, Exception):
             raise
         print(f"\n{printable_lines(_message(error))}", file=sys.stderr)

@@ -66,9 +66,15 @@ def words_of(number: int) -> str:
     )
 
 
-def told() -> int | None:
-    """The signal that told the process to end; None where none has."""
-    return _told[0] if _told else None
+def told_by(error: BaseException) -> int | None:
+    """The signal that told the process to end, with which the error then has to do; None where none has come."""
+    from prefect.exceptions import TerminationSignal
+
+    if _told:
+        return _told[0]
+    if isinstance(error, Told | TerminationSignal):
+        return signal.SIGTERM
+    return signal.SIGINT if isinstance(error, KeyboardInterrupt) else None
 
 
 def _tell(number: int, frame: FrameType | None) -> NoReturn:

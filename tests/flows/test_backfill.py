@@ -189,7 +189,7 @@ def test_the_nightly_run_takes_what_has_landed(after_first, ratings):
     before = query(after_first, "select count(*) from raw.events")[0][0]
     assert nightly_retrain.main([*ML, "--home", str(after_first), "--models", "popularity,mrf_dense"]) == 0
     assert query(after_first, "select count(*) from raw.events") == [(before + 2,)]
-    assert query(after_first, "select count(*) from published.recommendations where item_id = '41'") != [(0,)]
+    assert query(after_first, "select count(*) from curated.interactions where item_id = '41'") == [(2,)]
     flows = "select flow, state from operations.runs order by started_at"
     assert query(after_first, flows) == [("backfill", "completed"), ("nightly-retrain", "completed")]
 
