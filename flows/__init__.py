@@ -11,7 +11,6 @@ PREFECT_DEFAULTS = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # the default of 20 s is too short on a busy machine
-    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",  # of a temporary server: what it says while it is ended helps nobody
     "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks,models",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # a stage may be called outside of a flow
     "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",

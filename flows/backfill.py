@@ -19,12 +19,14 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
+        from flows import server
         from flows.sequence import backfill, check, closing_words
         from flows.settings import resolve
 
         parameters = command_line.parameters(Backfill, given)
         check(resolve(parameters))
-        return closing_words(backfill(**parameters.model_dump()))
+        with server.at_hand():
+            return closing_words(backfill(**parameters.model_dump()))
 
     return command_line.run(command, debug=given.debug)
 

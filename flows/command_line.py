@@ -111,14 +111,16 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
         The exit status: 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input, 130 or
         143 ended by Ctrl-C or SIGTERM.
     """
+    # Of a temporary server, which is this process's child: what it says while it is ended helps nobody.
+    os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
     import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
 
-    from flows import endings, server
+    from flows import endings
 
     if not debug:
         _silence_tracebacks()
     try:
-        with endings.watched(), server.at_hand():
+        with endings.watched():
             words = command()
     except BaseException as error:
         if debug:
@@ -168,13 +170,13 @@ def _one_kind(annotation: Any) -> Any:
 def _silence_tracebacks() -> None:
     """Keep tracebacks out of the terminal, and what Prefect says of a run that was told to end; its own record has both."""
 
-    class Told(logging.Filter):
+    class Quiet(logging.Filter):
         def filter(self, record: logging.LogRecord) -> bool:
             record.exc_info = record.exc_text = None
             return not any(words in record.getMessage() for words in ("Crash detected!", "in state Crashed("))
 
     for handler in logging.getLogger().handlers:
-        handler.addFilter(Told())
+        handler.addFilter(Quiet())
     # Prefect's warning of events that it has not sent yet would come after the command's own last line.
     logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 

@@ -23,10 +23,11 @@ def main(arguments: list[str] | None = None) -> int:
         from flows.deployments import deploy
 
         parameters = command_line.parameters(Deploy, given)
-        name = deploy(parameters)
+        made = deploy(parameters)
+        when = f"{parameters.cron} ({parameters.timezone})"
         return (
-            f"Deployed {name}: every night at {parameters.cron} ({parameters.timezone}), in {parameters.home or 'var'}.\n"
-            f"Start one now:    prefect deployment run nightly-retrain/{name}\n"
+            f"Deployed {made.name}: every night at {when}, in {made.parameters['home']}.\n"
+            f"Start one now:    prefect deployment run {made.flow_name}/{made.name}\n"
             f"Start a worker:   prefect worker start --pool {parameters.pool}"
         )
 

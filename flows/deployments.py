@@ -7,11 +7,20 @@ it is in, and every file and folder by its whole path.
 from pathlib import Path
 from typing import Any
 
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import ObjectNotFound
+from prefect.flows import EntrypointType
+from prefect.schedules import Cron
+
+from flows import PREFECT_DEFAULTS, server
 from flows.parameters import Deploy
+from flows.sequence import NIGHTLY, nightly_retrain
+from flows.settings import resolve
 from tasks.stores import home
 
-NIGHTLY = "nightly-retrain"
-OF_EACH_NIGHT = {"cron", "timezone", "pool"}  # parameters of the deployment, not of the nights
+OF_THE_DEPLOYMENT = {"cron", "timezone", "pool"}  # its own parameters; all others are given to each night
 
 
 def places() -> dict[str, str]:
@@ -26,29 +35,19 @@ def name_of(dataset: str) -> str:
 
 def parameters_of(given: Deploy) -> dict[str, Any]:
     """What each night of the deployment is given; paths are made whole."""
-    return given.model_dump(mode="json", exclude=OF_EACH_NIGHT, exclude_defaults=True) | {
+    return given.model_dump(mode="json", exclude=OF_THE_DEPLOYMENT, exclude_defaults=True) | {
         "dataset": given.dataset,
         "home": str(home.root(given.home).resolve()),
         "config": [str(Path(path).resolve()) for path in given.config],
     }
 
 
-def deploy(given: Deploy) -> str:
-    """Make or update the deployment of a data set, and the work pool where there is none; the deployment's name.
+def deploy(given: Deploy) -> RunnerDeployment:
+    """Make or update the deployment of a data set, and the work pool where there is none.
 
     Raises:
         InputError: a parameter is wrong, or no Prefect server answers.
     """
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.actions import WorkPoolCreate
-    from prefect.exceptions import ObjectNotFound
-    from prefect.flows import EntrypointType
-    from prefect.schedules import Cron
-
-    from flows import PREFECT_DEFAULTS, server
-    from flows.sequence import nightly_retrain
-    from flows.settings import resolve
-
     resolve(given.as_backfill())
     server.require()
     with get_client(sync_client=True) as client:
@@ -66,4 +65,4 @@ def deploy(given: Deploy) -> str:
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     deployment.apply()
-    return deployment.name
+    return deployment

@@ -1,9 +1,9 @@
 """How a command ends that is told to: by Ctrl-C or SIGTERM, within seconds, with one message.
 
-Python's own way is not enough. A kernel holds the main thread until it returns, and where the signal went to the whole
-process group, Prefect's temporary server has ended too, and Prefect asks it again and again for minutes. So a thread
-watches for signals, and ends the process itself where the usual way takes too long. That is safe at any moment: what a
-run leaves is the same as after a crash, from which the next run recovers.
+Python's own way is not enough: where the signal went to the whole process group, Prefect's temporary server has ended
+too, and Prefect asks it again and again for minutes. So a thread watches for signals, and ends the process itself where
+the usual way takes too long. That is safe at any moment: what a run leaves is the same as after a crash, from which the
+next run recovers. A kernel that holds Python's global lock is waited for, by the thread too.
 """
 
 import contextlib
@@ -46,6 +46,7 @@ def at_work(home: Home, run_id: str) -> Iterator[None]:
 @contextlib.contextmanager
 def watched() -> Iterator[None]:
     """Watch for SIGINT and SIGTERM; in the main thread."""
+    _told.clear()
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     threading.Thread(target=_watch, args=(reading,), daemon=True, name="signals").start()
@@ -82,7 +83,7 @@ def _tell(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _watch(reading: int) -> None:
-    """Wait for a signal; end the process where it has not ended a few seconds later, or at a second signal."""
+    """Wait for a signal; end the process where it has not ended by itself a few seconds later."""
     with open(reading, "rb", buffering=0) as signals:
         while told := signals.read(1):
             if told[0] in (signal.SIGINT, signal.SIGTERM):

@@ -20,12 +20,14 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
+        from flows import server
         from flows.sequence import check, closing_words, nightly_retrain
         from flows.settings import resolve
 
         parameters = command_line.parameters(NightlyRetrain, given)
         check(resolve(parameters.as_backfill()))
-        return closing_words(nightly_retrain(**parameters.model_dump()))
+        with server.at_hand():
+            return closing_words(nightly_retrain(**parameters.model_dump()))
 
     return command_line.run(command, debug=given.debug)
 

@@ -5,8 +5,9 @@ import logging
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
+from functools import partial
 from typing import Any
 
 from prefect import flow
@@ -19,7 +20,7 @@ from flows import endings
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
 from flows.training import publish, train
-from tasks import main_table
+from tasks import main_table, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
@@ -110,7 +111,7 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
         }
         for protocol, of_protocol in fits.items():
             failed |= evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol).failed
-        published = publish(run, run_id, splits, fits.get("strong_generalization", {}), failed)
+        published = publish(run, run_id, splits, fits.get(promotion.PROTOCOL, {}), failed)
         report_task(run.home, run_id)
         artifacts.evaluation(run.home, published.table)
         artifacts.promotion(run.home, published.decision)
@@ -149,23 +150,27 @@ def recorded(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Iter
 @contextlib.contextmanager
 def _told(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
     """Show the run's summary in Prefect, and tell whom the settings name, whether it is completed or has failed."""
-    name, url = run.dataset.name, run.notify.report_url
-    url = url and url.replace("{dataset}", name)
+    url = run.notify.report_url and run.notify.report_url.replace("{dataset}", run.dataset.name)
     try:
         yield
     except PartlyFailed as error:
-        text = run_summary.of_success(run.home, run_id, url, error)
-        artifacts.summary(name, text, url)
-        notify(run.notify, dataset=name, run_id=run_id, state="partly failed", text=text)
+        _tell(run, run_id, "partly failed", partial(run_summary.of_success, run.home, run_id, url, error), url)
         raise
     except Exception as error:
-        text = run_summary.of_failure(run.home, run_id, flow_name, error)
-        artifacts.summary(name, text, None)
-        notify(run.notify, dataset=name, run_id=run_id, state="failed", text=text)
+        _tell(run, run_id, "failed", partial(run_summary.of_failure, run.home, run_id, flow_name, error), None)
         raise
-    text = run_summary.of_success(run.home, run_id, url)
-    artifacts.summary(name, text, url)
-    notify(run.notify, dataset=name, run_id=run_id, state="completed", text=text)
+    _tell(run, run_id, "completed", partial(run_summary.of_success, run.home, run_id, url), url)
+
+
+def _tell(run: RunSettings, run_id: str, state: str, summary: Callable[[], str], url: str | None) -> None:
+    """Show and tell how the run ended; where even its summary cannot be made, that is said in its place."""
+    try:
+        text = summary()
+    except Exception as error:  # noqa: BLE001  (the run has ended as it has; what is only told does not change that)
+        logger.warning("the run's summary cannot be made: %s", error)
+        text = f"{run.dataset.name}: run {run_id} {state}; its summary cannot be made: {error}"
+    artifacts.summary(run.dataset.name, text, url)
+    notify(run.notify, dataset=run.dataset.name, run_id=run_id, state=state, text=text)
 
 
 def prepare(run: RunSettings, run_id: str) -> Splits:

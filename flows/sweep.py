@@ -20,12 +20,14 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
+        from flows import server
         from flows.sequence import check
         from flows.sweeping import closing_words, planned, sweep
 
         parameters = command_line.parameters(Sweep, given)
         check(planned(parameters)[0])
-        return closing_words(sweep(**parameters.model_dump()))
+        with server.at_hand():
+            return closing_words(sweep(**parameters.model_dump()))
 
     return command_line.run(command, debug=given.debug)
 

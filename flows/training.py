@@ -54,7 +54,7 @@ def publish(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, str],
     """Choose on validation, judge, fit once more on every edge, recommend; `given` alone publishes its table only.
 
     Args:
-        fits: digests of the fits on the training edges of strong_generalization.
+        fits: digests of the fits on the training edges of `promotion.PROTOCOL`.
         failed: the models that are left out; the chosen one is added where it cannot be fitted on every edge.
     """
     if ALL_EDGES not in splits.digests:
@@ -70,7 +70,7 @@ def publish(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, str],
         choice.score,
         settings=run.models,
         fits={model: digest for model, digest in fits.items() if model not in failed},
-        matrices_digest=splits.digests.get("strong_generalization"),
+        matrices_digest=splits.digests.get(promotion.PROTOCOL),
         seed=run.seed,
         asked_for=run.publish.model is not None,
     )

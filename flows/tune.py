@@ -23,12 +23,14 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
+        from flows import server
         from flows.sequence import check
         from flows.tuning import planned, tune
 
         parameters = command_line.parameters(Tune, given)
         check(planned(parameters)[0])
-        tuned = tune(**parameters.model_dump())
+        with server.at_hand():
+            tuned = tune(**parameters.model_dump())
         return f"{tuned.table}\n\nBest settings: {tuned.file}\nTake them with --config {tuned.file}"
 
     return command_line.run(command, debug=given.debug)

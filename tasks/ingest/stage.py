@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -122,16 +121,13 @@ def _write(
         "max_reject_share": dataset.max_reject_share,
     }
     with warehouse.stage(home, run_id, "ingest", parameters) as connection:
-        spill = home.folder / "spill"
-        for left in spill.glob("ingest-*"):  # of a run that was killed: the warehouse has one writer at a time
-            shutil.rmtree(left, ignore_errors=True)
         for table in ("raw.events", "raw.rejects", "operations.log_files"):
             if replace:
                 connection.execute(f"delete from {table}")
             elif plan.before:
                 connection.execute(f"delete from {table} where file_id in ?", [[one.file_id for one in plan.before]])
         if plan.new:
-            _read_in(connection, spill, dataset, plan.new)
+            _read_in(connection, home.spill, dataset, plan.new)
         if refused is not None:
             tolerance.check(connection, plan.new, dataset.max_reject_share)
         arrivals.record(connection, home, run_id, plan, refused or [])

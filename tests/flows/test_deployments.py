@@ -180,6 +180,28 @@ def test_a_server_that_is_away_is_done_without_and_said(monkeypatch, caplog):
     assert AWAY in caplog.text and "goes on" in caplog.text
 
 
+def test_a_deployment_without_its_server_says_which_one_is_away(tmp_path, capsys):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: AWAY}):
+        assert deploy.main(["--dataset", "ml-1m", "--home", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert f"{AWAY}: no Prefect server answers there" in told and "goes on" not in told
+
+
+def test_a_run_whose_summary_cannot_be_made_has_ended_as_it_has_and_someone_is_told(tmp_path, caplog):
+    code = f"import sys; open('{tmp_path}/told', 'w').write(sys.stdin.read())"
+    settings = {"notify.command": f'{sys.executable} -c "{code}"'}
+    run = resolve(Backfill(dataset="demo", home=str(tmp_path), settings=settings))
+
+    def summary():
+        raise InputError("the warehouse is held")
+
+    sequence._tell(run, "r7", "failed", summary, None)
+    assert (tmp_path / "told").read_text().startswith("demo: run r7 failed; its summary cannot be made: the warehouse")
+    assert "cannot be made" in caplog.text
+
+
 def test_a_server_that_answers_is_used(prefect_server):
     from prefect.settings import PREFECT_API_URL
 

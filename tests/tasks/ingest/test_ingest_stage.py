@@ -14,7 +14,7 @@ from data_contracts import ContractBroken
 from tasks import datasets
 from tasks.datasets import Dataset
 from tasks.ingest import Ingested, ingest, stage
-from tasks.stores import warehouse
+from tasks.stores import runs, warehouse
 from tasks.stores.home import Home
 
 REPOSITORY = Path(__file__).parents[3]
@@ -198,5 +198,6 @@ def test_a_killed_run_leaves_nothing_and_the_next_one_clears_up(home, dataset, t
         (0, 0)
     ]
     assert list((home.folder / "spill").glob("ingest-*"))
-    assert ingest(home, dataset, [path], "run-2").total_events == 200_000
+    with runs.recorded(home, "run-2", "backfill", {}):
+        assert ingest(home, dataset, [path], "run-2").total_events == 200_000
     assert not list((home.folder / "spill").glob("ingest-*"))
