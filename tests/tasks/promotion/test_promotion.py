@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from models.catalogue import MODELS
+from models.evaluation.metrics import Mean
 from tasks import promote, promotion
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError
 from tasks.evaluate.stage import evaluate
+from tasks.promotion import gates
 from tasks.publish import Choice, PublishSettings, publish
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import manifest, publications, runs, warehouse
@@ -130,22 +132,30 @@ def test_shuffled_items_are_not_promoted(home, digests):
     ("number", "words"), [(np.nan, "NaN"), (np.inf, "NaN or infinite"), (0.0, "every item the same score")]
 )
 def test_a_diverged_model_is_not_promoted(home, digests, number, words):
+    decision = judged_with(home, digests, lambda weights: np.full_like(weights, number))
+    assert stays(home, decision, words)
+
+
+def test_a_model_that_ranks_worse_than_guesses_is_not_promoted(home, digests):
+    assert stays(home, judged_with(home, digests, np.negative), "guesses have 0.5")
+
+
+def judged_with(home, digests, change):
+    """The decision on a fit of mrf_dense whose weights were changed."""
     fit = fitted(home, "bad", digests, PROTOCOL, "mrf_dense")
     folder = home.models / "mrf_dense" / fit
-    weights = np.load(folder / "weights.npy")
-    np.save(folder / "weights.npy", np.full_like(weights, number))
+    np.save(folder / "weights.npy", change(np.load(folder / "weights.npy")))
     manifest.seal(folder, "fit.json", manifest.facts(folder, "fit.json"))
-    decision = judged(home, "bad", digests, "mrf_dense", {"mrf_dense": fit})
-    assert stays(home, decision, words)
+    return judged(home, "bad", digests, "mrf_dense", {"mrf_dense": fit})
 
 
 def test_lists_of_few_items_or_one_score_are_not_promoted(home, digests):
     few = {"entries": 9, "not_finite": 0, "constant": False, "items": 4, "standing_items": 9}
-    reason = promotion.gates.lists("m", few, PublishSettings())
+    reason = gates.lists("m", few, PublishSettings())
     assert "4 different items, the standing lists 9" in reason
-    assert promotion.gates.lists("m", few | {"items": 5}, PublishSettings()) is None
+    assert gates.lists("m", few | {"items": 5}, PublishSettings()) is None
     for bad, words in (({"entries": 0}, "nothing"), ({"not_finite": 1}, "NaN"), ({"constant": True}, "same score")):
-        assert words in promotion.gates.lists("m", few | {"items": 5} | bad, PublishSettings())
+        assert words in gates.lists("m", few | {"items": 5} | bad, PublishSettings())
     assert stays(
         home, night(home, "bad", digests, "popularity", PublishSettings(top_n=5, margin=1e9)), "different items"
     )
@@ -193,3 +203,13 @@ def test_a_model_of_the_latest_run_is_published_by_hand(home, digests):
     assert promotion.standing(home).name == "popularity/score"
     with pytest.raises(InputError, match="--model slim: run first did not fit it"):
         promote.publish_by_hand(home, "again", "slim")
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"), [(0.33, True), (0.479, True), (0.481, False), (0.5, False), (0.9, False)]
+)
+def test_a_mean_rank_below_that_of_guesses_is_not_promoted(value, refused):
+    """By more than two standard errors, here of .01."""
+    told = gates.guessing("slim/score", Mean(value, 0.01, 60))
+    assert (told is not None) == refused
+    assert not refused or ("slim/score" in told and f"{value:.3f}" in told and "0.5" in told)
