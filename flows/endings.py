@@ -3,7 +3,7 @@
 Python's own way is not enough: where the signal went to the whole process group, Prefect's temporary server has ended
 too, and Prefect asks it again and again for minutes. So a thread watches for signals, and ends the process itself where
 the usual way takes too long. That is safe at any moment: what a run leaves is the same as after a crash, from which the
-next run recovers. A kernel that holds Python's global lock is waited for, by the thread too.
+next run recovers. Kernels leave Python's global lock free, so that the thread can act while one is at work.
 """
 
 import contextlib

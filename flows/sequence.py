@@ -65,7 +65,6 @@ def nightly_retrain(given: NightlyRetrain) -> Published | State:
     if why := _needless(run):
         logger.warning("%s: %s", run.dataset.name, why)
         return Cancelled(message=why)
-    check(run)
     return run_sequence(run, NIGHTLY)
 
 
@@ -100,7 +99,10 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
     plan = f"{len(run.models)} models ({', '.join(run.models)}) under {' and '.join(run.protocols)}"
     where = f"{run.home.limits.threads} threads, in {run.home.folder}"
     logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, where)
-    with _told(run, run_id, flow_name), recorded(run, run_id, flow_name):
+    with contextlib.ExitStack() as held:
+        held.enter_context(_told(run, run_id, flow_name))
+        check(run)  # here too, for a deployment has no command that checks: who is to be told hears of it
+        held.enter_context(recorded(run, run_id, flow_name))
         splits = prepare(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
         failed: dict[str, str] = {}

@@ -68,13 +68,13 @@ def kept_edges(rows: csr_matrix, kept: np.ndarray) -> csr_matrix:
     return csr_matrix((rows.data[kept], rows.indices[kept], indptr), shape=rows.shape)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _keys(users, seed, what, epoch, out):
     for at in range(len(users)):
         out[at] = bits(stream(seed, what, epoch, users[at]), 0)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, nogil=True)
 def _inputs(indptr, users, streams, dropout, out):
     seed, what, epoch = streams
     for row in prange(len(users)):
@@ -86,7 +86,7 @@ def _inputs(indptr, users, streams, dropout, out):
                 out[edge] = value if uniform(key, edge - first) >= dropout else np.float32(0.0)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, nogil=True)
 def _noise(users, seed, what, epoch, out):
     for row in prange(len(users)):
         key = stream(seed, what, epoch, users[row])
@@ -94,7 +94,7 @@ def _noise(users, seed, what, epoch, out):
             out[row, column] = normal(key, column)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _targets(indptr, users, seed, what, chosen):
     """Choose a fifth of the edges of each row, every set equally likely, by Floyd's algorithm."""
     for row in range(len(users)):

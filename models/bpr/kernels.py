@@ -93,7 +93,7 @@ def negative(key, proposals, own, cumulative, rest):
         draw += 1
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
     """The samples of an epoch for the users in `bounds`, sorted by cell.
 
@@ -160,7 +160,7 @@ def step_kernel(width: int) -> FunctionType:
     A user's row is [u, 1, 0 ..] and an item's is [v, b, 0 ..], so that their product is x_uj = u'v_j + b_j.
     """
 
-    @njit(parallel=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+    @njit(parallel=True, nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
     def run_steps(users, items, samples, starts, constant, rate, regularization, loss):
         """Gradient steps on -ln sigma(x_ui - x_uj) + regularization / 2 (|u|^2 + |v_i|^2 + |v_j|^2 + biases).
 
@@ -197,7 +197,7 @@ def step_kernel(width: int) -> FunctionType:
 def fold_kernel(width: int) -> FunctionType:
     """The kernel that finds the rows of users who were not in training, for rows of `width` float32."""
 
-    @njit(parallel=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+    @njit(parallel=True, nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
     def fold_users(histories, items, draws, streams, constant, steps, out):
         """The gradient steps of training, with the rows of the items fixed, and a rate that falls to zero.
 

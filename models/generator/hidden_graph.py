@@ -81,7 +81,7 @@ def _drawn(cumulative, d_min, count, key):
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step):
     """Draw new degrees for one random user and one random item."""
     user, item = pick(key, 4 * step, len(user_degrees)), pick(key, 4 * step + 1, len(item_degrees))
@@ -90,7 +90,7 @@ def _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, 
     return step + 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _balance(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step, last):
     """Redraw until the totals agree; returns the number of steps so far, or `last` if they do not agree by then."""
     surplus = user_degrees.sum() - item_degrees.sum()

@@ -58,7 +58,7 @@ def pick(key, draw, n):
     return min(np.int64(chance(key, draw) * n), n - 1)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _dealt(pool, free, starts, order, key):
     """Users of every item (CSR by item): each half-edge of an item takes a random free half-edge of a user.
 
@@ -166,7 +166,7 @@ def _change(starts, items, owners, at, other):
     return made - mended
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _repair(starts, items, owners, repeated, key, draw):
     """Exchange every repeated edge with a random other edge; returns the number of draws so far.
 
@@ -197,7 +197,7 @@ def _repair(starts, items, owners, repeated, key, draw):
     return draw
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _laid_out(starts, items, wanted, order):
     """Construct a graph with the same degrees and no repeats, which exists for graphical degrees.
 
@@ -214,7 +214,7 @@ def _laid_out(starts, items, wanted, order):
             at += 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _stir(starts, items, owners, key, draw):
     """Try as many random exchanges as there are edges, but none that would make a repeat; returns the draws so far."""
     for _ in range(len(items)):

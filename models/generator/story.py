@@ -91,7 +91,7 @@ def rated(
     return _rated(users, items, liked, seed, days, RATING, JOINED, RELEASED)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _logits(user_traits, item_traits, bias, starts, users):
     out = np.empty(len(users), dtype=np.float32)
     for item in range(len(starts) - 1):
@@ -105,7 +105,7 @@ def _logits(user_traits, item_traits, bias, starts, users):
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _expected(logits, offset):
     """The sum of sigma(logit + offset) and its derivative; summed by blocks, which keeps rounding errors small."""
     total, slope = 0.0, 0.0
@@ -120,14 +120,14 @@ def _expected(logits, offset):
     return total, slope
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sigma(logits, offset):
     for at in range(len(logits)):
         logits[at] = 1.0 / (1.0 + np.exp(-np.float64(logits[at] + offset)))
     return logits
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _flip(starts, users, probability, seed, what):
     liked = np.empty(len(users), dtype=np.bool_)
     for item in range(len(starts) - 1):
@@ -136,7 +136,7 @@ def _flip(starts, users, probability, seed, what):
     return liked
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _rated(users, items, liked, seed, days, rating, joined, released):
     stars, day = np.empty(len(users), dtype=np.uint8), np.empty(len(users), dtype=np.int32)
     for at in range(len(users)):

@@ -50,7 +50,7 @@ class Places(NamedTuple):
     block_of: np.ndarray
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def choose_blocks(order, indptr, indices, r, as_in_paper, leaders, dependents):
     """Steps 1, 2 and 4 of section 3.2: fill in the leaders of the blocks and the size of each D; returns how many.
 
@@ -71,7 +71,7 @@ def choose_blocks(order, indptr, indices, r, as_in_paper, leaders, dependents):
     return count
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def fill(gram, blocks, places, l2, workers, triangles):
     """Fill the lower triangles of all blocks with the covariances between their members, plus l2 on the diagonal.
 
@@ -129,7 +129,7 @@ def _gather(values, members, target):
         target[at] = values[members[at]]
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def solve(blocks, workers, triangles, columns, sound):
     """Fill `columns` with the last d columns of each block's inverse, (d, size), from the `triangles` of `fill`.
 
@@ -157,7 +157,7 @@ def solve(blocks, workers, triangles, columns, sound):
                 last_columns_of_inverse(upper, inverse)
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def accumulate(blocks, columns, indptr, indices, workers, sums, counts):
     """Add the estimates -C_ji / C_ii of `Blocks` to `sums`, and count them; in each column, block after block.
 

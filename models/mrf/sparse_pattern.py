@@ -160,7 +160,7 @@ def _fill_strip(row, shift, factor, own_shift, own_factor, strip):
     return largest
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def _collect(gram, rows, threshold, most, workers, counts, found, values, diagonal):
     """Find the neighbours of some rows of a `GramRows`; worker w takes the rows w, w + workers, ..."""
     indptr, indices, item_indptr, item_users, _, weights, shift, factor = gram

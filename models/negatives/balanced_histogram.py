@@ -79,7 +79,7 @@ def expected_negatives(
     return everyone - _own(likes_by_item, weights, places, grid)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, nogil=True)
 def _places(likes, weights, wanted, grid, taken):
     """Where each user's t lies on the grid: index plus fraction. `taken` is the sum over all items at each point."""
     starts, items = likes
@@ -101,7 +101,7 @@ def _places(likes, weights, wanted, grid, taken):
     return places
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, nogil=True)
 def _own(likes_by_item, weights, places, grid):
     """The expected negatives that the users of each item would add; they have to be subtracted."""
     starts, users = likes_by_item

@@ -42,7 +42,7 @@ def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return _alias_table(np.asarray(weights, dtype=np.float64))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _alias_table(weights):
     count = len(weights)
     scaled = weights / weights.sum() * count
@@ -113,7 +113,7 @@ def draw_negatives(
     return starts, items
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, nogil=True)
 def _draw(likes, starts, items, weights, table, bounds, key, units, heavy):
     for shard in prange(len(bounds) - 1):
         taken = np.zeros(len(weights), dtype=np.int64)  # 1 + the last user who likes the item or has it as a negative

@@ -151,7 +151,7 @@ class AllZeros(NegativeLaw):
         return 1 - likes
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _uniforms(seed, users):
     found = np.empty(len(users))
     for place in range(len(users)):
@@ -159,7 +159,7 @@ def _uniforms(seed, users):
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _zeros(starts, items, count, uniforms):
     """For each row the zero number floor(uniform times the number of zeros); -1 if the row has no zero."""
     found = np.full(len(uniforms), -1, dtype=np.int32)

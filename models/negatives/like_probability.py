@@ -95,7 +95,7 @@ def _sigmoid(logits: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-logits))
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, nogil=True)
 def _pair_moments(users, items, columns):
     means, variances = np.full(columns.shape, np.nan, np.float32), np.full(columns.shape, np.nan, np.float32)
     for user in prange(columns.shape[0]):

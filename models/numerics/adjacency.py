@@ -60,7 +60,7 @@ def grouped(vertices, count):
     return starts[:-1], order
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _from_edges(vertices, neighbours, starts):
     for vertex in vertices:
         starts[vertex + 1] += 1
@@ -73,7 +73,7 @@ def _from_edges(vertices, neighbours, starts):
     return found
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, nogil=True)
 def _counts(starts, neighbours, count, bounds):
     counts = np.zeros((len(bounds) - 1, count), dtype=np.int64)
     for part in prange(len(bounds) - 1):
@@ -83,7 +83,7 @@ def _counts(starts, neighbours, count, bounds):
     return counts
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, nogil=True)
 def _turned(starts, neighbours, places, bounds):
     vertices = np.empty(starts[-1], dtype=np.int32)
     for part in prange(len(bounds) - 1):

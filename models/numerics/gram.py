@@ -134,7 +134,7 @@ def lower_gram(
     return out
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def _fill(gram, order, workers, out):
     """Fill `out` with the rows of a `GramRows`; worker w takes the items at places w, w + workers, ... of `order`."""
     indptr, indices, item_indptr, item_users, item_entries, weights, shift, factor = gram

@@ -67,7 +67,7 @@ def _product(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, table:
     return out
 
 
-@njit(parallel=True, cache=True, fastmath={"contract"})
+@njit(parallel=True, nogil=True, cache=True, fastmath={"contract"})
 def _add_products(indptr, indices, values, table, out):
     rows, columns = out.shape
     for group in prange((rows + GROUP - 1) // GROUP):
@@ -82,7 +82,7 @@ def _add_products(indptr, indices, values, table, out):
                         total[column] += value * term[column]
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def _add_tiled(indptr, positions, values, used, table, tiles, out):
     """All rows of the block use one tile of the table before the next tile, so that the table is read once.
 
@@ -120,7 +120,7 @@ def _add_row(first, last, positions, values, tile, total):
             total[column] += value * term[column]
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def _add_sparse(indptr, indices, table_indptr, table_indices, values, out):
     for row in prange(len(out)):
         total = out[row]

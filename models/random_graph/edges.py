@@ -16,7 +16,7 @@ BATCH = 64  # edges gathered at a time; their packed rows fill half of a first-l
 AHEAD = 64  # a packed row is prefetched so many edges before it is read
 
 
-@njit(cache=True, fastmath=FAST, parallel=True)
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
 def pack(mean, precision, bias_mean, bias_precision):
     """The packed rows of one side, flat float32, as the first lines of this file describe them."""
     count, factors = mean.shape

@@ -65,7 +65,7 @@ def _step_towards(sums, stride, size, solution, step, posterior, vertex):
         solution[row] = step * solution[row] + keep * old * eta
 
 
-@njit(cache=True, fastmath=FAST, parallel=True)
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
 def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, step, joint):
     """Update q(u_m) of every vertex of one side in place, eq. 17 and 18; with `joint`, of (u_m, b_m) together.
 
@@ -111,7 +111,7 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
                 bias_mean[vertex] = solution[factors]
 
 
-@njit(cache=True, fastmath=FAST, parallel=True)
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
 def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
     """Update q(b_m) of every vertex of one side, eq. 19, in place; arguments as in `update_factors`."""
     mean, _, bias_mean, bias_precision = posterior
@@ -138,7 +138,7 @@ def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
             bias_precision[vertex] = new
 
 
-@njit(cache=True, fastmath=FAST, parallel=True)
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
 def edge_bound(posterior, table, likes, negatives, bounds):
     """The terms of H's edges in the bound, with xi at its optimum (eq. 16): float64 (shards,), partial sums.
 

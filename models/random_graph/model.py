@@ -251,7 +251,7 @@ class RandomGraph(Model):
         self.gamma = float(arrays["gamma"])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _names(starts, items):
     """A number for each history, whatever its row: the sum of the hashes of its items."""
     names = np.empty(len(starts) - 1, dtype=np.uint64)

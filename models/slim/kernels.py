@@ -33,7 +33,7 @@ class Solved(NamedTuple):
     found: np.ndarray
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def count_pairs(indptr, indices, item_indptr, item_users, workers, out):
     """Fill `out`, int64 (items,), with the number of elements to store of each row of the Gram matrix.
 
@@ -52,7 +52,7 @@ def count_pairs(indptr, indices, item_indptr, item_users, workers, out):
             out[item] = len(out) if DENSE * count > len(out) else count
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def fill_pairs(indptr, indices, item_indptr, item_users, weights, factor, workers, gram):
     """The Gram matrix, factor_a factor_b sum_m w_m x_ma x_mb, for the pairs of items that share a user.
 
@@ -86,14 +86,14 @@ def fill_pairs(indptr, indices, item_indptr, item_users, weights, factor, worker
                 total[other] = 0.0
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def count_candidates(gram, l1, out):
     """Fill `out`, int64 (items,), with the number of candidates of each column, an upper bound on its weights."""
     for item in prange(len(out)):
         out[item] = len(_candidates(item, gram, l1)[0]) - 1
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solved):
     """Fill the `Solved` weights of the columns first .. last - 1.
 

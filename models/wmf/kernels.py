@@ -48,7 +48,7 @@ class System(NamedTuple):
     width: int
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=True, nogil=True)
 def gram_parts(weighted, table, rows, width, parts):
     """Add to `parts`, float32 (PARTS, width^2), the upper triangles of weighted' table over each run of rows."""
     size = -(-rows // PARTS)
@@ -143,7 +143,7 @@ def _residual(out, vector, system):
     return value
 
 
-@njit(cache=True, fastmath=FAST, parallel=True)
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
 def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, values):
     """Improve every row of `own` by some steps of conjugate gradients.
 
@@ -240,7 +240,7 @@ def _solve_block(x, start, size, system, work):
     return sound
 
 
-@njit(cache=True, fastmath=FAST, parallel=True)
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
 def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
     """Minimize every row of `own` exactly over one block of its factors after another, the other factors fixed.
 

@@ -16,8 +16,10 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.events.filters import EventFilter, EventNameFilter
 
 from flows import backfill
+from flows.sequence import nightly_retrain
 from models.catalogue import MODELS
 from tasks import train
+from tasks.errors import InputError
 from tasks.orchestration import artifacts, lineage
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import fits, warehouse
@@ -100,6 +102,16 @@ def test_a_failed_run_has_its_summary_too_and_someone_is_told(two_runs, tmp_path
     summary = shown("ml-latest-small-summary")[-1].data
     assert "backfill failed" in summary and "the contract of raw.rejects is broken" in summary
     assert (tmp_path / "told").read_text() == summary
+
+
+def test_a_night_that_a_worker_runs_tells_of_what_it_cannot_read(prefect_server, tmp_path):
+    code = f"import sys; open('{tmp_path}/told', 'w').write(sys.stdin.read())"
+    told = {"notify.command": f'{sys.executable} -c "{code}"'}
+    with pytest.raises(InputError, match="landing"):
+        nightly_retrain(dataset="ml-latest-small", home=str(tmp_path / "home"), settings=told)
+    summary = (tmp_path / "told").read_text()
+    assert "nightly-retrain failed" in summary and "landing" in summary
+    assert shown("ml-latest-small-summary")[-1].data == summary
 
 
 def test_lineage_leads_from_the_raw_file_to_the_published_files(two_runs, ratings):
