@@ -1,17 +1,18 @@
 """The command `flows.backfill`: the whole sequence over logs that are named, or that lie in the landing folder.
 
 python -m flows.backfill --dataset ml-1m --source ratings.csv
+python -m flows.backfill --dataset ml-1m --since 2003-01-01 --until 2003-02-28 --every 1d --dry-run
 """
 
 import argparse
 
 from flows import command_line
-from flows.parameters import Backfill
+from flows.parameters import Backfill, Replay
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
-    return command_line.parser("flows.backfill", "From raw logs to published tables, in one run.", Backfill)
+    return command_line.parser("flows.backfill", "From raw logs to published tables.", Replay)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,11 +20,14 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from flows import server
+        from flows import replay, server
         from flows.sequence import backfill, check, closing_words
         from flows.settings import resolve
 
-        parameters = command_line.parameters(Backfill, given)
+        asked = command_line.parameters(Replay, given)
+        if asked.every is not None or asked.dry_run:
+            return replay.replay(asked)
+        parameters = Backfill(**{name: getattr(asked, name) for name in Backfill.model_fields})
         check(resolve(parameters))
         with server.at_hand():
             return closing_words(backfill(**parameters.model_dump()))

@@ -101,6 +101,19 @@ class Backfill(_Models, _SplitFiles, _Source, Run):
     )
 
 
+class Replay(Backfill):
+    """Of `flows.backfill`, the command: one run, or one for each night of some time."""
+
+    every: Annotated[str | None, Flag("STEP")] = Field(
+        None,
+        description="replay history night by night, from the night of --since to that of --until, at this step, such "
+        "as 1d or 2w: each on all events up to the end of its day. Nights that were done are passed over",
+    )
+    dry_run: Annotated[bool, Flag()] = Field(
+        False, description="with --every: say which nights were done and which are missing, and run none"
+    )
+
+
 class NightlyRetrain(_Models, Run):
     """Of `flows.nightly_retrain`."""
 

@@ -42,8 +42,8 @@ ROOMS = ("flows", "tasks", "models", "data_contracts", "sql")
 
 
 def run_name() -> str:
-    """The name of a flow run, such as `ml-1m 2026-11-20`."""
-    return f"{flow_run.parameters['dataset']} {date.today()}"
+    """The name of a flow run, such as `ml-1m 2026-11-20`: the day up to which it takes events, by default today."""
+    return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()}"
 
 
 @flow(name="backfill", flow_run_name=run_name)

@@ -14,7 +14,7 @@ from prefect.utilities.callables import parameter_schema
 from pydantic import ValidationError
 
 from flows import backfill, command_line, data_docs, deploy, explain, nightly_retrain, promote, sweep, tune
-from flows.parameters import Backfill, Deploy, Explain, NightlyRetrain, OfDataset, Promote, Run, Sweep, Tune
+from flows.parameters import Backfill, Deploy, Explain, NightlyRetrain, OfDataset, Promote, Replay, Run, Sweep, Tune
 from flows.sequence import backfill as backfill_flow
 from flows.sequence import nightly_retrain as nightly_flow
 from flows.sweeping import sweep as sweep_flow
@@ -25,7 +25,7 @@ from tasks.sweep import SWEEPS
 ROOT = Path(__file__).parents[2]
 FLOWS = {Backfill: backfill_flow, NightlyRetrain: nightly_flow, Sweep: sweep_flow, Tune: tune_flow}
 COMMANDS = {
-    Backfill: backfill,
+    Replay: backfill,
     NightlyRetrain: nightly_retrain,
     Sweep: sweep,
     Tune: tune,
@@ -48,6 +48,8 @@ FULL = {
     "protocols": ["leave_one_out"],
     "since": date(2026, 1, 2),
     "until": date(2026, 2, 3),
+    "every": "2w",
+    "dry_run": True,
     "replace": True,
     "sweep": ["random_graph_r"],
     "model": "wmf",
