@@ -36,13 +36,13 @@ from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 LINE = 16  # float32 numbers in a cache line
 RANKED = (
     {},
-    {"sweeps": 10},
-    {"sweeps": 40},
+    {"iterations": 10},
+    {"iterations": 40},
     {"r": 0.5},
     {"r": 2},
     {"r": 4},
     {"learn_selection": True},
-    {"learn_selection": True, "sweeps": 40},
+    {"learn_selection": True, "iterations": 40},
 )
 
 
@@ -87,14 +87,14 @@ def report_phases(matrix: csr_matrix, repeats: int) -> None:
         )
 
 
-def report_passes(matrix: csr_matrix, threads: int, sweeps: int) -> None:
+def report_passes(matrix: csr_matrix, threads: int, passes: int) -> None:
     wall, cpu = [], [time.process_time()]
 
     def note(epoch):
         wall.append(epoch.seconds)
         cpu.append(time.process_time())
 
-    PairedSymbols(PairedSymbolsSettings(sweeps=sweeps), threads=threads).fit(matrix, FitOptions(on_epoch=note))
+    PairedSymbols(PairedSymbolsSettings(iterations=passes), threads=threads).fit(matrix, FitOptions(on_epoch=note))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     wall_seconds, cpu_seconds = np.median(wall), np.median(np.diff(cpu)[1:])
     print(
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--sweeps", type=int, default=4)
+    parser.add_argument("--passes", type=int, default=4)
     arguments = parser.parse_args()
     if arguments.ratings:
         train, target = held_out(arguments.ratings, arguments.seed)
@@ -153,7 +153,7 @@ def main() -> None:
         return
     matrix = demo_graph(arguments.users, arguments.items, arguments.likes, arguments.seed)
     print(f"{matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} edges, K = {PairedSymbolsSettings().factors}")
-    report_passes(matrix, arguments.threads, arguments.sweeps)
+    report_passes(matrix, arguments.threads, arguments.passes)
     with kernel_threads(1):
         report_phases(matrix, arguments.repeats)
 

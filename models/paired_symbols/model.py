@@ -46,7 +46,7 @@ class PairedSymbolsSettings(ModelSettings):
     search_space: ClassVar[SearchSpace] = {
         "factors": Span(10, 100, log=True),
         "r": Span(0.5, 16.0, log=True),
-        "sweeps": Span(10, 40),
+        "iterations": Span(10, 40),
         "tau_u": Span(0.3, 10.0, log=True),
         "tau_v": Span(0.3, 10.0, log=True),
         "popularity_weight": Span(0.0, 1.0),
@@ -54,7 +54,7 @@ class PairedSymbolsSettings(ModelSettings):
 
     factors: int = Field(20, ge=1, le=256, description="K, the length of u_i and v_j.")
     r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
-    sweeps: int = Field(20, ge=1, description="Passes over all block updates.")
+    iterations: int = Field(20, ge=1, description="Passes over all block updates.")
     learn_selection: bool = Field(
         False,
         description="Update s and t too; otherwise they stay at the shares of events, c_i/D and c_j/D. Learning "
@@ -143,11 +143,11 @@ class PairedSymbols(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads):
             posterior = self._beginning(interactions, options.start)
-            for number in range(1, self.settings.sweeps + 1):
+            for number in range(1, self.settings.iterations + 1):
                 began = time.perf_counter()
                 values = {"bound": self._pass(posterior), "xi_star": posterior.xi_star}
                 self._learn(posterior)
-                options.on_epoch(Epoch(number, self.settings.sweeps, time.perf_counter() - began, values))
+                options.on_epoch(Epoch(number, self.settings.iterations, time.perf_counter() - began, values))
 
     def _learn(self, posterior: PairedSymbolsPosterior) -> None:
         """Copy what has been learned so far from the posterior into the model."""

@@ -9,7 +9,7 @@ from models.fitting import FitOptions, Start, ValidationUsers
 
 SHORT = {
     "random_graph": {"iterations": 4},
-    "paired_symbols": {"sweeps": 2},
+    "paired_symbols": {"iterations": 2},
     "binary_matrix": {"passes": 3},
     "hpf": {"max_iterations": 5},
 }

@@ -154,12 +154,12 @@ def small_counts(users: int = 30, items: int = 20, share: float = 0.3, seed: int
 
 
 def posterior_of(
-    counts: np.ndarray, sweeps: int = 2, blocks: tuple[str, ...] = BLOCKS, **settings: float
+    counts: np.ndarray, passes: int = 2, blocks: tuple[str, ...] = BLOCKS, **settings: float
 ) -> PairedSymbolsPosterior:
-    """The posterior after some sweeps, so that nothing is near where it began."""
+    """The posterior after some passes, so that nothing is near where it began."""
     model = PairedSymbols(PairedSymbolsSettings(**{"r": 1.5, "tau_u": 0.8, "tau_b": 1.3} | settings))
     posterior = model._beginning(csr_matrix(counts))
-    for _ in range(sweeps):
+    for _ in range(passes):
         for block in blocks:
             apply(posterior, block)
     return posterior
@@ -196,7 +196,7 @@ def test_updates_hold_for_thousands_of_edges() -> None:
 @pytest.mark.parametrize("learn", [True, False])
 def test_no_block_lowers_the_bound_which_is_the_dense_one(learn: bool) -> None:
     counts = small_counts()
-    posterior = posterior_of(counts, sweeps=0)
+    posterior = posterior_of(counts, passes=0)
     bound = posterior.bound()
     began = bound
     for _ in range(25):
@@ -274,7 +274,7 @@ def test_a_background_cache_is_the_dense_sum(side: int) -> None:
 
 def test_the_bits_do_not_depend_on_threads() -> None:
     counts = csr_matrix(small_counts(500, 300, 0.1))
-    settings = PairedSymbolsSettings(sweeps=3, learn_selection=True)
+    settings = PairedSymbolsSettings(iterations=3, learn_selection=True)
     epochs: dict[int, list[Epoch]] = {1: [], 2: []}
     one, two = (
         PairedSymbols(settings, seed=5, threads=threads).fit(counts, FitOptions(on_epoch=epochs[threads].append))
@@ -353,7 +353,7 @@ def test_odd_matrices_give_finite_scores(counts: np.ndarray, learn: bool) -> Non
     """K = 20 is larger than all of these."""
     matrix = csr_matrix(counts)
     bounds = []
-    model = PairedSymbols(PairedSymbolsSettings(sweeps=8, learn_selection=learn))
+    model = PairedSymbols(PairedSymbolsSettings(iterations=8, learn_selection=learn))
     model.fit(matrix, FitOptions(on_epoch=lambda epoch: bounds.append(epoch.values["bound"])))
     assert np.all(np.diff(bounds) > -1e-6 * np.abs(bounds[1:]))
     for users in (None, np.arange(len(counts))):
@@ -375,14 +375,14 @@ def test_bad_settings_and_counts_are_refused_by_name() -> None:
 
 def test_a_fit_begins_at_an_earlier_one() -> None:
     counts = small_counts()
-    settings = PairedSymbolsSettings(sweeps=30)
+    settings = PairedSymbolsSettings(iterations=30)
     ends: dict[str, float] = {}
     first = PairedSymbols(settings).fit(
         csr_matrix(counts), FitOptions(on_epoch=lambda e: ends.update(first=e.values["bound"]))
     )
     users, items = np.arange(30)[::-1], np.append(np.arange(1, 20), -1)
     coming = np.hstack([counts[::-1, 1:], counts[::-1, :1]])
-    short = PairedSymbolsSettings(sweeps=1)
+    short = PairedSymbolsSettings(iterations=1)
     PairedSymbols(short).fit(csr_matrix(coming), FitOptions(on_epoch=lambda e: ends.update(cold=e.values["bound"])))
     PairedSymbols(short).fit(
         csr_matrix(coming),

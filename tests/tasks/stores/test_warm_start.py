@@ -11,7 +11,7 @@ from tasks.stores import matrices, runs, warehouse
 from tasks.stores.warm_start import _places
 from tasks.train import train
 
-SETTINGS = PairedSymbolsSettings(factors=4, sweeps=2)  # kernels are compiled for each number of factors
+SETTINGS = PairedSymbolsSettings(factors=4, iterations=2)  # kernels are compiled for each number of factors
 
 
 def night(home, run_id, settings=None, *, warm=True):
