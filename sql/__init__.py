@@ -22,6 +22,11 @@ def statement(name: str, **names: str) -> str:
     return text
 
 
+def folder_digest(stage: str) -> str:
+    """A digest of every `sql/<stage>/*.sql`."""
+    return hashlib.sha256("\0".join(_in_order(stage).values()).encode()).hexdigest()
+
+
 def schema() -> list[str]:
     """Every `sql/schema/*.sql`, in file order: the warehouse's tables, each made only where absent."""
     return list(_in_order("schema").values())

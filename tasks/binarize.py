@@ -1,7 +1,7 @@
 """Binarize: events become the edges of the observed graph G, with dense user and item indices."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 
 import duckdb
@@ -12,6 +12,7 @@ from tasks.errors import InputError
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import warehouse
 from tasks.stores.home import Home
+from tasks.stores.stage_results import StageResult
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Binarized:
 def binarize(
     home: Home, settings: BinarizeSettings, run_id: str, *, since: date | None = None, until: date | None = None
 ) -> Binarized:
-    """Rewrite `curated.interactions` from `raw.events`.
+    """Rewrite `curated.interactions` from `raw.events`, unless it was made from the same logs with the same settings.
 
     Args:
         since: take events from the start of this day on.
@@ -54,22 +55,36 @@ def binarize(
     """
     parameters = {**settings.model_dump(), "since": since, "until": until}
     with warehouse.stage(home, run_id, "binarize", parameters) as connection:
-        if since or until:
-            _require_times(connection)
-        values = {"threshold": settings.threshold, "since": since, "until": until}
-        connection.execute(sql.statement("binarize/liked_events"), values)
-        for side in ("user", "item"):
-            connection.execute(sql.statement("binarize/codes", side=side))
-        connection.execute(sql.statement("binarize/edges"))
-        _drop_inactive(connection, settings)
-        for side in ("user", "item"):
-            connection.execute(sql.statement("binarize/indices", side=side))
-        connection.execute("delete from curated.interactions")
-        connection.execute(sql.statement("binarize/interactions"))
-        result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
-        if result.edges == 0:
-            raise InputError(_nothing_left(connection, settings, since, until))
+        reads = warehouse.select(connection, "binarize/logs").item() or ""
+        tables = ["curated.interactions"]
+        kept = StageResult(connection, "binarize", __file__, reads=reads, parameters=parameters, tables=tables)
+        if found := kept.standing():
+            result = Binarized(**found)
+        else:
+            result = _rewrite(connection, settings, since, until)
+            kept.keep(asdict(result))
     logger.info("%s edges, %s users x %s items", f"{result.edges:,}", f"{result.users:,}", f"{result.items:,}")
+    return result
+
+
+def _rewrite(
+    connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
+) -> Binarized:
+    if since or until:
+        _require_times(connection)
+    values = {"threshold": settings.threshold, "since": since, "until": until}
+    connection.execute(sql.statement("binarize/liked_events"), values)
+    for side in ("user", "item"):
+        connection.execute(sql.statement("binarize/codes", side=side))
+    connection.execute(sql.statement("binarize/edges"))
+    _drop_inactive(connection, settings)
+    for side in ("user", "item"):
+        connection.execute(sql.statement("binarize/indices", side=side))
+    connection.execute("delete from curated.interactions")
+    connection.execute(sql.statement("binarize/interactions"))
+    result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
+    if result.edges == 0:
+        raise InputError(_nothing_left(connection, settings, since, until))
     return result
 
 

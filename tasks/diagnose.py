@@ -19,7 +19,7 @@ Koenigstein (2014): an item's edges in the observed graph (positives), and those
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import duckdb
 import numpy as np
@@ -34,8 +34,11 @@ from models.numerics.threads import kernel_threads
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import warehouse
 from tasks.stores.home import Home
+from tasks.stores.stage_results import StageResult, table_digest
 
 logger = logging.getLogger(__name__)
+
+TABLES = ("diagnostics.degrees", "diagnostics.power_law_fits", "diagnostics.hidden_graph_ratios")
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Diagnosed:
 
 
 def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
-    """Rewrite the tables of `diagnostics` from `curated.interactions`.
+    """Rewrite the tables of `diagnostics` from `curated.interactions`, unless its edges are those of the last time.
 
     Args:
         seed: for the bootstrap behind the p-values, and for the hidden graphs.
@@ -70,9 +73,15 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
         ContractBroken: the tables broke their contract; the earlier ones stay.
     """
     with warehouse.stage(home, run_id, "diagnose") as connection:
-        found = rewrite(connection, seed)
-        with kernel_threads(home.limits.threads):
-            sample_hidden_graphs(connection, (found.users, found.items), seed)
+        reads = table_digest(connection, "curated.interactions")
+        kept = StageResult(connection, "diagnose", __file__, reads=reads, parameters={"seed": seed}, tables=TABLES)
+        if standing := kept.standing():
+            found = Diagnosed(**standing)
+        else:
+            found = rewrite(connection, seed)
+            with kernel_threads(home.limits.threads):
+                sample_hidden_graphs(connection, (found.users, found.items), seed)
+            kept.keep(asdict(found))
     logger.info(
         "a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
         found.mean_user_degree,

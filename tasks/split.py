@@ -18,6 +18,7 @@ from tasks.protocols import ALL_EDGES, PROTOCOLS
 from tasks.stores import matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part, SplitMatrices
+from tasks.stores.stage_results import StageResult, table_digest
 from tasks.stores.warehouse import select
 
 logger = logging.getLogger(__name__)
@@ -76,6 +77,8 @@ def split(
 ) -> Splits:
     """Rewrite the tables of `splits` and store the matrices; tables of protocols not asked for are emptied.
 
+    Where the edges, the settings and the seed are those of the last time, and the matrices are whole, both stay.
+
     Args:
         protocols: some of `PROTOCOLS`.
         seed: of the hashes; liang2018 has its own, the published one.
@@ -94,20 +97,50 @@ def split(
         "test_files": test_files,
     }
     with warehouse.stage(home, run_id, "split", parameters) as connection:
-        for protocol in PROTOCOLS:
-            connection.execute(f"delete from splits.{protocol}")
-        store = _Store(home, connection)
-        if "strong_generalization" in protocols:
-            store.keep(_strong_generalization(connection, settings, seed, ids_are_numbers))
-            if settings.scheme == "liang2018":
-                parameters |= select(connection, "split/drawn").row(0, named=True)  # SQL cannot draw it again
-        if "leave_one_out" in protocols:
-            store.keep(_leave_one_out(connection, seed))
-        if "given" in protocols:
-            store.keep(_given(connection, given_files))
-        if set(protocols) != {"given"}:
-            store.keep(_all_edges(connection))
-    return Splits(store.digests)
+        reads = table_digest(connection, "curated.interactions")
+        if "given" in protocols:  # its parts are told by the logs
+            reads += f"; {select(connection, 'binarize/logs').item()}"
+        kept = StageResult(
+            connection,
+            "split",
+            __file__,
+            reads=reads,
+            parameters={**parameters, "ids_are_numbers": ids_are_numbers},
+            tables=[f"splits.{protocol}" for protocol in PROTOCOLS],
+        )
+        found = kept.standing()
+        if not found or not all(matrices.is_whole(home, digest) for digest in found["digests"].values()):
+            found = _rewrite(home, connection, settings, protocols, seed, ids_are_numbers, given_files)
+            kept.keep(found)
+        parameters |= found["drawn"]
+    return Splits(found["digests"])
+
+
+def _rewrite(
+    home: Home,
+    connection: duckdb.DuckDBPyConnection,
+    settings: SplitSettings,
+    protocols: Sequence[str],
+    seed: int,
+    ids_are_numbers: bool,
+    given_files: tuple[Sequence[int], Sequence[int]] | None,
+) -> dict[str, dict[str, Any]]:
+    """The digests of the matrices, and what was drawn that SQL cannot draw again, for the contract."""
+    drawn: dict[str, Any] = {}
+    for protocol in PROTOCOLS:
+        connection.execute(f"delete from splits.{protocol}")
+    store = _Store(home, connection)
+    if "strong_generalization" in protocols:
+        store.keep(_strong_generalization(connection, settings, seed, ids_are_numbers))
+        if settings.scheme == "liang2018":
+            drawn = select(connection, "split/drawn").row(0, named=True)
+    if "leave_one_out" in protocols:
+        store.keep(_leave_one_out(connection, seed))
+    if "given" in protocols:
+        store.keep(_given(connection, given_files))
+    if set(protocols) != {"given"}:
+        store.keep(_all_edges(connection))
+    return {"digests": store.digests, "drawn": drawn}
 
 
 class _Store:

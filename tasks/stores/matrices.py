@@ -11,7 +11,6 @@ import shutil
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,9 +65,9 @@ def write(home: Home, split: SplitMatrices) -> str:
     """Store a split under the digest of its content; whole or not at all."""
     arrays = _arrays(split)
     digest = _digest(f"{split.protocol} {split.numbering.get('digest')}", arrays)
-    target = home.matrices / digest
-    if _is_whole(target):
+    if is_whole(home, digest):
         return digest
+    target = home.matrices / digest
     manifest.remove(target)
     partial = home.matrices / f"partial-{uuid.uuid4().hex}"
     partial.mkdir(parents=True)
@@ -88,8 +87,9 @@ def write(home: Home, split: SplitMatrices) -> str:
     return digest
 
 
-def _is_whole(folder: Path) -> bool:
-    """Whether the split is there already; one that is damaged is not, which is said."""
+def is_whole(home: Home, digest: str) -> bool:
+    """Whether the split of that digest is in the store; one that is damaged is not, which is said."""
+    folder = home.matrices / digest
     if not os.path.lexists(folder):
         return False
     try:
