@@ -15,7 +15,6 @@ from prefect.settings import (
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
     temporary_settings,
 )
-from prefect.testing.utilities import prefect_test_harness
 
 import flows  # noqa: F401  (its settings of Prefect come first)
 from flows import backfill
@@ -28,6 +27,8 @@ FAST = [*ML, "--models", "popularity,mrf_dense,bpr_uniform", "--set", *SHORT, "-
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[str]:
     """The API's address; without heartbeats, which add a second to every flow run."""
+    from prefect.testing.utilities import prefect_test_harness  # here: it loads all of Prefect's server
+
     with (
         prefect_test_harness(server_startup_timeout=180),
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
