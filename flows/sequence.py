@@ -6,7 +6,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,7 @@ from tasks.stores import retention, runs, warehouse
 logger = logging.getLogger(__name__)
 
 NIGHTLY = "nightly-retrain"
+LATE = timedelta(hours=1)  # a night that begins so long after it was due is told of
 ROOMS = ("flows", "tasks", "models", "data_contracts", "sql")
 
 
@@ -64,6 +65,7 @@ def nightly_retrain(given: NightlyRetrain) -> Published | State:
     run = resolve(given.as_backfill())
     if why := _needless(run):
         logger.warning("%s: %s", run.dataset.name, why)
+        notify(run.notify, dataset=run.dataset.name, run_id=str(flow_run.id), state="cancelled", text=why)
         return Cancelled(message=why)
     return run_sequence(run, NIGHTLY)
 
@@ -151,7 +153,11 @@ def recorded(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Iter
 
 @contextlib.contextmanager
 def _told(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
-    """Show the run's summary in Prefect, and tell whom the settings name, whether it is completed or has failed."""
+    """Show the run's summary in Prefect, and tell whom the settings name, however it ended.
+
+    A run that was completed, but began long after it was due, is told of as `late`.
+    """
+    late = _late(flow_run.scheduled_start_time)
     url = run.notify.report_url and run.notify.report_url.replace("{dataset}", run.dataset.name)
     try:
         yield
@@ -161,7 +167,14 @@ def _told(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
     except Exception as error:
         _tell(run, run_id, "failed", partial(run_summary.of_failure, run.home, run_id, flow_name, error), None)
         raise
-    _tell(run, run_id, "completed", partial(run_summary.of_success, run.home, run_id, url), url)
+    completed = partial(run_summary.of_success, run.home, run_id, url, late=late)
+    _tell(run, run_id, "late" if late else "completed", completed, url)
+
+
+def _late(due: datetime) -> str:
+    """By how much a run begins late now, in words; empty where that is less than LATE."""
+    behind = datetime.now(UTC) - due
+    return duration(behind.total_seconds()) if behind > LATE else ""
 
 
 def _tell(run: RunSettings, run_id: str, state: str, summary: Callable[[], str], url: str | None) -> None:

@@ -30,7 +30,9 @@ class NotifySettings(BaseModel):
         description="an address that gets a POST of JSON: text (the run's summary), dataset, run_id, state",
         pattern="^https?://",
     )
-    when: Literal["failure", "always"] = Field("failure", description="tell of failed runs only, or of every run")
+    when: Literal["failure", "always"] = Field(
+        "failure", description="tell of runs that failed, were late or were cancelled, or of every run"
+    )
     report_url: str | None = Field(
         None,
         description="the address at which the folder of reports is served; the run's artifacts link to it. {dataset} "
@@ -43,7 +45,8 @@ def notify(settings: NotifySettings, *, dataset: str, run_id: str, state: str, t
     """Tell of a run's end in the ways that are set. What goes wrong with that is logged, and ends no run.
 
     Args:
-        state: how the run ended, `completed`, `partly failed` or `failed`.
+        state: how the run ended: `completed`, `late` (completed, but begun long after it was due), `partly failed`,
+            `failed`, or `cancelled` (a night with nothing to do, for another run did its work or was at it).
         text: the run's summary, Markdown.
     """
     if state == "completed" and settings.when == "failure":

@@ -18,14 +18,19 @@ from tasks.stores.home import Home
 VISIBLE = 5e-5  # the least change of a metric that four digits show
 
 
-def of_success(home: Home, run_id: str, report_url: str | None, error: PartlyFailed | None = None) -> str:
+def of_success(
+    home: Home, run_id: str, report_url: str | None, error: PartlyFailed | None = None, late: str = ""
+) -> str:
     """The summary of a run that has been evaluated.
 
     Args:
         error: the models that failed in it, if any.
+        late: by how much it began after it was due, in words, where that is worth telling.
     """
     with warehouse.connect(home, read_only=True) as connection:
         text = _markdown(connection, run_id, home.dataset, _pages(home, report_url))
+    if late:
+        text = f"**Late**: it began {late} after it was due.\n\n{text}"
     return f"{text}\n\n## Partly failed\n\n```\n{error}\n```" if error else text
 
 

@@ -120,11 +120,18 @@ def ended(given):
     return sequence.nightly_retrain(**given, return_state=True)
 
 
-def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(night):
+def telling(file):
+    """The setting that has a run write the state that it tells of, and its summary, into a file."""
+    code = f"import os, sys; open('{file}', 'w').write(os.environ['ONECLASS_STATE'] + chr(10) + sys.stdin.read())"
+    return {"notify.command": f'{sys.executable} -c "{code}"'}
+
+
+def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(night, tmp_path):
     given, home = night
     with runs.exclusive(home):
-        state = ended(given)
+        state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "told")}})
     assert state.is_cancelled() and "another run is at work" in state.message
+    assert (tmp_path / "told").read_text() == f"cancelled\n{state.message}"
 
 
 def test_a_late_night_ends_as_cancelled_where_a_later_one_did_its_work(night):
@@ -134,6 +141,19 @@ def test_a_late_night_ends_as_cancelled_where_a_later_one_did_its_work(night):
         late = client.create_flow_run(sequence.nightly_retrain, parameters=given, state=due)
     state = run_flow(sequence.nightly_retrain, flow_run=late, parameters=given, return_type="state")
     assert state.is_cancelled() and "run earlier began" in state.message
+
+
+def test_a_night_that_began_late_is_told_of(prefect_server, night, tmp_path):
+    given, home = night
+    with warehouse.connect(home) as connection:
+        connection.execute("update operations.runs set started_at = now()::timestamp - interval 1 day")
+    due = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=3))
+    parameters = {**given, "settings": {**given["settings"], **telling(tmp_path / "told")}}
+    with get_client(sync_client=True) as client:
+        late = client.create_flow_run(sequence.nightly_retrain, parameters=parameters, state=due)
+    state = run_flow(sequence.nightly_retrain, flow_run=late, parameters=parameters, return_type="state")
+    assert state.is_completed()
+    assert (tmp_path / "told").read_text().startswith("late\n**Late**: it began 3 h")
 
 
 def test_a_run_whose_process_died_is_put_right_by_the_next(prefect_server, home):
