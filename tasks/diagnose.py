@@ -31,6 +31,7 @@ from models.degrees.laws import FAMILIES
 from models.negatives import hidden_graph_ratios
 from models.numerics.adjacency import from_edges
 from models.numerics.threads import kernel_threads
+from tasks import nights
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import warehouse
 from tasks.stores.home import Home
@@ -71,6 +72,7 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
     """
     with warehouse.stage(home, run_id, "diagnose") as connection:
         found = rewrite(connection, seed)
+        nights.record_exponents(connection, run_id)
         with kernel_threads(home.limits.threads):
             sample_hidden_graphs(connection, (found.users, found.items), seed)
     logger.info(

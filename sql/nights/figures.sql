@@ -1,0 +1,70 @@
+-- night_figures: one row more per figure of a night that its events tell, some of them beside those of the last nights.
+insert into night_figures
+with night as (
+    select
+        *,
+        epoch(occurred_at) / 86400 * 2 * pi() as angle
+    from night_events
+), sizes as (
+    select
+        count(*) as events,
+        count(distinct hash(user_id, item_id, value, occurred_at)) as different,
+        (12 / pi() * atan2(avg(sin(angle)), avg(cos(angle))) + 24) % 24 as hour
+    from night
+), users as (
+    select user_id, count(*) as events from night group by user_id
+), items as (
+    select item_id, count(*) as events from night group by item_id
+), before as (
+    select user_id, item_id
+    from raw.events
+    left join night_files using (file_id)
+    where coalesce(line_number <= lines_before, true)
+), days as (
+    select count(*) as events from night where occurred_at is not null group by occurred_at::date
+), item_counts as (
+    select item_id, count(*) as events from earlier_events group by item_id
+), likeness as (
+    select sum(items.events * item_counts.events)
+        / sqrt((select sum(events * events) from items) * (select sum(events * events) from item_counts)) as cosine
+    from items
+    join item_counts using (item_id)
+), value_counts as (
+    select value, count(*) as tonight, 0 as earlier from night group by value
+    union all
+    select value, 0, count(*) from earlier_events group by value
+), values_in_order as (
+    select
+        sum(tonight) as tonight,
+        sum(earlier) as earlier,
+        sum(sum(earlier)) over (order by value) - sum(earlier) / 2 as below
+    from value_counts
+    group by value
+), pairs as (
+    select distinct user_id, item_id from earlier_events
+)
+select 'users' as figure, count(*)::double as value, true as in_ratio from users
+union all
+select 'items', count(*), true from items
+union all
+select 'new_user_share', avg((user_id not in (select user_id from before semi join users using (user_id)))::int), false
+from users
+union all
+select 'new_item_share', avg((item_id not in (select item_id from before semi join items using (item_id)))::int), false
+from items
+union all
+select 'value_level', sum(tonight * below) / (sum(tonight) * sum(earlier)), false from values_in_order
+union all
+select 'hour', hour, false from sizes
+union all
+select 'other_day_share', 1 - max(events) / sum(events), false from days
+union all
+select 'item_likeness', cosine, false from likeness
+union all
+select 'repeat_share', (select count(*) from night semi join pairs using (user_id, item_id)) / events, false from sizes
+union all
+select 'doubled_share', 1 - different / events, false from sizes
+union all
+select 'heaviest_user_share', max(events) / sum(events), true from users
+union all
+select 'heaviest_item_share', max(events) / sum(events), true from items

@@ -1,0 +1,54 @@
+"""What a night brought, beside what is usual: the rows of `operations.nights` and `diagnostics.nightly_exponents`.
+
+A night is a run that reads the landing folder; runs of one date (UTC) are one night, so that a night that is run again is
+counted once. Only nights that came to their end are compared with. How far from the usual a figure may lie is said by the
+contracts of the two tables.
+"""
+
+from datetime import date, datetime
+
+import duckdb
+
+import sql
+from tasks.stores import warehouse
+
+NIGHTS = 14  # that tonight is compared with
+WEEKDAYS = 4  # of a weekday, from which on it has a level of its own
+HISTORY = 56  # nights in which these are looked for
+LEAST = 7  # nights without which nothing is usual
+
+
+def record(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    """Add what the night of `run_id` brought to `operations.nights`, once its logs are in `raw.events`.
+
+    The first night, whose log may be that of all years, is counted and no more: nothing is there to hold it against.
+    """
+    started_at, before = _begun(connection, run_id)
+    values = {"run_id": run_id, "night": started_at.date()}
+    connection.execute(sql.statement("nights/files"), values)
+    connection.execute(sql.statement("nights/counts"), {"started_at": started_at})
+    if before and connection.execute("select count(*) from night_files").fetchone() > (0,):
+        connection.execute(sql.statement("nights/earlier_files"), {"night": started_at.date(), "nights": NIGHTS})
+        for view in ("nights/events", "nights/earlier_events"):
+            connection.execute(sql.statement(view))
+        connection.execute(sql.statement("nights/figures"))
+    _hold_against_usual(connection, "operations.nights", run_id, started_at.date())
+
+
+def record_exponents(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    """Add the exponents of `diagnostics.power_law_fits` to `diagnostics.nightly_exponents`.
+
+    They are compared with other nights' where this run is one.
+    """
+    started_at, _ = _begun(connection, run_id)
+    connection.execute(sql.statement("nights/exponents"))
+    _hold_against_usual(connection, "diagnostics.nightly_exponents", run_id, started_at.date())
+
+
+def _begun(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple[datetime, int]:
+    return warehouse.select(connection, "nights/begun", run_id=run_id).row(0)
+
+
+def _hold_against_usual(connection: duckdb.DuckDBPyConnection, table: str, run_id: str, night: date) -> None:
+    values = {"run_id": run_id, "night": night, "nights": NIGHTS, "weekdays": WEEKDAYS, "history": HISTORY}
+    connection.execute(sql.statement("nights/usual", table=table), {**values, "least": LEAST})
