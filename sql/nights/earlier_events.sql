@@ -3,7 +3,8 @@ create or replace temp view earlier_events as
 select
     user_id,
     item_id,
-    value
+    value,
+    occurred_at
 from raw.events
 left join night_files using (file_id)
 where file_id in (from earlier_files) and coalesce(line_number <= lines_before, true)

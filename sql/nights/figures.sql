@@ -1,15 +1,13 @@
 -- night_figures: one row more per figure of a night that its events tell, some of them beside those of the last nights.
+-- `hours_moved` is how many hours an event would have to be moved round the clock, on average, for the night's to be spread
+-- over the day as the last nights' were: the earth mover's distance on the circle.
 insert into night_figures
 with night as (
-    select
-        *,
-        epoch(occurred_at) / 86400 * 2 * pi() as angle
     from night_events
 ), sizes as (
     select
         count(*) as events,
-        count(distinct hash(user_id, item_id, value, occurred_at)) as different,
-        (12 / pi() * atan2(avg(sin(angle)), avg(cos(angle))) + 24) % 24 as hour
+        count(distinct hash(user_id, item_id, value, occurred_at)) as different
     from night
 ), users as (
     select user_id, count(*) as events from night group by user_id
@@ -22,6 +20,22 @@ with night as (
     where coalesce(line_number <= lines_before, true)
 ), days as (
     select count(*) as events from night where occurred_at is not null group by occurred_at::date
+), hour_counts as (
+    select hour(occurred_at) as hour, count(*) as tonight, 0 as earlier
+    from night where occurred_at is not null group by hour
+    union all
+    select hour(occurred_at), 0, count(*) from earlier_events where occurred_at is not null group by all
+    union all
+    select hour, 0, 0 from range(24) as hours (hour)
+), hours as (
+    select
+        hour,
+        sum(tonight) / nullif(sum(sum(tonight)) over (), 0) as tonight,
+        sum(earlier) / nullif(sum(sum(earlier)) over (), 0) as earlier
+    from hour_counts
+    group by hour
+), ahead as (
+    select sum(tonight - earlier) over (order by hour) as share from hours
 ), item_counts as (
     select item_id, count(*) as events from earlier_events group by item_id
 ), likeness as (
@@ -55,7 +69,7 @@ from items
 union all
 select 'value_level', sum(tonight * below) / (sum(tonight) * sum(earlier)), false from values_in_order
 union all
-select 'hour', hour, false from sizes
+select 'hours_moved', 24 * avg(abs(share - (select median(share) from ahead))), false from ahead
 union all
 select 'other_day_share', 1 - max(events) / sum(events), false from days
 union all

@@ -7,15 +7,9 @@ with known as (
     select
         figure,
         night,
-        case
-            when nights.in_ratio then ln(nights.value)
-            -- The hour goes round: of 0.1 and 24.1 the one is taken that is nearer to tonight's.
-            when figure = 'hour' then (nights.value - tonight.value + 36) % 24 - 12 + tonight.value
-            else nights.value
-        end as x
+        if(nights.in_ratio, ln(nights.value), nights.value) as x
     from operations.complete_nights
     join {table} as nights using (night, run_id)
-    join night_figures as tonight using (figure)
     where night < $night and (nights.value > 0 or not nights.in_ratio)
 ), history as (
     select
