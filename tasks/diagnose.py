@@ -75,6 +75,8 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
         nights.record_exponents(connection, run_id)
         with kernel_threads(home.limits.threads):
             sample_hidden_graphs(connection, (found.users, found.items), seed)
+    with warehouse.connect(home, read_only=True) as connection:
+        nights.warn(connection, run_id, "diagnose")
     logger.info(
         "a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
         found.mean_user_degree,

@@ -51,7 +51,9 @@ def clock_ahead(log: Log, random: np.random.Generator) -> Log:
 def clock_that_cuts(log: Log, random: np.random.Generator) -> Log:
     """All times are an hour late or early, and so is the cut between the days: the hours of one day go round."""
     day, second = np.divmod(log.seconds, 86400)
-    moved = Log(log.user, log.item, log.stars, day * 86400 + (second + 3600 * random.choice([-1, 1])) % 86400, log.country)
+    moved = Log(
+        log.user, log.item, log.stars, day * 86400 + (second + 3600 * random.choice([-1, 1])) % 86400, log.country
+    )
     return moved.take(np.argsort(moved.seconds, kind="stable"))
 
 

@@ -74,7 +74,9 @@ class Shop:
         number = (day - FIRST_DAY).days
         season = 1 + 0.15 * np.cos(2 * np.pi * number / 365)
         holiday = 0.75 if (day.month, day.day) in HOLIDAYS else 1
-        return self.events * 1.0015**number * WEEKDAYS[day.weekday()] * season * holiday * self.random.lognormal(0, 0.06)
+        return (
+            self.events * 1.0015**number * WEEKDAYS[day.weekday()] * season * holiday * self.random.lognormal(0, 0.06)
+        )
 
     def day(self, day: date) -> Log:
         """The log of one day."""

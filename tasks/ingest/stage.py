@@ -99,7 +99,7 @@ def ingest(
     landing.set_aside(home, refused or [])
     if not given:
         landing.put_away(home, {log.location: log.stamp for log in logs}, settings.keep_files)
-    return _told(home, plan, tuple(plan.ids[log.sha256] for log in logs), refused or [])
+    return _told(home, run_id, plan, tuple(plan.ids[log.sha256] for log in logs), refused or [])
 
 
 def _landed(home: Home, dataset: Dataset, may_be_none: bool) -> list[Path]:
@@ -176,9 +176,10 @@ def _nothing_left(home: Home, refused: Sequence[Refused]) -> str:
     )
 
 
-def _told(home: Home, plan: Plan, file_ids: tuple[int, ...], refused: Sequence[Refused]) -> Ingested:
+def _told(home: Home, run_id: str, plan: Plan, file_ids: tuple[int, ...], refused: Sequence[Refused]) -> Ingested:
     with warehouse.connect(home, read_only=True) as connection:
         logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()
+        nights.warn(connection, run_id, "ingest")
     digest = hashlib.sha256("\n".join(sorted(of_file for _, of_file, _, _ in logs)).encode()).hexdigest()
     ids = {file_id for file_id, _ in plan.new}
     told = Ingested(
