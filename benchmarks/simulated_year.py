@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=4, help="nights with each kind of fault")
     parser.add_argument("--keep", type=Path, help="a folder for the home, which is removed otherwise")
     given = parser.parse_args()
-    logging.disable(logging.INFO)
+    logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         home = Home(given.keep or Path(folder), "shop", Limits(threads=1, memory=1 << 30))
         if home.warehouse.exists():

@@ -1,4 +1,4 @@
--- night_figures: one row more per figure of a night that its events tell, some of them beside those of the last nights.
+-- night_figures: one row per figure of a night that its events tell, some of them beside those of the last nights.
 -- `hours_moved` is how many hours an event would have to be moved round the clock, on average, for the night's to be spread
 -- over the day as the last nights' were: the earth mover's distance on the circle.
 insert into night_figures
@@ -6,7 +6,7 @@ with night as (
     from night_events
 ), sizes as (
     select
-        count(*) as events,
+        nullif(count(*), 0) as events,
         count(distinct hash(user_id, item_id, value, occurred_at)) as different
     from night
 ), users as (
@@ -38,11 +38,10 @@ with night as (
     select sum(tonight - earlier) over (order by hour) as share from hours
 ), item_counts as (
     select item_id, count(*) as events from earlier_events group by item_id
-), likeness as (
-    select sum(items.events * item_counts.events)
-        / sqrt((select sum(events * events) from items) * (select sum(events * events) from item_counts)) as cosine
+), overlap as (
+    select sum(least(items.events / sizes.events, item_counts.events / earlier.events)) as share
     from items
-    join item_counts using (item_id)
+    join item_counts using (item_id), sizes, (select sum(events) as events from item_counts) as earlier
 ), value_counts as (
     select value, count(*) as tonight, 0 as earlier from night group by value
     union all
@@ -67,13 +66,13 @@ union all
 select 'new_item_share', avg((item_id not in (select item_id from before semi join items using (item_id)))::int), false
 from items
 union all
-select 'value_level', sum(tonight * below) / (sum(tonight) * sum(earlier)), false from values_in_order
+select 'value_level', sum(tonight * below) / nullif(sum(tonight) * sum(earlier), 0), false from values_in_order
 union all
 select 'hours_moved', 24 * avg(abs(share - (select median(share) from ahead))), false from ahead
 union all
 select 'other_day_share', 1 - max(events) / sum(events), false from days
 union all
-select 'item_likeness', cosine, false from likeness
+select 'item_overlap', share, false from overlap
 union all
 select 'repeat_share', (select count(*) from night semi join pairs using (user_id, item_id)) / events, false from sizes
 union all

@@ -14,6 +14,7 @@ from data_contracts.checks import check_contracts
 from data_contracts.contracts import load
 from tasks import datasets, nights
 from tasks.ingest import IngestSettings, ingest
+from tasks.orchestration import run_summary
 from tasks.stores import runs, warehouse
 from tests.tasks.ingest.test_ingest_stage import csv, rows
 
@@ -114,10 +115,10 @@ def test_nothing_is_usual_before_seven_nights(year):
 CAUGHT = {
     "half a file": ("times_usual", "hours_moved"),
     "doubled file": ("nobody_overdoes", "doubled_share"),
-    "shuffled items: other ids": ("items_usual", "item_likeness"),
+    "shuffled items: other ids": ("items_usual", "item_overlap"),
     "shuffled items: between lines": ("items_usual", "repeat_share"),
     "bots: three busy ones": ("nobody_overdoes", "heaviest_user_share"),
-    "bots: a swarm": ("items_usual", "item_likeness"),
+    "bots: a swarm": ("newcomers_usual", "new_user_share"),
     "missing country of 50 %": ("times_usual", "hours_moved"),
     "clock an hour off": ("times_usual", "other_day_share"),
 }
@@ -285,12 +286,14 @@ def test_a_night_over_the_landing_folder_leaves_its_figures_and_named_sources_do
 
 
 def test_a_warned_night_says_what_and_where_to_look(home, tmp_path, caplog):
-    dataset = datasets.load("ml-1m", tmp_path)
-    csv(home.landing / "ratings.csv", "a,x,5")
+    dataset = datasets.load("ml-latest-small", tmp_path)
+    home.landing.mkdir(parents=True)
+    (home.landing / "ratings.csv").write_text("userId,movieId,rating,timestamp\na,x,5,1000000000\n")
     with runs.recorded(home, "night", "nightly", {}):
-        ingest(home, dataset, [], "night", IngestSettings(fresh_within_hours=1e-9))
+        ingest(home, dataset, [], "night", IngestSettings(fresh_within_hours=48))
         with warehouse.connect(home, read_only=True) as connection:
             (figure,) = nights.unusual(connection, "night")
+    assert f"- **unusual**: {figure}" in run_summary.of_success(home, "night", None)
     assert figure.startswith("hours_old ") and figure.endswith("(newest_event_fresh)")
     assert "an unusual night (newest_event_fresh): hours_old" in caplog.text
     assert "See whether the supplier's files are late" in caplog.text
