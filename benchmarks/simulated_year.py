@@ -113,7 +113,7 @@ def run(home: Home, night: Night, seconds: dict[str, float]) -> Night:
             file.unlink()
     with warehouse.connect(home, read_only=True) as connection:
         asked = (
-            "select rule, samples from operations.contract_results where not success and run_id = ? and contract = ?"
+            "select rule, samples from operations.contract_results where not success and (run_id, contract) = (?, ?)"
         )
         for rule, samples in connection.execute(asked, [run_id, TABLES[0]]).fetchall():
             night.broken[rule] = [_figure(row) for row in json.loads(samples)]
@@ -126,8 +126,8 @@ def judged_anew(home: Home, length: int, each: int, seed: int) -> list[Night]:
     contracts = [one for one in load() if one.table in TABLES]
     found = []
     with warehouse.connect(home, read_only=True) as connection:
-        nights_there = connection.execute("select count(distinct night) from operations.nights").fetchone()[0]
-        for number in range(nights_there):
+        (there,) = connection.execute("select count(*) from operations.runs").fetchone()
+        for number in range(there):
             found.append(Night(number, faults.get(number)))
             found[-1].note(check_contracts(connection, contracts, {"run_id": f"night {number}"}))
     return found

@@ -34,9 +34,8 @@ def record(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
     connection.execute(sql.statement("nights/counts"), {"started_at": started_at})
     if before and connection.execute("select count(*) from night_files").fetchone() > (0,):
         connection.execute(sql.statement("nights/earlier_files"), {"night": started_at.date(), "nights": NIGHTS})
-        for view in ("nights/events", "nights/earlier_events"):
-            connection.execute(sql.statement(view))
-        connection.execute(sql.statement("nights/figures"))
+        for statement in ("nights/events", "nights/earlier_events", "nights/figures"):
+            connection.execute(sql.statement(statement))
     _hold_against_usual(connection, "operations.nights", run_id, started_at.date(), LEAST)
 
 
@@ -53,8 +52,7 @@ def record_exponents(connection: duckdb.DuckDBPyConnection, run_id: str) -> None
 
 
 def unusual(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[str]:
-    """Every figure of a run's night that was warned of, such as
-    `events 812, usually from 1,400 to 2,100 (volume_usual)`."""
+    """Every figure of a run's night that was warned of: `events 812, usually from 1,400 to 2,100 (volume_usual)`."""
     found = warehouse.select(connection, "nights/unusual", run_id=run_id)
     return [f"{_told(row)} ({row['rule']})" for row in found.iter_rows(named=True)]
 
@@ -87,5 +85,6 @@ def _begun(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple[datetime
 def _hold_against_usual(
     connection: duckdb.DuckDBPyConnection, table: str, run_id: str, night: date, least: int
 ) -> None:
+    connection.execute(f"delete from {table} where run_id = ?", [run_id])  # a stage that is tried once more
     values = {"run_id": run_id, "night": night, "nights": NIGHTS, "weekdays": WEEKDAYS, "history": HISTORY}
     connection.execute(sql.statement("nights/usual", table=table), {**values, "least": least})

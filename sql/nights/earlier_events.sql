@@ -1,5 +1,5 @@
 -- earlier_events: one row per event of the last complete nights.
-create or replace temp view earlier_events as
+create or replace temp table earlier_events as
 select
     user_id,
     item_id,

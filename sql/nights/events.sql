@@ -1,5 +1,5 @@
 -- night_events: one row per event that the night brought.
-create or replace temp view night_events as
+create or replace temp table night_events as
 select
     user_id,
     item_id,
