@@ -1,8 +1,8 @@
 """What a night brought, beside what is usual: the rows of `operations.nights` and `diagnostics.nightly_exponents`.
 
-A night is a run that reads the landing folder; runs of one date (UTC) are one night, so that a night that is run again is
-counted once. Only nights that came to their end are compared with. How far from the usual a figure may lie is said by the
-contracts of the two tables.
+A night is a run that reads the landing folder; runs of one date (UTC) are one night, so that a night that is run again
+is counted once. Only nights that came to their end are compared with. How far from the usual a figure may lie is said
+by the contracts of the two tables.
 """
 
 import logging

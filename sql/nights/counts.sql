@@ -1,4 +1,5 @@
--- night_figures: one row per figure of a night that needs no look at its events. `in_ratio`: nights are compared by ratios.
+-- night_figures: one row per figure of a night that needs no look at its events. `in_ratio`: nights are compared by
+-- ratios.
 create or replace temp table night_figures as
 with brought as (
     select

@@ -1,5 +1,6 @@
--- earlier_files: one row per log of the last complete nights, of $nights at the most. A night that brought over ten times
--- as much as the small ones of them, such as all years' log on the first, says little of tonight and takes long to read.
+-- earlier_files: one row per log of the last complete nights, of $nights at the most. A night that brought over ten
+-- times as much as the small ones of them, such as all years' log on the first, says little of tonight and takes long
+-- to read.
 create or replace temp table earlier_files as
 with nights as (
     select night, value as events
@@ -13,5 +14,4 @@ with nights as (
 )
 select distinct file_id
 from operations.arrivals
-join operations.runs using (run_id)
-where started_at::date in (from alike) and outcome in ('new', 'changed')
+where outcome in ('new', 'changed') and run_id in (select run_id from operations.nights where night in (from alike))

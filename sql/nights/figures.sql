@@ -1,6 +1,6 @@
 -- night_figures: one row per figure of a night that its events tell, some of them beside those of the last nights.
--- `hours_moved` is how many hours an event would have to be moved round the clock, on average, for the night's to be spread
--- over the day as the last nights' were: the earth mover's distance on the circle.
+-- `hours_moved` is how many hours an event would have to be moved round the clock, on average, for the night's to be
+-- spread over the day as the last nights' were: the earth mover's distance on the circle.
 insert into night_figures
 with night as (
     from night_events

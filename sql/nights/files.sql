@@ -1,8 +1,8 @@
--- night_files: one row per log that a night's runs brought, with the lines that its name had before the night; those after
--- them are new. A header makes that one line too few.
+-- night_files: one row per log that a night's runs brought (no other runs of its date), with the lines that its name
+-- had before the night; those after them are new. A header makes that one line too few.
 create or replace temp table night_files as
 with runs as (
-    select run_id from operations.runs where started_at::date = $night
+    select run_id from operations.nights where night = $night
     union
     select $run_id
 )

@@ -1,7 +1,8 @@
--- {table}: one row per figure of `night_figures`, with what is usual for it: the median of the same weekday's nights, where
--- there are $weekdays of them, moved by how the last $nights nights lay about their own weekdays' medians. The spread is
--- that of these nights: 1.4826 times the median absolute deviation, which for normal values is their standard deviation.
--- Before weekdays are told apart it also covers all but the outer tenths of the nights, so that weekends do not stand out.
+-- {table}: one row per figure of `night_figures`, with what is usual for it: the median of the same weekday's nights,
+-- where there are $weekdays of them, moved by how the last $nights nights lay about their own weekdays' medians. The
+-- spread is that of these nights: 1.4826 times the median absolute deviation, which for normal values is their standard
+-- deviation. Before weekdays are told apart it also covers all but the outer tenths of the nights, so that weekends do
+-- not stand out.
 insert into {table}
 with known as (
     select
