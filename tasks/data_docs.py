@@ -8,6 +8,7 @@ from data_contracts import STAGES, docs
 from tasks.binarize import BinarizeSettings
 from tasks.datasets import Dataset
 from tasks.errors import InputError
+from tasks.ingest.settings import IngestSettings
 from tasks.protocols import PROTOCOLS
 from tasks.publish import PublishSettings
 from tasks.split import SplitSettings
@@ -39,7 +40,10 @@ def _given(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str,
     split = SplitSettings(**settings.get("split", {}))
     asked = settings.get("protocols", [])
     values = {
-        "ingest": {name: getattr(dataset, name) for name in ("value_min", "value_max", "max_reject_share")},
+        "ingest": {
+            **{name: getattr(dataset, name) for name in ("value_min", "value_max", "max_reject_share")},
+            "fresh_within_hours": IngestSettings(**settings.get("ingest", {})).fresh_within_hours,
+        },
         "binarize": {**binarize.model_dump(), "since": settings.get("since"), "until": settings.get("until")},
         "split": {**split.model_dump(), "seed": settings.get("seed", 0), **{one: one in asked for one in PROTOCOLS}},
         "publish": {"top_n": PublishSettings(**settings.get("publish", {})).top_n},

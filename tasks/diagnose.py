@@ -31,6 +31,7 @@ from models.degrees.laws import FAMILIES
 from models.negatives import hidden_graph_ratios
 from models.numerics.adjacency import from_edges
 from models.numerics.threads import kernel_threads
+from tasks import nights
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import warehouse
 from tasks.stores.home import Home
@@ -82,6 +83,9 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
             with kernel_threads(home.limits.threads):
                 sample_hidden_graphs(connection, (found.users, found.items), seed)
             kept.keep(asdict(found))
+        nights.record_exponents(connection, run_id)
+    with warehouse.connect(home, read_only=True) as connection:
+        nights.warn(connection, run_id, "diagnose")
     logger.info(
         "a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
         found.mean_user_degree,

@@ -21,7 +21,7 @@ BESIDE_THEM = {"base", "catalogue", "fingerprint", "fitting", "kernel_cache", "k
 NO_FAMILY = SHARED | BESIDE_THEM  # everything else in models/ is a family of models
 TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
     "stores": {"errors"},
-    "orchestration": {"errors", "stores", "protocols", "main_table", "changes", "decisions"},
+    "orchestration": {"errors", "stores", "protocols", "main_table", "changes", "decisions", "nights"},
 }
 
 

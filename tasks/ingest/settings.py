@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class IngestSettings(BaseModel):
-    """What becomes of a log that changed, and of landing files that have been read in."""
+    """What becomes of a log that changed and of landing files that have been read in, and how new a night must be."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -19,4 +19,10 @@ class IngestSettings(BaseModel):
         "keep",
         description="What becomes of a file of the landing folder once its events are in the warehouse: it stays, it "
         "is moved to `landing/done/`, or it is removed.",
+    )
+    fresh_within_hours: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="A night is warned of when its newest event (the newest file of a log without times) is older.",
     )

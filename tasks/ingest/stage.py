@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 
 import sql
+from tasks import nights
 from tasks.datasets import Dataset
 from tasks.errors import InputError, OneclassError
 from tasks.ingest import arrivals, landing, tolerance
@@ -81,6 +82,7 @@ def ingest(
     paths = given or _landed(home, dataset, may_be_none=bool(present) and not replace)
     refused: list[Refused] | None = None if given or replace else []
     logs = inspect(dataset, paths, {} if replace else {one.sha256: one.size for one in present}, refused)
+    night = not given and not replace
     replace = replace and {log.sha256 for log in logs} != {one.sha256 for one in present}
     while True:
         if refused and not logs and not present:
@@ -88,7 +90,7 @@ def ingest(
             raise InputError(_nothing_left(home, refused))
         plan = arrivals.plan(home, [] if replace else present, logs, settings)
         try:
-            _write(home, dataset, plan, run_id, replace, refused)
+            _write(home, dataset, plan, run_id, settings, replace=replace, refused=refused, night=night)
             break
         except tolerance.TooManyRejects as error:
             refused = [*(refused or []), *error.refused]
@@ -97,7 +99,7 @@ def ingest(
     landing.set_aside(home, refused or [])
     if not given:
         landing.put_away(home, {log.location: log.stamp for log in logs}, settings.keep_files)
-    return _told(home, plan, tuple(plan.ids[log.sha256] for log in logs), refused or [])
+    return _told(home, run_id, plan, tuple(plan.ids[log.sha256] for log in logs), refused or [])
 
 
 def _landed(home: Home, dataset: Dataset, may_be_none: bool) -> list[Path]:
@@ -112,13 +114,22 @@ def _landed(home: Home, dataset: Dataset, may_be_none: bool) -> list[Path]:
 
 
 def _write(
-    home: Home, dataset: Dataset, plan: Plan, run_id: str, replace: bool, refused: Sequence[Refused] | None
+    home: Home,
+    dataset: Dataset,
+    plan: Plan,
+    run_id: str,
+    settings: IngestSettings,
+    *,
+    replace: bool,
+    refused: Sequence[Refused] | None,
+    night: bool,
 ) -> None:
     """Read the new logs in and delete what they replace; where there are none, only check what the warehouse holds."""
     parameters: dict[str, Any] = {
         "value_min": dataset.value_min,
         "value_max": dataset.value_max,
         "max_reject_share": dataset.max_reject_share,
+        "fresh_within_hours": settings.fresh_within_hours,
     }
     with warehouse.stage(home, run_id, "ingest", parameters) as connection:
         for table in ("raw.events", "raw.rejects", "operations.log_files"):
@@ -131,6 +142,8 @@ def _write(
         if refused is not None:
             tolerance.check(connection, plan.new, dataset.max_reject_share)
         arrivals.record(connection, home, run_id, plan, refused or [])
+        if night:
+            nights.record(connection, run_id)
 
 
 def _read_in(
@@ -163,9 +176,10 @@ def _nothing_left(home: Home, refused: Sequence[Refused]) -> str:
     )
 
 
-def _told(home: Home, plan: Plan, file_ids: tuple[int, ...], refused: Sequence[Refused]) -> Ingested:
+def _told(home: Home, run_id: str, plan: Plan, file_ids: tuple[int, ...], refused: Sequence[Refused]) -> Ingested:
     with warehouse.connect(home, read_only=True) as connection:
         logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()
+        nights.warn(connection, run_id, "ingest")
     digest = hashlib.sha256("\n".join(sorted(of_file for _, of_file, _, _ in logs)).encode()).hexdigest()
     ids = {file_id for file_id, _ in plan.new}
     told = Ingested(

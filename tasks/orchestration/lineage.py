@@ -34,6 +34,7 @@ def _on_leave_one_out(arguments: Mapping[str, Any]) -> bool:
 
 # When a stage writes a table that it does not write in every run, by the stage's arguments.
 CONDITIONS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    "operations.nights": lambda arguments: not arguments["sources"] and not arguments.get("replace"),
     "splits.strong_generalization": lambda arguments: "strong_generalization" in arguments["protocols"],
     "splits.leave_one_out": lambda arguments: "leave_one_out" in arguments["protocols"],
     "splits.given": lambda arguments: "given" in arguments["protocols"],

@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 
 from data_contracts import ContractBroken
-from tasks import main_table
+from tasks import main_table, nights
 from tasks.changes import Changes, since_previous
 from tasks.decisions import Decision, decisions
 from tasks.errors import OneclassError, PartlyFailed
@@ -58,7 +58,7 @@ def _markdown(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, 
     facts = warehouse.select(connection, "artifacts/facts", run_id=run_id).row(0, named=True)
     sections = [
         f"# {dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
-        _facts(facts, decisions(connection, run_id)),
+        _facts(facts, nights.unusual(connection, run_id), decisions(connection, run_id)),
         pages,
         _changed(since_previous(connection, run_id), facts["code_version"]),
         main_table.markdown(main_table.rows(connection, run_id), "Evaluation"),
@@ -66,10 +66,11 @@ def _markdown(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, 
     return "\n\n".join(section for section in sections if section)
 
 
-def _facts(facts: dict[str, Any], decided: list[Decision]) -> str:
+def _facts(facts: dict[str, Any], unusual: list[str], decided: list[Decision]) -> str:
     lines = [
         f"{facts['new_log_files']:,} new log files with {facts['new_events']:,} events",
         *_arrived(facts),
+        *(f"**unusual**: {figure}" for figure in unusual),
         f"in all {facts['log_files']:,} files, {facts['events']:,} events, {facts['rejects']:,} rejected lines",
         f"{facts['edges']:,} edges of {facts['users']:,} users and {facts['items']:,} items",
         f"{facts['rules']:,} rules of contracts checked, {facts['not_met'] or 'none'} of them not met",

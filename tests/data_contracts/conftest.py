@@ -51,6 +51,19 @@ insert into operations.model_fits values
     ('another', 'leave_one_out', 'popularity', 'abc', -1, 100, 0);
 insert into operations.promotions values
     ('ml-1m 10:02:03', timestamp '2026-01-02', 'slim/score', 'wmf/score', 'validation_ndcg@100', 0.1, 0.02, 1, true, 'better');
+insert into operations.nights
+    select 'ml-1m 10:02:03', date '2026-01-02', figure, value, in_ratio, usual, spread, 14
+    from (values
+        ('delivered', 1, false, 1, 0), ('events', 1900, true, 2000, 0.1), ('new_user_share', 0.1, false, 0.1, 0.01),
+        ('value_level', 0.5, false, 0.5, 0.01), ('hours_moved', 0.2, false, 0.1, 0.05), ('item_overlap', 0.9, false, 0.9, 0.01),
+        ('heaviest_user_share', 0.01, true, 0.01, 0.1), ('hours_old', 3, false, null, null)
+    ) as figures (figure, value, in_ratio, usual, spread)
+    union all
+    select 'another', date '2026-01-01', 'events', 9, true, 2000, 0.1, 14;
+insert into diagnostics.nightly_exponents values
+    ('ml-1m 10:02:03', date '2026-01-02', 'user_exponent', 1.52, false, 1.5, 0.001, 14),
+    ('ml-1m 10:02:03', date '2026-01-02', 'item_exponent', 1.5, false, null, null, 3),
+    ('another', date '2026-01-01', 'user_exponent', 9, false, 1.5, 0.001, 14);
 create temp table fitted_arrays
     (protocol varchar, model varchar, "array" varchar, entries bigint, not_finite bigint);
 insert into fitted_arrays values ('leave_one_out', 'popularity', 'counts', 3, 0);
@@ -118,6 +131,7 @@ def parameters():
         "value_min": 1.0,
         "value_max": 5.0,
         "max_reject_share": 0.25,
+        "fresh_within_hours": 24.0,
         "threshold": 4.0,
         "since": None,
         "until": None,

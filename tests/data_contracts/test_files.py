@@ -50,7 +50,10 @@ def test_every_rule_and_column_is_told_in_words():
 
 
 SETTINGS = {
-    "ingest": {name: name for name in ("value_min", "value_max", "max_reject_share")},
+    "ingest": {
+        **{name: name for name in ("value_min", "value_max", "max_reject_share")},
+        "fresh_within_hours": "ingest.fresh_within_hours",
+    },
     "binarize": {name: f"binarize.{name}" for name in ("min_user_edges", "min_item_edges", "k_core")},
     "split": {
         "seed": "--seed",

@@ -16,6 +16,7 @@ TENTH = f"insert into evaluation.calibration values ({RUN}, 'random_graph',"
 LISTS = f"insert into evaluation.beyond_accuracy values ({RUN}, 'leave_one_out', 'random_graph', 'like',"
 SWEPT = "update evaluation.sweeps set"
 RATIOS = "update diagnostics.hidden_graph_ratios set"
+NIGHT = "update operations.nights set value ="
 FIT = f"insert into operations.model_fits values ({RUN}, 'given',"
 LAW = "insert into diagnostics.power_law_fits values ('user', 'x', null, null,"
 
@@ -45,6 +46,31 @@ BREACHES = [
     ("operations.arrivals", "set_aside_says_why", "update operations.arrivals set reason = 'x'"),
     ("operations.arrivals", "read_in", "update operations.arrivals set events = events + 1 where file_id = 2"),
     ("operations.arrivals", "read_in", "update operations.arrivals set sha256 = 'd0' where outcome = 'changed'"),
+    (
+        "operations.nights",
+        "figure_once",
+        f"insert into operations.nights from operations.nights where figure = 'events' and run_id = {RUN}",
+    ),
+    ("operations.nights", "events_came", f"{NIGHT} 0 where figure = 'delivered'"),
+    ("operations.nights", "newest_event_fresh", f"{NIGHT} 24.1 where figure = 'hours_old'"),
+    ("operations.nights", "volume_usual", f"{NIGHT} 2000 * exp(-0.51) where figure = 'events'"),
+    ("operations.nights", "volume_usual", f"{NIGHT} 2000 * exp(0.51) where figure = 'events'"),
+    ("operations.nights", "newcomers_usual", f"{NIGHT} 0.151 where figure = 'new_user_share'"),
+    ("operations.nights", "values_usual", f"{NIGHT} 0.551 where figure = 'value_level'"),
+    ("operations.nights", "times_usual", f"{NIGHT} 0.351 where figure = 'hours_moved'"),
+    ("operations.nights", "items_usual", f"{NIGHT} 0.824 where figure = 'item_overlap'"),
+    ("operations.nights", "nobody_overdoes", f"{NIGHT} 0.0166 where figure = 'heaviest_user_share'"),
+    ("operations.nights", "night_believable", f"{NIGHT} 0.7 where figure = 'new_user_share'"),
+    (
+        "diagnostics.nightly_exponents",
+        "figure_once",
+        "insert into diagnostics.nightly_exponents from diagnostics.nightly_exponents",
+    ),
+    (
+        "diagnostics.nightly_exponents",
+        "exponents_usual",
+        "update diagnostics.nightly_exponents set value = 1.551 where usual is not null",
+    ),
     (
         "operations.promotions",
         "decided_once",
