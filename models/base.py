@@ -153,7 +153,8 @@ class Model(ABC):
 
         Returns:
             float32 (entries of the history,), in the order of `history.indices`. Their sum is the score `score`, less
-            the part that is the same for every user.
+            the part that is the same for every user. Where all are zero, popularity may have placed the item
+            (`models.numerics.no_evidence`), and the score is no sum.
         """
         return None
 

@@ -17,6 +17,7 @@ from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions
 from models.numerics.gram import Rescaling, columns, rescaling
 from models.numerics.gram_inverse import regularized_inverse
+from models.numerics.no_evidence import order_by_popularity
 from models.numerics.products import dense_times, pattern_times
 from models.numerics.spd_inverse import TILE
 from models.numerics.threads import kernel_threads
@@ -78,7 +79,10 @@ class MRFDense(Model):
     Settings = MRFDenseSettings
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
-        """The weights B_ji of the items j of the history; the score is their sum plus `offset`."""
+        """The weights B_ji of the items j of the history; the score is their sum plus `offset`.
+
+        Without an intercept, an item that has none of these weights is placed below by its popularity alone.
+        """
         return np.asarray(self.weights[history.indices, item])
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
@@ -98,7 +102,7 @@ class MRFDense(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             scores = pattern_times(histories, self.weights)
-        return scores + self.offset if self.settings.intercept else scores
+        return scores + self.offset if self.settings.intercept else order_by_popularity(scores, self.item_degrees)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"weights": self.weights, "offset": self.offset}

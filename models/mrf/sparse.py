@@ -30,6 +30,7 @@ from models.mrf.dense import MRFDenseSettings
 from models.mrf.sparse_blocks import estimates
 from models.mrf.sparse_pattern import Pattern, above, of_density
 from models.numerics.gram import GramRows, columns, gram_rows, rescaling
+from models.numerics.no_evidence import order_by_popularity
 from models.numerics.products import sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
@@ -123,7 +124,10 @@ class MRFSparse(Model):
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
-        """The weights B_ji of the items j of the history; the score is their sum plus `offset`."""
+        """The weights B_ji of the items j of the history; the score is their sum plus `offset`.
+
+        Without an intercept, an item that has none of these weights is placed below by its popularity alone.
+        """
         return self.weights[history.indices][:, [item]].toarray()[:, 0]
 
     def _pattern(self, gram: GramRows) -> Pattern:
@@ -135,7 +139,7 @@ class MRFSparse(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             scores = sparse_times(histories, self.weights)
-        return scores + self.offset if self.settings.intercept else scores
+        return scores + self.offset if self.settings.intercept else order_by_popularity(scores, self.item_degrees)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         table = self.weights

@@ -4,7 +4,8 @@ Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", 2
 
     |x_j - X w|^2 / 2 + l2 / 2 |w|^2 + l1 sum w    over w >= 0, w_j = 0
 
-(eq. 2 and 4), and a user's scores are x W. `neighbours` is the paper's feature selection, fsSLIM.
+(eq. 2 and 4), and a user's scores are x W. Items for which that is
+zero rank by popularity, below the others. `neighbours` is the paper's feature selection, fsSLIM.
 """
 
 import warnings
@@ -18,6 +19,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions
 from models.numerics.gram import columns
+from models.numerics.no_evidence import order_by_popularity
 from models.numerics.products import read_only, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import SearchSpace, Span
@@ -126,12 +128,13 @@ class SLIM(Model):
         return (rows[held], weights[held], found[:, 0]), int(found[:, 1].sum())
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
-        """The weights w_ij of the items i of the history."""
+        """The weights w_ij of the items i of the history; their sum is the score, but for an item that has none."""
         return self.weights[history.indices][:, [item]].toarray()[:, 0]
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            return sparse_times(histories, self.weights)
+            scores = sparse_times(histories, self.weights)
+        return order_by_popularity(scores, self.item_degrees)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"indptr": self.weights.indptr, "indices": self.weights.indices, "values": self.weights.data}
