@@ -11,9 +11,9 @@ from models.slim.model import SLIM, SLIMSettings
 
 MODELS = {
     "slim": (SLIM, SLIMSettings(l1=1.0, l2=5.0)),
-    "mrf_sparse": (MRFSparse, MRFSparseSettings(l2=2.0, density=0.05, alpha=0.5)),
-    "mrf_sparse, not centred": (MRFSparse, MRFSparseSettings(l2=2.0, density=0.05, alpha=0.5, centred=False)),
-    "mrf_dense": (MRFDense, MRFDenseSettings(l2=2.0, alpha=0.5, centred=True, intercept=False)),
+    "mrf_sparse": (MRFSparse, MRFSparseSettings(l2=2.0, density=0.05, centred=True)),
+    "mrf_sparse, not centred": (MRFSparse, MRFSparseSettings(l2=2.0, density=0.05)),
+    "mrf_dense": (MRFDense, MRFDenseSettings(l2=2.0, centred=True)),
 }
 
 
