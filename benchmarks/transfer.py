@@ -16,7 +16,8 @@ model, nDCG@100 and S of the validation users:
     ratio    new nDCG@100 / best nDCG@100
 
 `--zeros` shows what `models.numerics.no_evidence` changes, with the old defaults: the share of scores that are exactly
-zero, and nDCG@100 and S with these in the order of the item indices and by popularity.
+zero, and nDCG@100 and S with these left at zero, in the order of the item indices; at zero, by popularity, above
+negative sums; and by popularity below all others, as the models have it.
 """
 
 import argparse
@@ -152,7 +153,9 @@ def zeros(name: str, log: Log, threads: int) -> str:
     """A row of the table of `--zeros`."""
     model = fitted(name, OLD[name], log, threads)
     sums = sparse_times(log.histories, model.weights)
-    cells = [f"{ndcg:.4f} / {rank:.4f}" for ndcg, rank in map(log.judged, (sums, model.scores(log.histories)))]
+    at_zero = np.where(sums == 0, model.item_degrees * np.float32(1e-36), sums)
+    orders = sums, at_zero, model.scores(log.histories)
+    cells = [f"{ndcg:.4f} / {rank:.4f}" for ndcg, rank in map(log.judged, orders)]
     return f"| {_shape(log)} | {name} | {np.mean(sums == 0):.3f} | {' | '.join(cells)} |"
 
 
@@ -174,7 +177,11 @@ def main() -> None:
     parser.add_argument("--zeros", action="store_true", help="the order of candidates without evidence instead")
     given = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*still moving")
-    head = ["zero", "by index", "by popularity"] if given.zeros else ["old", "new", "best", "ratio", "CPU s"]
+    head = (
+        ["zero", "by index", "by popularity, at zero", "below"]
+        if given.zeros
+        else ["old", "new", "best", "ratio", "CPU s"]
+    )
     print(f"| log, users x items | model | {' | '.join(head)} |\n{'|---' * (len(head) + 2)}|")
     for name in given.logs:
         whole = read(name, given.root, given.threads)
