@@ -83,7 +83,7 @@ def trade_off(options: argparse.Namespace) -> None:
         f"users, alpha {options.alpha}, l2 {options.l2}, {options.threads} thread(s)"
     )
     print(f"{'density':>8} {'r':>5} {'wall s':>9} {'CPU s':>9} {'nDCG@100':>9} {'s.e.':>7} {'weights':>10}")
-    shared = {"alpha": options.alpha, "l2": options.l2, "user_weight_exponent": options.user_weight_exponent}
+    shared = _shared(options)
     threads = options.threads
     lines = [
         (f"{density:8.2%} {r:5.2f}", MRFSparse(MRFSparseSettings(density=density, r=r, **shared), threads=threads))
@@ -109,13 +109,19 @@ def at_scale(options: argparse.Namespace) -> None:
     )
     print(f"{'density':>8} {'r':>5} {'wall s':>9} {'CPU s':>9} {'weights':>10} {'ms a user':>9} {'peak GB':>8}")
     for density, r in product(options.density, options.r):
-        settings = MRFSparseSettings(alpha=options.alpha, l2=options.l2, density=density, r=r)
+        settings = MRFSparseSettings(density=density, r=r, **_shared(options))
         model, seconds = fitted(MRFSparse(settings, threads=options.threads), train)
         started = process_time()
         model.scores(train[:256])
         scoring = 1000 * (process_time() - started) / 256
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
         print(f"{density:8.2%} {r:5.2f} {seconds} {model.weights.nnz:10d} {scoring:9.2f} {peak:8.2f}", flush=True)
+
+
+def _shared(options: argparse.Namespace) -> dict[str, float | bool]:
+    """Settings of both fields; centred, as in the paper."""
+    weights = options.user_weight_exponent
+    return {"alpha": options.alpha, "l2": options.l2, "user_weight_exponent": weights, "centred": True}
 
 
 def main() -> None:

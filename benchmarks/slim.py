@@ -78,7 +78,7 @@ def ours(
     train: csr_matrix, l1: float, l2: float, tolerance: float, threads: int
 ) -> tuple[tuple[float, float], np.ndarray]:
     """Wall and CPU seconds of the fit, and the weights."""
-    model = SLIM(SLIMSettings(l1=l1, l2=l2, tolerance=tolerance), threads=threads)
+    model = SLIM(SLIMSettings(l1=l1, l2=l2, tolerance=tolerance, alpha=0.0, user_weight_exponent=0.0), threads=threads)
     wall, cpu = perf_counter(), process_time()
     weights = model.fit(train).weights
     return (perf_counter() - wall, process_time() - cpu), weights.toarray()

@@ -30,12 +30,17 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     search_space: ClassVar[SearchSpace] = {}
 
+    def resolved(self, interactions: csr_matrix) -> Self:
+        """The settings for a fit on this matrix: those that are None, which leaves them to the log, by their rules."""
+        return self
+
 
 class Model(ABC):
     """An estimator for one-class data.
 
     Attributes:
         settings: the settings that the model was made with.
+        resolved: the settings of the fit, with those that `settings` leaves to the log; set by `fit`.
         seed: the seed of every random draw.
         threads: numba threads that `fit` and `scores` use; the result does not depend on their number.
         item_degrees: int64 (items,), the number of training edges of each item; set by `fit`.
@@ -78,6 +83,7 @@ class Model(ABC):
         interactions = checked(interactions)
         fitting.check(self, interactions.shape, options)
         self.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
+        self.resolved = self.settings.resolved(interactions)
         self._fit(interactions, options)
         return self
 
@@ -153,7 +159,8 @@ class Model(ABC):
 
         Returns:
             float32 (entries of the history,), in the order of `history.indices`. Their sum is the score `score`, less
-            the part that is the same for every user.
+            the part that is the same for every user. Where all are zero, popularity may have placed the item
+            (`models.numerics.no_evidence`), and the score is no sum.
         """
         return None
 
@@ -165,7 +172,8 @@ class Model(ABC):
         """Write every fitted array (`<name>.npy`) and `settings.json` into an existing folder."""
         for name, array in {"item_degrees": self.item_degrees, **self._arrays()}.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        description = {"model": self.name, "seed": self.seed, "settings": self.settings.model_dump(mode="json")}
+        given, resolved = (settings.model_dump(mode="json") for settings in (self.settings, self.resolved))
+        description = {"model": self.name, "seed": self.seed, "settings": given, "resolved": resolved}
         (folder / "settings.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
 
     @classmethod
@@ -175,6 +183,8 @@ class Model(ABC):
         if description["model"] != cls.name:
             raise ValueError(f"{folder}: holds a {description['model']}, not a {cls.name}")
         model = cls(cls.Settings(**description["settings"]), seed=description["seed"], threads=threads)
+        resolved = description.get("resolved", description["settings"])  # absent from fits of earlier versions
+        model.resolved = cls.Settings(**resolved)
         arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in folder.glob("*.npy")}
         model.item_degrees = arrays.pop("item_degrees")
         model._restore(arrays)

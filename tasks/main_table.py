@@ -1,6 +1,9 @@
-"""The main table of a run: the main metrics of every model and score under each protocol, as data and as text."""
+"""The main table of a run: the main metrics of every model and score under each protocol, as data and as text.
 
-from dataclasses import dataclass
+It names every model that is worse than a trivial one (`weaknesses`), wherever the table is shown.
+"""
+
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import duckdb
@@ -8,6 +11,8 @@ import duckdb
 from tasks.protocols import PROTOCOLS, main_metrics
 from tasks.stores import warehouse
 
+GUESSING = 0.5  # the mean rank of guesses
+WEAK = "(!)"  # beside the name of a model that is worse than a trivial one
 LEGEND = (
     "**Bold**: the best by the first column; `=`: not significantly worse than it (paired over users, 5 %). "
     "± is one standard error."
@@ -21,6 +26,7 @@ class MainRow:
     Attributes:
         cells: (value, standard error or None) by metric, in the order of the protocol's main metrics.
         standing: `best`, `level` with the best, or ``.
+        weaknesses: a sentence for each way in which the model is worse than a trivial one.
     """
 
     protocol: str
@@ -29,6 +35,7 @@ class MainRow:
     users: int
     cells: dict[str, tuple[float, float | None]]
     standing: str
+    weaknesses: tuple[str, ...] = ()
 
 
 def rows(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[MainRow]:
@@ -39,7 +46,45 @@ def rows(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[MainRow]:
         protocol, model, score, users, standing = of_list.row(0)[:5]
         cells = {metric: (value, error) for metric, value, error in of_list[:, 5:].iter_rows()}
         table.append(MainRow(protocol, model, score, users, cells, standing))
-    return table
+    return named(table)
+
+
+def named(table: list[MainRow]) -> list[MainRow]:
+    """The rows with their `weaknesses`.
+
+    A model is weak under a protocol if its mean rank is below 0.5, that of guesses, or its nDCG is below that of
+    `popularity`, which ranked for the same users; without popularity in the table only the first is looked at. A model
+    with several scores is judged by the best of them, for a plain `like` leaves popularity out on purpose. Means are
+    compared as they are, whatever their errors. Popularity itself can only be worse than guesses.
+    """
+    of_models: dict[tuple[str, str], list[MainRow]] = {}
+    for row in table:
+        of_models.setdefault((row.protocol, row.model), []).append(row)
+    best = {
+        key: {metric: max(row.cells[metric][0] for row in lists if metric in row.cells) for metric in lists[0].cells}
+        for key, lists in of_models.items()
+    }
+    weak = {
+        (protocol, model): _weaknesses(protocol, model, values, best.get((protocol, "popularity"), {}))
+        for (protocol, model), values in best.items()
+    }
+    return [replace(row, weaknesses=weak[row.protocol, row.model]) for row in table]
+
+
+def _weaknesses(protocol: str, model: str, values: dict[str, float], popular: dict[str, float]) -> tuple[str, ...]:
+    said = []
+    if (rank := values.get("mean_rank", GUESSING)) < GUESSING:
+        said.append(f"{model} on {protocol} ranks worse than guessing: mean_rank {rank:.4f}, and guesses have 0.5")
+    for metric in (metric for metric in values if metric.startswith("ndcg")):
+        if values[metric] < popular.get(metric, float("-inf")):
+            of_popularity = f"{metric} {values[metric]:.4f}, and popularity has {popular[metric]:.4f}"
+            said.append(f"{model} on {protocol} is worse than popularity: {of_popularity}")
+    return tuple(said)
+
+
+def weaknesses(table: list[MainRow]) -> list[str]:
+    """The sentences on every weak model, each once, in the order of the rows."""
+    return list(dict.fromkeys(sentence for row in table for sentence in row.weaknesses))
 
 
 def by_protocol(table: list[MainRow]) -> dict[str, list[MainRow]]:
@@ -54,21 +99,23 @@ def markdown(table: list[MainRow], title: str) -> str:
         metrics = PROTOCOLS[protocol].main_metrics
         lines += [f"## {protocol}", "", f"{chosen[0].users:,} users", ""]
         lines += ["| model | score | " + " | ".join(metrics) + " |", "|---|---|" + "---|" * len(metrics)]
-        lines += ["| " + " | ".join([row.model, row.score, *_marked(row)]) + " |" for row in chosen]
-        lines += [""]
+        lines += ["| " + " | ".join([_name(row), row.score, *_marked(row)]) + " |" for row in chosen]
+        lines += ["", *(f"- {WEAK} {sentence}." for sentence in weaknesses(chosen))]
+        lines += [""] if weaknesses(chosen) else []
     return "\n".join([*lines, LEGEND, ""] if table else [*lines, "No user had anything held out.", ""])
 
 
 def plain(table: list[MainRow]) -> str:
-    """The table for a terminal."""
+    """The table for a terminal; below each protocol's rows the weaknesses of its models."""
     blocks = []
     for protocol, chosen in by_protocol(table).items():
         grid = [[f"{protocol} ({chosen[0].users:,} users)", "", *PROTOCOLS[protocol].main_metrics]]
         grid += [
-            [row.model, "" if row.score == "score" else row.score, *map(_cell, row.cells.values())] for row in chosen
+            [_name(row), "" if row.score == "score" else row.score, *map(_cell, row.cells.values())] for row in chosen
         ]
         widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
-        blocks.append("\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in grid))
+        lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in grid]
+        blocks.append("\n".join([*lines, *(f"{WEAK} {sentence}." for sentence in weaknesses(chosen))]))
     return "\n\n".join(blocks)
 
 
@@ -76,10 +123,14 @@ def records(table: list[MainRow]) -> list[dict[str, str]]:
     """A record for each row, all with the same keys, as a table artifact needs them."""
     metrics = list(dict.fromkeys(metric for one in PROTOCOLS.values() for metric in one.main_metrics))
     return [
-        {"protocol": row.protocol, "model": row.model, "score": row.score}
+        {"protocol": row.protocol, "model": _name(row), "score": row.score}
         | {metric: _cell(row.cells[metric]) if metric in row.cells else "" for metric in metrics}
         for row in table
     ]
+
+
+def _name(row: MainRow) -> str:
+    return f"{row.model} {WEAK}" if row.weaknesses else row.model
 
 
 def _marked(row: MainRow) -> list[str]:

@@ -106,6 +106,8 @@ def fitted(
                 on_epoch=_epochs(tell),
             )
             effort = _fit(estimator, split.train, options)
+            if chosen := _from_the_log(estimator):
+                logger.info("%s: set from the log: %s", what, ", ".join(chosen))
             fit = fits.keep(home, estimator, digest, key=key, matrices=matrices_digest, **effort)
     took = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s: fitted in %s", what, took)
@@ -130,6 +132,12 @@ def _fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> dic
     except ValueError as error:
         raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
     return {"seconds": time.perf_counter() - began, "peak_bytes": machine.peak_memory()}
+
+
+def _from_the_log(estimator: Model) -> list[str]:
+    """The settings that were left to the log, with their values."""
+    given, resolved = estimator.settings.model_dump(), estimator.resolved.model_dump()
+    return [f"{name} {value:.4g}" for name, value in resolved.items() if value is not None and given[name] is None]
 
 
 def _validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:

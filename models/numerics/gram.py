@@ -46,6 +46,16 @@ def columns(interactions: csr_matrix, user_weight_exponent: float) -> Columns:
     return Columns(weights, mean, spread, users)
 
 
+def mean_over_edges(moments: Columns, alpha: float) -> float:
+    """The squared norm of the rescaled column of an edge's item, averaged over the (weighted) edges.
+
+    sum_j n_j^(2 - alpha) / sum_j n_j with n_j = users mean_j, columns divided by n_j^(alpha / 2). It is what a typical
+    like meets on the diagonal of the Gram matrix: a penalty that is a multiple of it means the same on any log.
+    """
+    norms = moments.users * moments.mean
+    return float(np.sum(norms ** (2 - alpha)) / np.sum(norms))
+
+
 @dataclass(frozen=True)
 class Rescaling:
     """Centring and rescaling of the columns, section 5 of the paper on Markov random fields.

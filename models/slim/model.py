@@ -4,12 +4,14 @@ Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", 2
 
     |x_j - X w|^2 / 2 + l2 / 2 |w|^2 + l1 sum w    over w >= 0, w_j = 0
 
-(eq. 2 and 4), and a user's scores are x W. `neighbours` is the paper's feature selection, fsSLIM.
+(eq. 2 and 4), and a user's scores are x W. Items for which that is
+zero rank by popularity, below the others. Penalties that are left out are multiples of what a like meets on the diagonal
+of the Gram matrix, learned over seven logs (docs/results.md). `neighbours` is the paper's feature selection, fsSLIM.
 """
 
 import warnings
 from time import perf_counter
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -17,36 +19,43 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions
-from models.numerics.gram import columns
+from models.numerics.gram import columns, mean_over_edges
+from models.numerics.no_evidence import order_by_popularity
 from models.numerics.products import read_only, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import SearchSpace, Span
 from models.slim.kernels import Solved, count_candidates, count_pairs, fill_pairs, solve_columns
 
+L1, L2 = 0.05, 5.0  # times `mean_over_edges`
 BATCH = 1 << 22  # candidates of the columns that are solved together: 32 MB
 
 
 class SLIMSettings(ModelSettings):
-    """Penalties are in users, like the Gram matrix X'X. The defaults were chosen on the validation users of ml-1m."""
+    """Penalties are on the scale of the rescaled Gram matrix, which with alpha = 0 is in users."""
 
     search_space: ClassVar[SearchSpace] = {
-        "l1": Span(0.1, 50.0, log=True),
-        "l2": Span(1.0, 2000.0, log=True),
+        "l1": Span(0.02, 20.0, log=True),
+        "l2": Span(1.0, 1000.0, log=True),
         "alpha": Span(0.0, 0.75),
         "user_weight_exponent": Span(0.0, 1.0),
     }
 
-    l1: float = Field(
-        5.0,
+    l1: float | None = Field(
+        None,
         ge=0,
-        description="Penalty on the sum of the weights: items that share at most so many users get no weight.",
+        description="Penalty on the sum of the weights: with alpha = 0, items that share at most so many users get no "
+        "weight. By default .05 times the mean diagonal of the Gram matrix over the edges.",
     )
-    l2: float = Field(200.0, ge=0, description="Penalty l2 / 2 on the squares of the weights.")
+    l2: float | None = Field(
+        None,
+        ge=0,
+        description="Penalty l2 / 2 on the squares of the weights. By default 5 times the same mean.",
+    )
     alpha: float = Field(
-        0.0, ge=0, le=1, description="Columns are divided by their norm to this power; 0 leaves them as they are."
+        0.5, ge=0, le=1, description="Columns are divided by their norm to this power; 0 leaves them as they are."
     )
     user_weight_exponent: float = Field(
-        0.0,
+        0.3,
         ge=0,
         le=2,
         description="Users have the weight d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
@@ -64,6 +73,12 @@ class SLIMSettings(ModelSettings):
         description="A column is done when no step of the descent would move a weight by more than this.",
     )
     max_sweeps: int = Field(1000, ge=1, description="Largest number of passes over a column's active weights.")
+
+    def resolved(self, interactions: csr_matrix) -> Self:
+        """The settings with l1 and l2 for a (users, items) log."""
+        typical = mean_over_edges(columns(interactions, self.user_weight_exponent), self.alpha)
+        l1, l2 = L1 * typical if self.l1 is None else self.l1, L2 * typical if self.l2 is None else self.l2
+        return self.model_copy(update={"l1": l1, "l2": l2})
 
 
 class SLIM(Model):
@@ -84,7 +99,7 @@ class SLIM(Model):
             gram = _gram(interactions, moments.weights, 1 / scale, self.threads)
             diagonal = read_only((norms / scale) ** 2, np.float32)
             parts, unsettled = [], 0
-            batches = _batches(gram, np.float32(self.settings.l1), self.settings.neighbours)
+            batches = _batches(gram, np.float32(self.resolved.l1), self.settings.neighbours)
             for number, (first, bounds) in enumerate(batches, 1):
                 started = perf_counter()
                 part, stopped = self._solve(first, bounds, gram, diagonal)
@@ -110,7 +125,7 @@ class SLIM(Model):
         starts = np.concatenate([[0], np.cumsum(bounds)])
         rows, weights = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
         found = np.zeros((len(bounds), 2), dtype=np.int64)
-        penalties = np.float32(self.settings.l1), np.float32(self.settings.l2)
+        penalties = np.float32(self.resolved.l1), np.float32(self.resolved.l2)
         limits = np.float32(self.settings.tolerance), self.settings.max_sweeps, self.settings.neighbours
         solve_columns(
             first,
@@ -126,12 +141,13 @@ class SLIM(Model):
         return (rows[held], weights[held], found[:, 0]), int(found[:, 1].sum())
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
-        """The weights w_ij of the items i of the history."""
+        """The weights w_ij of the items i of the history; their sum is the score, but for an item that has none."""
         return self.weights[history.indices][:, [item]].toarray()[:, 0]
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            return sparse_times(histories, self.weights)
+            scores = sparse_times(histories, self.weights)
+        return order_by_popularity(scores, self.item_degrees)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"indptr": self.weights.indptr, "indices": self.weights.indices, "values": self.weights.data}

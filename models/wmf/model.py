@@ -12,12 +12,20 @@ where d is the number of edges of a user or an item. The first is the loss of Re
 Volinsky, "Collaborative filtering for implicit feedback datasets", 2008. All terms of a user may be weighted by a power
 of the user's degree, as in `models.mrf.dense`; an item's d and `users` are then sums of these weights.
 
+A good alpha0 and lambda depend on the density of the log; their ratios do not. Settings that are left out come from
+
+    alpha0 users items = UNOBSERVED |S|              the pairs together weigh so many times what the edges weigh
+    lambda (1 + alpha0 users items / |S|) = SHRINKAGE    a row's penalty is this share of a mean row's number of edges
+
+which were learned over seven logs (docs/results.md). With nu = 1 a row's penalty is lambda (d + alpha0 others), on
+average lambda d (1 + alpha0 users items / |S|).
+
 While one side is fixed, each row of the other is a small linear system (eq. 4 of Hu et al.), made of the row's own
 edges and of the Gram matrix of the fixed side.
 """
 
 from time import perf_counter
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -32,25 +40,31 @@ from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 from models.wmf.sides import Loss, RowSystems, Solver, empty_table, rows
 
+UNOBSERVED, SHRINKAGE = 12.0, 0.08  # of the default loss
+HU_REGULARIZATION = 0.007  # of hu2008, which no rule has been learned for
 EXACT = Solver(0, 1 << 16)  # one block of all factors
 
 
 class WMFSettings(ModelSettings):
-    """The defaults were chosen on the validation users of ml-1m, with 64 factors."""
+    """The defaults were chosen on validation users of seven logs, from 41,000 to 190,000 edges."""
 
-    factors: int = Field(64, ge=1, le=4096, description="Length K of the factors of users and items.")
+    factors: int = Field(128, ge=1, le=4096, description="Length K of the factors of users and items.")
     iterations: int = Field(16, ge=1, description="Passes over the users and then the items.")
     loss: Literal["rendle2021", "hu2008"] = Field(
         "rendle2021", description="rendle2021 does not use the counts; hu2008 has the confidence 1 + alpha count."
     )
-    unobserved_weight: float = Field(
-        0.2,
+    unobserved_weight: float | None = Field(
+        None,
         gt=0,
         le=100,
-        description="Weight alpha0 of all pairs, in addition to 1 for the observed ones; for rendle2021.",
+        description="Weight alpha0 of all pairs, in addition to 1 for the observed ones; for rendle2021. By default 12 "
+        "times the density of the log.",
     )
-    regularization: float = Field(
-        0.007, gt=0, description="Penalty lambda on the squares of the factors; for hu2008 some tens are usual."
+    regularization: float | None = Field(
+        None,
+        gt=0,
+        description="Penalty lambda on the squares of the factors. By default .08 / (1 + alpha0 / density), and .007 "
+        "for hu2008, where some tens are usual.",
     )
     regularization_exponent: float = Field(
         1.0,
@@ -59,7 +73,7 @@ class WMFSettings(ModelSettings):
         description="Exponent nu by which a row's penalty grows with its weight in the loss; for rendle2021.",
     )
     user_weight_exponent: float = Field(
-        0.0,
+        0.3,
         ge=0,
         le=2,
         description="Pairs are weighted by degree^-exponent of their user, scaled to mean one; 0 for equal weights.",
@@ -78,10 +92,20 @@ class WMFSettings(ModelSettings):
     search_space: ClassVar[SearchSpace] = {
         "factors": Choice((64, 128, 256)),
         "iterations": Span(4, 24),
-        "unobserved_weight": Span(0.01, 1.0, log=True),
-        "regularization": Span(1e-3, 3e-2, log=True),
+        "unobserved_weight": Span(1e-3, 3.0, log=True),
+        "regularization": Span(5e-4, 5e-2, log=True),
         "user_weight_exponent": Span(0.0, 0.5),
     }
+
+    def resolved(self, interactions: csr_matrix) -> Self:
+        """The settings with alpha0 and lambda for a (users, items) log."""
+        users, items = interactions.shape
+        density = interactions.nnz / (users * items)
+        weight = UNOBSERVED * density if self.unobserved_weight is None else self.unobserved_weight
+        penalty = self.regularization
+        if penalty is None:
+            penalty = HU_REGULARIZATION if self.loss == "hu2008" else SHRINKAGE / (1 + weight / density)
+        return self.model_copy(update={"unobserved_weight": weight, "regularization": penalty})
 
 
 class WMF(Model):
@@ -97,7 +121,7 @@ class WMF(Model):
     scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        chosen, loss, solver = self.settings, self._loss(), self._solver()
+        chosen, loss, solver = self.resolved, self._loss(), self._solver()
         weights = degree_weights_or_ones(np.diff(interactions.indptr), chosen.user_weight_exponent)
         users, items = (
             RowSystems(interactions, loss, weights, None),
@@ -126,7 +150,7 @@ class WMF(Model):
         return rows(of_users, factors).copy()
 
     def _loss(self) -> Loss:
-        chosen = self.settings
+        chosen = self.resolved
         if chosen.loss == "hu2008":
             return Loss(1.0, 1.0, chosen.alpha, chosen.regularization, 0.0)
         return Loss(chosen.unobserved_weight, 0.0, 0.0, chosen.regularization, chosen.regularization_exponent)

@@ -19,6 +19,7 @@ from models.evaluation.metrics import DegreeBin
 from models.evaluation.ranking import NotRankable, target_ranks
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
+from tasks import main_table
 from tasks.errors import OneclassError
 from tasks.evaluate import like as evaluate_like
 from tasks.evaluate import truth as evaluate_truth
@@ -64,7 +65,8 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_d
         matrices_digest: the protocol's split in the matrix store.
         fit_digests: digest of each fitted model, by the model's name.
 
-    A model that cannot be evaluated, for it gives a user a NaN, say, is left out.
+    A model that cannot be evaluated, for it gives a user a NaN, say, is left out. One that is worse than guesses, or
+    than popularity, is named in a warning (`tasks.main_table.named`).
 
     Raises:
         OneclassError: no model at all can be evaluated; the first one's error.
@@ -99,6 +101,9 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_d
             likes.extend([like] if like else [])
     with warehouse.stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         write(connection, run_id, protocol, ranked, likes)
+        table = main_table.by_protocol(main_table.rows(connection, run_id)).get(protocol, [])
+    for sentence in main_table.weaknesses(table):
+        logger.warning("%s", sentence)
     return Evaluated(protocol, users, len(split.parts["test"].users) - users, failed)
 
 

@@ -64,7 +64,7 @@ def contract_results(home: Home, run_id: str, stage: str) -> None:
 @in_a_run
 def evaluation(home: Home, table: list[main_table.MainRow]) -> None:
     """The evaluation as a table."""
-    description = f"Evaluation on {home.dataset}"
+    description = ". ".join([f"Evaluation on {home.dataset}", *main_table.weaknesses(table)])
     create_table_artifact(table=main_table.records(table), key=key(home.dataset, "evaluation"), description=description)
 
 

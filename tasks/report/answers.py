@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tasks.main_table import MainRow
+from tasks.main_table import MainRow, weaknesses
 from tasks.report.figures import Row, grouped, listed
 from tasks.report.figures_degrees import law_sentence
 from tasks.report.figures_intervals import named
@@ -30,7 +30,7 @@ def answers(
         Answer("What came in?", came_in(overview), "log", alarm=overview["rejects"] > 0),
         Answer("Was it sound?", sound(contracts), "soundness", alarm=broken + warnings > 0),
         Answer("What do the degrees look like?", _degrees(laws), "degrees-section"),
-        Answer("Which model is best?", best(tables), "models"),
+        Answer("Which model is best?", best(tables), "models", alarm=any(map(weaknesses, tables.values()))),
         Answer("How sure are we?", sure(tables), "certainty"),
         Answer("What changed since the last run?", changes, "changes"),
     ]
@@ -62,12 +62,13 @@ def _degrees(laws: list[Row]) -> str:
 
 
 def best(tables: dict[str, list[MainRow]]) -> str:
-    """The best list of each protocol by its main metric."""
+    """The best list of each protocol by its main metric; then the models that are worse than a trivial one."""
     said = []
     for protocol, rows in tables.items():
         metric, (value, error) = next(iter(rows[0].cells.items()))
         said.append(f"On {protocol}, {named(rows[0].model, rows[0].score)}: {metric} {text(value, 'metric')}"
                     + ("" if error is None else f" ± {text(error, 'metric')}"))  # fmt: skip
+    said += [sentence for rows in tables.values() for sentence in weaknesses(rows)]
     return ". ".join(said) + "." if said else "No user had anything held out, so nothing was evaluated."
 
 

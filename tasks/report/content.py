@@ -73,7 +73,15 @@ def main_tables(tables: dict[str, list[MainRow]], fits: pl.DataFrame) -> dict[st
         metrics = PROTOCOLS[protocol].main_metrics
         frame = pl.DataFrame([_flat(row) for row in chosen], infer_schema_length=None)
         costs = fits.filter(protocol=protocol).drop("protocol")
-        columns = [*MODEL_AND_SCORE, Column("standing", "standing", "text", "the best, or not significantly worse")]
+        columns = [
+            *MODEL_AND_SCORE,
+            Column(
+                "standing",
+                "standing",
+                "text",
+                "the best, or not significantly worse; weak: worse than guesses, or than popularity",
+            ),
+        ]
         columns += [
             Column(metric, metric, "metric", METRICS[metric], error=f"{metric} error")
             for metric in metrics if metric in chosen[0].cells
@@ -95,7 +103,12 @@ def _flat(row: MainRow) -> dict[str, Any]:
     cells: dict[str, float | None] = {}
     for metric, (value, error) in row.cells.items():
         cells |= {metric: value, f"{metric} error": error}
-    return {"model": row.model, "score": row.score, "standing": STANDINGS[row.standing]} | cells
+    return {"model": row.model, "score": row.score, "standing": _standing(row)} | cells
+
+
+def _standing(row: MainRow) -> str:
+    """Among the other lists, and `weak` where the model is worse than a trivial one; also the classes of the row."""
+    return " ".join(filter(None, [STANDINGS[row.standing], "weak" if row.weaknesses else ""]))
 
 
 def pivots(

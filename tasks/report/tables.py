@@ -37,7 +37,7 @@ class Table:
         name: its anchor.
         caption: what one row is.
         source: the warehouse table that it shows.
-        frame: the values, a column a key; `standing`, where it is there, marks the best and those level with it.
+        frame: the values, a column a key; `standing`, where it is there, marks the best, those level with it, and the weak.
         empty: said where there are no rows.
         sorted_by: the column that the rows come sorted by, and `ascending` or `descending`.
     """

@@ -19,8 +19,11 @@ VARIANTS = {
 }
 
 
-def fit(interactions, **settings):
-    return MRFDense(MRFDenseSettings(**settings), threads=2).fit(interactions)
+PAPER = {"l2": 6.0, "alpha": 0.75, "centred": True, "user_weight_exponent": 0.0}
+
+
+def fit(interactions, threads=2, **settings):
+    return MRFDense(MRFDenseSettings(**{**PAPER, **settings}), threads=threads).fit(interactions)
 
 
 def naive(likes, l2=6.0, alpha=0.75, centred=True, intercept=False, user_weight_exponent=0.0, popularity_discount=0.0):
@@ -64,11 +67,11 @@ def test_fewer_users_than_items_give_the_same_weights_by_an_inverse_over_the_use
     likes[:, 0] = np.arange(len(likes)) == 4
     active = likes[likes.sum(axis=1) > 0]
     counted = csr_matrix(likes * np.arange(1, likes.shape[1] + 1))  # how often somebody liked an item is not read
-    model, alone = fit(counted, **settings), MRFDense(MRFDenseSettings(**settings), threads=1)
+    model, alone = fit(counted, **settings), fit(counted, threads=1, **settings)
     weights, offset = naive(active, **settings)
     np.testing.assert_allclose(model.weights, weights, atol=1e-5)
     np.testing.assert_allclose(model.offset, offset, atol=1e-5)
-    np.testing.assert_array_equal(alone.fit(counted).weights, model.weights)
+    np.testing.assert_array_equal(alone.weights, model.weights)
 
 
 def test_the_ridge_regression_of_eq_3_is_at_its_minimum(long_tailed):

@@ -29,8 +29,11 @@ VARIANTS = {
 ROUNDING = 1e-9  # far above the rounding of a covariance in float64, far below the distance of two that differ
 
 
+PAPER = {"l2": 1.0, "alpha": 0.75, "centred": True, "user_weight_exponent": 0.0, "r": 0.0}
+
+
 def fit(interactions, *, threads=2, options=NO_OPTIONS, **more):
-    return MRFSparse(MRFSparseSettings(**more), threads=threads).fit(interactions, options)
+    return MRFSparse(MRFSparseSettings(**{**PAPER, **more}), threads=threads).fit(interactions, options)
 
 
 def table(model):
@@ -174,7 +177,11 @@ def test_weights_and_scores_agree_with_section_3(more, long_tailed):
     model = fit(long_tailed, threshold=threshold, **more)
     expected = naive(target, scale, threshold, **rest)
     np.testing.assert_allclose(table(model), expected, atol=1e-5)
-    np.testing.assert_allclose(model.scores(long_tailed), likes @ expected, atol=1e-4)
+    scores, sums = model.scores(long_tailed), likes @ expected
+    said = sums != 0
+    np.testing.assert_allclose(scores[said], sums[said], atol=1e-4)
+    lowest = np.where(said, scores, np.inf).min(axis=1, keepdims=True)
+    assert (said | (scores < lowest)).all()
     assert 0.03 < (expected != 0).mean() < 0.3
 
 
@@ -229,7 +236,8 @@ def test_the_papers_variant_agrees_with_its_text_on_any_small_matrix(seed, r, sh
 
 @pytest.mark.parametrize("more", [{}, {"intercept": True}, {"alpha": 0.5, "user_weight_exponent": 1.0}])
 def test_weights_become_the_dense_ones_as_the_threshold_falls(more, long_tailed):
-    dense = MRFDense(MRFDenseSettings(l2=2.0, **more)).fit(long_tailed)
+    shared = {name: value for name, value in {**PAPER, "l2": 2.0, **more}.items() if name != "r"}
+    dense = MRFDense(MRFDenseSettings(**shared)).fit(long_tailed)
     apart = [
         np.linalg.norm(table(fit(long_tailed, l2=2.0, threshold=threshold, **more)) - dense.weights)
         for threshold in (0.5, 0.1, 0.02, 0.0)
@@ -289,12 +297,31 @@ def test_items_that_everybody_or_nobody_likes_take_no_part(long_tailed):
         assert np.isfinite(model.scores(likes)).all() and (b != 0).any()
 
 
-def test_one_of_threshold_and_density_is_given():
+def test_threshold_and_density_are_not_both_given():
     assert MRFSparseSettings(threshold=0.1).density is None
     assert MRFSparseSettings.model_validate_json(MRFSparseSettings(threshold=0.1).model_dump_json()).threshold == 0.1
-    for both in ({"threshold": 0.1, "density": 0.1}, {"density": None}):
-        with pytest.raises(ValidationError, match="density .* threshold"):
-            MRFSparseSettings(**both)
+    with pytest.raises(ValidationError, match="density and threshold are both given"):
+        MRFSparseSettings(threshold=0.1, density=0.1)
+
+
+@pytest.mark.parametrize("kind", [MRFDense, MRFSparse])
+def test_l2_is_left_to_the_log(kind, long_tailed):
+    likes = long_tailed.toarray().astype(float)
+    norms = (likes.T * likes.sum(axis=1) ** -0.5).sum(axis=1) * 300 / (likes.sum(axis=1) ** -0.5).sum()
+    typical = sum(norm * norm / norm**0.5 for norm in norms) / sum(norms)
+    resolved = kind.Settings().resolved(long_tailed)
+    assert resolved.l2 == pytest.approx(6 * typical)
+    assert kind.Settings(l2=3.0).resolved(long_tailed).l2 == 3.0
+    by_rule, by_number = (kind(settings).fit(long_tailed).weights for settings in (kind.Settings(), resolved))
+    assert (by_rule != by_number).sum() == 0
+
+
+def test_without_a_density_or_a_threshold_there_are_two_hundred_entries_an_item(long_tailed):
+    wide = csr_matrix(np.hstack([long_tailed.toarray()] * 5))
+    assert MRFSparseSettings().resolved(long_tailed).density == 1.0
+    assert MRFSparseSettings().resolved(wide).density == pytest.approx(200 / 600)
+    by_threshold = MRFSparseSettings(threshold=0.3).resolved(wide)
+    assert by_threshold.density is None and by_threshold.threshold == 0.3
 
 
 def test_too_small_a_penalty_names_the_setting():

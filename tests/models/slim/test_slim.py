@@ -20,8 +20,11 @@ VARIANTS = {
 }
 
 
+PLAIN = {"tolerance": 1e-6, "alpha": 0.0, "user_weight_exponent": 0.0}
+
+
 def fit(interactions, **chosen):
-    return SLIM(SLIMSettings(**{"tolerance": 1e-6, **chosen}), threads=2).fit(interactions)
+    return SLIM(SLIMSettings(**{**PLAIN, **chosen}), threads=2).fit(interactions)
 
 
 def problem(likes, alpha=0.0, user_weight_exponent=0.0):
@@ -82,9 +85,7 @@ def test_rows_kept_whole_or_sparse_and_batches_of_any_size_give_the_same_bits(lo
     expected = fit(long_tailed, l1=1.0, l2=10.0).weights
     monkeypatch.setattr(slim, "BATCH", 50)
     epochs = []
-    found = (
-        SLIM(SLIMSettings(l1=1.0, l2=10.0, tolerance=1e-6)).fit(long_tailed, FitOptions(on_epoch=epochs.append)).weights
-    )
+    found = SLIM(SLIMSettings(l1=1.0, l2=10.0, **PLAIN)).fit(long_tailed, FitOptions(on_epoch=epochs.append)).weights
     assert (found != expected).nnz == 0
     assert len(epochs) > 5 and epochs[-1].number == epochs[-1].of == len(epochs)
     kept = np.zeros(120, dtype=np.int64)
@@ -105,7 +106,9 @@ def test_each_column_has_at_most_its_neighbours(long_tailed):
 
 def test_scores_are_the_histories_times_the_weights(long_tailed):
     model = fit(long_tailed, l1=1.0, l2=10.0)
-    np.testing.assert_allclose(model.scores(long_tailed), (long_tailed @ model.weights).toarray(), rtol=1e-5)
+    np.testing.assert_allclose(
+        model.scores(long_tailed), (long_tailed @ model.weights).toarray(), rtol=1e-5, atol=1e-30
+    )
     assert model.weights.dtype == np.float32
 
 
@@ -116,4 +119,29 @@ def test_a_descent_that_was_cut_short_says_so(long_tailed):
 
 def test_penalties_above_every_pair_leave_no_weight(checkerboard):
     model = fit(checkerboard, l1=100.0)
-    assert model.weights.nnz == 0 and (model.scores(checkerboard) == 0).all()
+    assert model.weights.nnz == 0
+    np.testing.assert_allclose(model.scores(checkerboard), 0, atol=1e-30)
+    by_popularity = np.argsort(-model.item_degrees, kind="stable")
+    np.testing.assert_array_equal(np.argsort(-model.scores(checkerboard[3])[0], kind="stable"), by_popularity)
+
+
+def test_penalties_left_to_the_log_are_multiples_of_what_a_like_meets_on_the_diagonal(long_tailed):
+    likes = long_tailed.toarray().astype(float)
+    chosen = SLIMSettings()
+    gram, _ = problem(likes, alpha=chosen.alpha, user_weight_exponent=chosen.user_weight_exponent)
+    norms = problem(likes, user_weight_exponent=chosen.user_weight_exponent)[0].diagonal()
+    typical = sum(norms[item] * gram[item, item] for item in range(120)) / norms.sum()
+    resolved = chosen.resolved(long_tailed)
+    assert resolved.l1 == pytest.approx(0.05 * typical) and resolved.l2 == pytest.approx(5 * typical)
+    given = SLIMSettings(l1=2.0).resolved(long_tailed)
+    assert given.l1 == 2.0 and given.l2 == resolved.l2
+    by_rule, by_number = (SLIM(settings).fit(long_tailed).weights for settings in (chosen, resolved))
+    assert (by_rule != by_number).nnz == 0
+
+
+def test_twice_as_many_users_double_the_penalties_without_rescaling(long_tailed):
+    """So that the weights stay what they are: the Gram matrix doubles too."""
+    settings = SLIMSettings(alpha=0.0, tolerance=1e-6)
+    twice = csr_matrix(np.vstack([long_tailed.toarray()] * 2))
+    one, two = (SLIM(settings).fit(likes).weights.toarray() for likes in (long_tailed, twice))
+    np.testing.assert_allclose(one, two, atol=2e-5)

@@ -200,3 +200,33 @@ def test_tables_are_padded_with_zeros():
     table = empty_table(3, 21)
     rows(table, 21)[:] = 1
     assert table.shape == (4 * 32,) and table.sum() == 63
+
+
+def test_settings_left_to_the_log_follow_its_density(long_tailed):
+    density = long_tailed.nnz / (300 * 120)
+    resolved = WMFSettings().resolved(long_tailed)
+    assert resolved.unobserved_weight == pytest.approx(12 * density)
+    assert resolved.regularization * (1 + resolved.unobserved_weight / density) == pytest.approx(0.08)
+    twice = csr_matrix(np.hstack([long_tailed.toarray(), np.zeros((300, 120))]))
+    of_twice = WMFSettings().resolved(twice)
+    assert of_twice.unobserved_weight == pytest.approx(resolved.unobserved_weight / 2)
+    assert of_twice.regularization == pytest.approx(resolved.regularization)
+
+
+def test_given_numbers_stay_and_each_rule_stands_by_itself(long_tailed):
+    given = WMFSettings(unobserved_weight=0.2, regularization=0.007)
+    assert given.resolved(long_tailed) == given
+    density = long_tailed.nnz / (300 * 120)
+    half = WMFSettings(unobserved_weight=0.2).resolved(long_tailed)
+    assert half.unobserved_weight == 0.2 and half.regularization == pytest.approx(0.08 / (1 + 0.2 / density))
+    assert WMFSettings(loss="hu2008").resolved(long_tailed).regularization == 0.007
+
+
+def test_a_fit_by_rule_is_the_fit_of_the_numbers_and_keeps_them(long_tailed, tmp_path):
+    model = WMF(WMFSettings(factors=8, iterations=2)).fit(long_tailed)
+    explicit = WMF(model.resolved).fit(long_tailed)
+    np.testing.assert_array_equal(model.item_factors, explicit.item_factors)
+    model.save(tmp_path)
+    loaded = WMF.load(tmp_path)
+    assert loaded.settings == model.settings != model.resolved == loaded.resolved
+    np.testing.assert_array_equal(loaded.fold_in(long_tailed[:9]), model.fold_in(long_tailed[:9]))

@@ -52,9 +52,19 @@ class Opinion(Model):
         return {"opinions": self.opinions}
 
 
+class UpsideDown(Popularity):
+    """The least popular item first."""
+
+    name = "upside_down"
+
+    def _scores(self, histories, users, score):
+        return -super()._scores(histories, users, score)
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setitem(catalogue.MODELS, "opinion", Opinion)
+    monkeypatch.setitem(catalogue.MODELS, "upside_down", UpsideDown)
     monkeypatch.setattr(Opinion, "blocks", [])
     return Home(tmp_path, "tiny", Limits(threads=2, memory=1 << 30))
 
@@ -340,3 +350,21 @@ def test_a_log_without_test_users_is_said_and_leaves_no_rows(home, caplog):
     assert (found.users, found.users_without_target) == (0, 0)
     assert "no test user" in caplog.text
     assert rows(home, "select * from evaluation.metrics") == []
+
+
+def test_a_model_that_is_worse_than_popularity_is_named_in_a_warning(home, caplog):
+    """The targets are the items that most users like, and the model puts these last."""
+    train = np.ones((USERS, ITEMS))
+    train[:, 1:] = np.arange(1, ITEMS) < np.arange(USERS)[:, None] / 2
+    history, target = np.zeros((8, ITEMS)), np.zeros((8, ITEMS))
+    history[:, 0], target[:, 1] = 1, 1
+    part = Part(csr(history), csr(target), np.arange(8))
+    split = SplitMatrices(
+        "strong_generalization", csr(train), np.arange(USERS), np.arange(ITEMS, dtype=np.int32), {"test": part}
+    )
+    digest, fitted = store(home, split, Popularity, UpsideDown)
+    with caplog.at_level(logging.WARNING):
+        stage.evaluate(home, "run", "strong_generalization", digest, fitted)
+    assert "upside_down on strong_generalization ranks worse than guessing: mean_rank 0.0000" in caplog.text
+    assert "upside_down on strong_generalization is worse than popularity: ndcg@100" in caplog.text
+    assert "popularity on" not in caplog.text

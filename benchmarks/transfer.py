@@ -1,0 +1,199 @@
+"""Defaults on a log that nobody tuned for, against a small search of the same model's settings.
+
+    python -m benchmarks.transfer --root ../shared/data [--logs ml-100k yelp2018] [--models wmf slim] [--draws 12]
+    python -m benchmarks.transfer --root ../shared/data --zeros --logs lastfm-hetrec2011 citeulike-a yelp2018
+
+A log lies in ROOT/NAME, as the file that `python -m flows.backfill` reads; of a log that comes with a split, its train
+part alone is read. Users are held out as `strong_generalization` holds them out, and the validation users judge. At
+most so many of the others train, drawn by the seed (`--users`, and USERS for models that want fewer). One row a log and
+model, nDCG@100 and S of the validation users:
+
+    old      the defaults as they were before any was set from the log
+    new      the defaults
+    best     by nDCG@100, of the defaults and of `--draws` seeded draws from the model's search space, in which a setting
+             that its rule takes from the log is drawn within a factor AROUND of the rule's value; the density of
+             mrf_sparse stays at its rule's, for the cost of a fit grows with its cube
+    ratio    new nDCG@100 / best nDCG@100
+
+`--zeros` shows what `models.numerics.no_evidence` changes, with the old defaults: the share of scores that are exactly
+zero, and nDCG@100 and S with these left at zero, in the order of the item indices; at zero, by popularity, above
+negative sums; and by popularity below all others, as the models have it.
+"""
+
+import argparse
+import math
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from benchmarks.bayesian_models import prepared
+from flows.parameters import Backfill
+from flows.settings import resolve
+from models.base import Model, ModelSettings
+from models.catalogue import MODELS
+from models.evaluation.metrics import user_metrics
+from models.evaluation.ranking import target_ranks
+from models.numerics.products import sparse_times
+from models.search_space import Choice, Span
+
+FILES = {  # log: its data set's name and its file
+    "ml-100k": ("ml-100k", "u.data"),
+    "ml-latest-small": ("ml-latest-small", "ratings.csv"),
+    "lastfm-hetrec2011": ("lastfm", "user_artists.dat"),
+    "citeulike-a": ("citeulike-a", "users.dat"),
+    "ml-1m": ("ml-1m", "ratings.csv"),
+    "gowalla": ("gowalla", "train.txt"),
+    "yelp2018": ("yelp2018", "train.txt"),
+}
+OLD = {  # defaults until they were set from the log
+    "wmf": {
+        "unobserved_weight": 0.2, "regularization": 0.007, "user_weight_exponent": 0.0, "factors": 64, "iterations": 16,
+    },
+    "slim": {"l1": 5.0, "l2": 200.0, "alpha": 0.0, "user_weight_exponent": 0.0},
+    "mrf_sparse": {"l2": 1.0, "alpha": 0.75, "user_weight_exponent": 0.0, "centred": True, "density": 0.005,
+                   "r": 0.0},
+    "mrf_dense": {"l2": 6.0, "alpha": 0.75, "user_weight_exponent": 0.0, "centred": True},
+}  # fmt: skip
+USERS = {"slim": 1500, "mrf_sparse": 1000, "mrf_dense": 1000}
+AROUND = 6.0
+MOST_ITEMS = 16_000  # of an items x items array: a log with more, after the draw of users, is left out
+
+
+@dataclass(frozen=True)
+class Log:
+    """Training edges, and the validation users' histories and targets, each (users, items)."""
+
+    name: str
+    train: csr_matrix
+    histories: csr_matrix
+    targets: csr_matrix
+
+    def sample(self, users: int, judges: int, seed: int) -> "Log":
+        """At most so many users, and the items that these like; validation users without a target left are dropped."""
+        rng = np.random.default_rng(seed)
+        train = self.train[_drawn(rng, np.arange(self.train.shape[0]), users)]
+        judges_ = _drawn(rng, np.flatnonzero(np.diff(self.targets.indptr)), judges)
+        known = np.flatnonzero(np.bincount(train.indices, minlength=train.shape[1]))
+        train, histories, targets = (
+            part[:, known].tocsr() for part in (train, self.histories[judges_], self.targets[judges_])
+        )
+        found = np.flatnonzero(np.diff(targets.indptr))
+        return Log(self.name, train, histories[found], targets[found])
+
+    def judged(self, scores: np.ndarray) -> tuple[float, float]:
+        """nDCG@100 and S."""
+        found = user_metrics(target_ranks(scores, self.histories, self.targets))
+        return float(found["ndcg@100"].mean()), float(found["mean_rank"].mean())
+
+
+def _drawn(rng: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
+    return np.sort(rng.choice(rows, most, replace=False)) if most < len(rows) else rows
+
+
+def read(name: str, root: Path, threads: int) -> Log:
+    """The log by the pipeline's own stages."""
+    dataset, file = FILES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        parameters = Backfill(
+            dataset=dataset,
+            home=folder,
+            source=[str(root / name / file)],
+            seed=1,
+            protocols=["strong_generalization"],
+            threads=threads,
+        )
+        split = prepared(resolve(parameters))["strong_generalization"]
+        part = split.parts["validation"]
+        return Log(name, split.train[:], part.histories[:], part.targets[:])
+
+
+def drawn(kind: type[ModelSettings], log: Log, rng: np.random.Generator) -> dict[str, Any]:
+    """One draw from a search space, each setting by itself."""
+    given, by_rule = kind().model_dump(), kind().resolved(log.train).model_dump()
+    around = {
+        name: Span(by_rule[name] / AROUND, by_rule[name] * AROUND, log=True)
+        for name in kind.search_space
+        if given[name] is None and by_rule[name]
+    }
+    around |= {"density": Choice((by_rule["density"],))} if "density" in around else {}
+    return {name: _value(range_, rng) for name, range_ in {**kind.search_space, **around}.items()}
+
+
+def _value(range_: Span | Choice, rng: np.random.Generator) -> Any:
+    if isinstance(range_, Choice):
+        return range_.values[rng.integers(len(range_.values))]
+    low, high = (math.log(end) if range_.log else end for end in (range_.low, range_.high))
+    value = rng.uniform(low, high)
+    value = math.exp(value) if range_.log else value
+    return round(value) if isinstance(range_.low, int) and isinstance(range_.high, int) else value
+
+
+def fitted(name: str, settings: dict[str, Any], log: Log, threads: int) -> Model:
+    return MODELS[name](MODELS[name].Settings(**settings), seed=1, threads=threads).fit(log.train)
+
+
+def transfer(name: str, log: Log, draws: int, seed: int, threads: int) -> str:
+    """A row of the table."""
+    began, rng = time.process_time(), np.random.default_rng(seed)
+    trials = [OLD[name], {}, *(drawn(MODELS[name].Settings, log, rng) for _ in range(draws))]
+    old, *found = (log.judged(fitted(name, settings, log, threads).scores(log.histories)) for settings in trials)
+    best = max(found)
+    cells = [f"{ndcg:.4f} / {rank:.4f}" for ndcg, rank in (old, found[0], best)]
+    spent = time.process_time() - began
+    return f"| {_shape(log)} | {name} | {' | '.join(cells)} | {found[0][0] / best[0]:.3f} | {spent:.0f} |"
+
+
+def zeros(name: str, log: Log, threads: int) -> str:
+    """A row of the table of `--zeros`."""
+    model = fitted(name, OLD[name], log, threads)
+    sums = sparse_times(log.histories, model.weights)
+    at_zero = np.where(sums == 0, model.item_degrees * np.float32(1e-36), sums)
+    orders = sums, at_zero, model.scores(log.histories)
+    cells = [f"{ndcg:.4f} / {rank:.4f}" for ndcg, rank in map(log.judged, orders)]
+    return f"| {_shape(log)} | {name} | {np.mean(sums == 0):.3f} | {' | '.join(cells)} |"
+
+
+def _shape(log: Log) -> str:
+    users, items = log.train.shape
+    return f"{log.name}, {users:,} x {items:,}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, required=True, help="the folder of the logs' folders")
+    parser.add_argument("--logs", nargs="+", choices=FILES, default=list(FILES), metavar="NAME")
+    parser.add_argument("--models", nargs="+", choices=OLD, default=list(OLD), metavar="MODEL")
+    parser.add_argument("--draws", type=int, default=12)
+    parser.add_argument("--users", type=int, default=2500, help="most users that train")
+    parser.add_argument("--judges", type=int, default=400, help="most validation users")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--zeros", action="store_true", help="the order of candidates without evidence instead")
+    given = parser.parse_args()
+    warnings.filterwarnings("ignore", message=".*still moving")
+    head = (
+        ["zero", "by index", "by popularity, at zero", "below"]
+        if given.zeros
+        else ["old", "new", "best", "ratio", "CPU s"]
+    )
+    print(f"| log, users x items | model | {' | '.join(head)} |\n{'|---' * (len(head) + 2)}|")
+    for name in given.logs:
+        whole = read(name, given.root, given.threads)
+        for model in given.models:
+            log = whole.sample(min(given.users, USERS.get(model, given.users)), given.judges, given.seed)
+            if model == "mrf_dense" and log.train.shape[1] > MOST_ITEMS:
+                continue
+            if not given.zeros:
+                print(transfer(model, log, given.draws, given.seed, given.threads), flush=True)
+            elif model in ("slim", "mrf_sparse"):
+                print(zeros(model, log, given.threads), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""The order of candidates for which a user's history says nothing, in the models that add up weights between items.
+
+On a sparse log most items share no weight with a history, and their sum is exactly zero. They follow below every
+candidate with evidence, the more popular first. Below those with negative sums too: a weight needs users who share the
+two items, so an item with weights to the history is a likelier one than an item without any, whatever their sign; and
+a centred field leaves out the item's mean, by which even its negative sums lie above the estimate for a rare item. On
+held-out edges of three sparse logs S is higher so (docs/results.md).
+"""
+
+import numpy as np
+
+FLOOR = np.float32(-(2.0**-100))  # where no sum is negative; closer to zero than any weight that a regression finds
+STEP = 2.0**-22  # relative; at least one float32 to the next, on both sides of a power of two
+
+
+def order_by_popularity(scores: np.ndarray, item_degrees: np.ndarray) -> np.ndarray:
+    """Replace the scores that are exactly zero by some just below the row's lowest, in place; returns `scores`.
+
+    An item whose degree is the k-th largest of the distinct degrees gets `lowest (1 + k STEP)`, `lowest` being the
+    lowest score of the row or FLOOR. So items of equal degree are tied. Every other score keeps its bits.
+
+    Args:
+        scores: float32 (block, items), sums over the histories.
+        item_degrees: int (items,), training edges of each item.
+    """
+    distinct, ascending = np.unique(item_degrees, return_inverse=True)
+    factor = 1 + (len(distinct) - ascending) * STEP
+    for row in scores:  # a row at a time, so that no other array is as large as the block
+        unsaid = row == 0
+        row[unsaid] = min(row.min(), FLOOR) * factor[unsaid]
+    return scores
