@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 from uuid import UUID
 
 from tasks.stores import runs
@@ -51,9 +51,11 @@ def watched() -> Iterator[None]:
     os.set_blocking(writing, False)
     threading.Thread(target=_watch, args=(reading,), daemon=True, name="signals").start()
     former = signal.set_wakeup_fd(writing, warn_on_full_buffer=False), signal.signal(signal.SIGTERM, _tell)
+    hook, sys.unraisablehook = sys.unraisablehook, _unraisable
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         signal.set_wakeup_fd(former[0])
         signal.signal(signal.SIGTERM, former[1])
         os.close(writing)  # which ends the thread
@@ -76,6 +78,12 @@ def told_by(error: BaseException) -> int | None:
     if isinstance(error, Told | TerminationSignal):
         return signal.SIGTERM
     return signal.SIGINT if isinstance(error, KeyboardInterrupt) else None
+
+
+def _unraisable(lost: Any) -> None:
+    """Say nothing of a signal's error that came up in a finalizer, where Python drops it: the watch ends the process."""
+    if not _told and told_by(lost.exc_value) is None:
+        sys.__unraisablehook__(lost)
 
 
 def _tell(number: int, frame: FrameType | None) -> NoReturn:

@@ -12,7 +12,7 @@ from tasks.errors import InputError
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import warehouse
 from tasks.stores.home import Home
-from tasks.stores.stage_results import StageResult
+from tasks.stores.stage_results import StageResult, table_digest
 
 logger = logging.getLogger(__name__)
 
@@ -55,9 +55,14 @@ def binarize(
     """
     parameters = {**settings.model_dump(), "since": since, "until": until}
     with warehouse.stage(home, run_id, "binarize", parameters) as connection:
-        reads = warehouse.select(connection, "binarize/logs").item() or ""
-        tables = ["curated.interactions"]
-        kept = StageResult(connection, "binarize", __file__, reads=reads, parameters=parameters, tables=tables)
+        kept = StageResult(
+            connection,
+            "binarize",
+            __file__,
+            reads=table_digest(connection, "raw.events"),
+            parameters=parameters,
+            tables=["curated.interactions"],
+        )
         if found := kept.standing():
             result = Binarized(**found)
         else:

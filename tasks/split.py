@@ -99,7 +99,7 @@ def split(
     with warehouse.stage(home, run_id, "split", parameters) as connection:
         reads = table_digest(connection, "curated.interactions")
         if "given" in protocols:  # its parts are told by the logs
-            reads += f"; {select(connection, 'binarize/logs').item()}"
+            reads += f"; {table_digest(connection, 'raw.events')}"
         kept = StageResult(
             connection,
             "split",

@@ -20,7 +20,7 @@ import flows  # noqa: F401  (its settings of Prefect come first)
 from flows import backfill
 
 ML = ["--dataset", "ml-latest-small"]
-SHORT = ["bpr_uniform.epochs=2", "bpr_uniform.factors=10"]
+SHORT = ["bpr_uniform.epochs=2", "bpr_uniform.factors=10", "mrf_dense.l2=6.0"]
 FAST = [*ML, "--models", "popularity,mrf_dense,bpr_uniform", "--set", *SHORT, "--threads", "2"]
 
 

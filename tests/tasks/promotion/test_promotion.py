@@ -129,7 +129,7 @@ def test_shuffled_items_are_not_promoted(home, digests):
 
 
 @pytest.mark.parametrize(
-    ("number", "words"), [(np.nan, "NaN"), (np.inf, "NaN or infinite"), (0.0, "every item the same score")]
+    ("number", "words"), [(np.nan, "NaN"), (np.inf, "NaN or infinite"), (0.0, "everybody the same scores")]
 )
 def test_a_diverged_model_is_not_promoted(home, digests, number, words):
     decision = judged_with(home, digests, lambda weights: np.full_like(weights, number))
@@ -137,7 +137,7 @@ def test_a_diverged_model_is_not_promoted(home, digests, number, words):
 
 
 def test_a_model_that_ranks_worse_than_guesses_is_not_promoted(home, digests):
-    assert stays(home, judged_with(home, digests, np.negative), "guesses have 0.5")
+    assert stays(home, judged_with(home, digests, lambda weights: weights.max() - weights), "guesses have 0.5")
 
 
 def judged_with(home, digests, change):
