@@ -13,6 +13,12 @@ from prefect.settings import (
     PREFECT_API_DATABASE_CONNECTION_URL,
     PREFECT_API_URL,
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+    PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_ENABLED,
+    PREFECT_SERVER_SERVICES_FOREMAN_ENABLED,
+    PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED,
+    PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED,
+    PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED,
+    PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED,
     temporary_settings,
 )
 
@@ -24,12 +30,23 @@ SHORT = ["bpr_uniform.epochs=2", "bpr_uniform.factors=10", "mrf_dense.l2=6.0"]
 FAST = [*ML, "--models", "popularity,mrf_dense,bpr_uniform", "--set", *SHORT, "--threads", "2"]
 
 
+NOT_ASKED = (  # of the server: what works on its own, round the clock, and no test waits for
+    PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_ENABLED,
+    PREFECT_SERVER_SERVICES_FOREMAN_ENABLED,
+    PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED,
+    PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED,
+    PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED,
+    PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED,
+)
+
+
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[str]:
     """The API's address; without heartbeats, which add a second to every flow run."""
     from prefect.testing.utilities import prefect_test_harness  # here: it loads all of Prefect's server
 
     with (
+        temporary_settings(dict.fromkeys(NOT_ASKED, False)),
         prefect_test_harness(server_startup_timeout=180),
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):

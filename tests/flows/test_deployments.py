@@ -92,7 +92,9 @@ def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server
     }
     assert made.entrypoint == "flows.sequence.nightly_retrain" and not made.pull_steps
     assert [(one.schedule.cron, one.schedule.timezone) for one in made.schedules] == [("30 2 * * *", "Europe/Paris")]
-    assert made.global_concurrency_limit is None  # one run at a time is the data set's own rule, whichever deployment it is of
+    assert (
+        made.global_concurrency_limit is None
+    )  # one run at a time is the data set's own rule, whichever deployment it is of
 
 
 def test_a_deployment_with_a_wrong_setting_is_refused(prefect_server, tmp_path):
