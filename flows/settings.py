@@ -91,7 +91,7 @@ def resolve(given: Backfill) -> RunSettings:
         InputError: naming the data set, model, protocol, setting or file that is wrong.
     """
     root = home.root(given.home)
-    declared = datasets.load(given.dataset, root)
+    declared = datasets.load(given.dataset, root, with_logs=bool(given.source or given.split_files))
     own = {"ingest": declared.ingest, "binarize": declared.binarize, "split": declared.split, **declared.models}
     asked = functools.reduce(_merged, [{}, *map(_read_config, given.config), _nested(given.settings)])
     sections = _merged(own, asked)

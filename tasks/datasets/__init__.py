@@ -1,6 +1,7 @@
 """The data sets: one TOML file each, built-in ones here and a person's own in `<root>/datasets/NAME.toml`."""
 
 import difflib
+import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tasks.errors import InputError
 
 Role = Literal["user", "item", "value", "time", "-"]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 class Columns(BaseModel):
@@ -31,7 +33,7 @@ class Dataset(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field(pattern=NAME)
     title: str
     """One line for reports and messages."""
     urls: tuple[str, ...] = ()
@@ -94,8 +96,14 @@ def names(root: Path) -> list[str]:
     return sorted(built_in | own)
 
 
-def load(name: str, root: Path) -> Dataset:
+def load(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
     """The data set `name`; a person's own file takes the place of a built-in one of the same name.
+
+    A name that no file declares is a data set by the defaults of `Dataset`, where its logs are named beside it, or its
+    landing folder or warehouse is in the home already; but not one that looks like a known name misspelt.
+
+    Args:
+        with_logs: whether logs were named.
 
     Raises:
         InputError: no data set has that name, or its file is malformed.
@@ -103,7 +111,12 @@ def load(name: str, root: Path) -> Dataset:
     known = names(root)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
+        there = any((root / name / one).exists() for one in ("landing", "warehouse.duckdb"))
+        if re.fullmatch(NAME, name) and ((with_logs and not close) or there):
+            return Dataset(name=name, title=name)
         hint = f" Did you mean {close[0]}?" if close else ""
+        if not close and not with_logs:
+            hint = " Name its logs (--source) to take them as they are."
         raise InputError(
             f"data set {name}: unknown.{hint} Known: {', '.join(known)}. "
             f"Your own belongs in {root / 'datasets' / f'{name}.toml'}."

@@ -69,6 +69,20 @@ def test_an_unknown_name_lists_the_known_ones(tmp_path, name, hint):
     assert all(known in str(told.value) for known in BUILT_IN)
 
 
+def test_logs_of_a_name_that_no_file_declares_are_taken_by_the_defaults(tmp_path):
+    assert datasets.load("mine", tmp_path, with_logs=True) == Dataset(name="mine", title="mine")
+    with pytest.raises(InputError, match=r"Name its logs \(--source\)"):
+        datasets.load("mine", tmp_path)
+    (tmp_path / "mine" / "landing").mkdir(parents=True)  # for the nights, which name no logs
+    assert datasets.load("mine", tmp_path).files == ("*",)
+
+
+@pytest.mark.parametrize("name", ["ml1m", "my logs", "../mine", ""])
+def test_a_name_that_is_misspelt_or_no_name_is_refused_with_logs_too(tmp_path, name):
+    with pytest.raises(InputError, match="unknown"):
+        datasets.load(name, tmp_path, with_logs=True)
+
+
 @pytest.mark.parametrize(
     "text, said",
     [
