@@ -26,6 +26,8 @@ from pathlib import Path
 
 import duckdb
 
+import sql
+
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link", "os.truncate"}
 SMALL = ["demo.users=150", "demo.items=60", "demo.likes=2500"]
 TABLES = (
@@ -103,10 +105,11 @@ def left(home: Path) -> dict[str, str]:
     with duckdb.connect(str(folder / "warehouse.duckdb"), read_only=True) as connection:
         newest = connection.execute("select max_by(run_id, place) from operations.evaluated_runs").fetchone()[0]
         for table in (*TABLES, *LATEST):
-            rows = f"select * exclude (run_id) from {table} where run_id = '{newest}'" if table in LATEST else table
-            rows = f"({rows})" if table in LATEST else rows
-            asked = f"select count(*) || ' ' || bit_xor(hash(rows))::varchar from {rows} as rows"
-            found[table] = connection.execute(asked).fetchone()[0]
+            of_run = f"(select * exclude (run_id) from {table} where run_id = '{newest}')"
+            asked = sql.statement("runs/table_digest", table=of_run if table in LATEST else table)
+            found[table] = connection.execute(asked).fetchone()[
+                0
+            ]  # no Polars: its threads must not run where one forks
     for name in FILES:
         found[name] = hashlib.sha256((folder / "published" / name).read_bytes()).hexdigest()
     half = [str(path) for path in folder.rglob("partial-*")]

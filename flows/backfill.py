@@ -1,13 +1,13 @@
 """The command `flows.backfill`: the whole sequence over logs that are named, or that lie in the landing folder.
 
 python -m flows.backfill --dataset ml-1m --source ratings.csv
-python -m flows.backfill --dataset ml-1m --since 2003-01-01 --until 2003-02-28 --every 1d --dry-run
+python -m flows.backfill --dataset ml-100k --since 1998-01-01 --until 1998-03-31 --every 1w --dry-run
 """
 
 import argparse
 
 from flows import command_line
-from flows.parameters import Backfill, Replay
+from flows.parameters import Replay
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
         asked = command_line.parameters(Replay, given)
         if asked.every is not None or asked.dry_run:
             return replay.replay(asked)
-        parameters = Backfill(**{name: getattr(asked, name) for name in Backfill.model_fields})
+        parameters = asked.as_backfill()
         check(resolve(parameters))
         with server.at_hand():
             return closing_words(backfill(**parameters.model_dump()))

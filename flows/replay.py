@@ -54,7 +54,7 @@ def nights(given: Replay) -> list[Night]:
     """
     if given.every is None or given.since is None or given.until is None:
         raise InputError("--every and --dry-run: give --since DATE --until DATE --every STEP, such as --every 1d.")
-    run = resolve(Backfill(**_of_one(given)))
+    run = resolve(_of_one(given))
     done = dict(_done(run))
     return [Night(day, done.get(day)) for day in days(given.since, given.until, given.every)]
 
@@ -75,9 +75,9 @@ def _deciding(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in DECIDES_NOTHING}
 
 
-def _of_one(given: Replay, until: date | None = None) -> dict[str, Any]:
-    """The parameters of a single night's backfill: from the first event to the end of a day."""
-    return {name: getattr(given, name) for name in Backfill.model_fields} | {"since": None, "until": until}
+def _of_one(given: Replay, until: date | None = None) -> Backfill:
+    """A single night's backfill: from the first event to the end of a day."""
+    return given.as_backfill(since=None, until=until)
 
 
 def replay(given: Replay) -> str:
@@ -95,11 +95,11 @@ def replay(given: Replay) -> str:
 
     missing = [night.day for night in nights(given) if night.run_id is None]
     if missing:
-        check(resolve(Backfill(**_of_one(given, missing[0]))))
+        check(resolve(_of_one(given, missing[0])))
         with server.at_hand():
             for number, day in enumerate(missing, 1):
                 logger.info("night %s, %d of %d", day, number, len(missing))
-                backfill(**_of_one(given, day))
+                backfill(**_of_one(given, day).model_dump())
     return listed(given, nights(given))
 
 

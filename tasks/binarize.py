@@ -44,7 +44,7 @@ class Binarized:
 def binarize(
     home: Home, settings: BinarizeSettings, run_id: str, *, since: date | None = None, until: date | None = None
 ) -> Binarized:
-    """Rewrite `curated.interactions` from `raw.events`, unless it was made from the same logs with the same settings.
+    """Rewrite `curated.interactions` from `raw.events`, unless it was made from the same events with the same settings.
 
     Args:
         since: take events from the start of this day on.

@@ -4,9 +4,9 @@ Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", 2
 
     |x_j - X w|^2 / 2 + l2 / 2 |w|^2 + l1 sum w    over w >= 0, w_j = 0
 
-(eq. 2 and 4), and a user's scores are x W. Items for which that is
-zero rank by popularity, below the others. Penalties that are left out are multiples of what a like meets on the diagonal
-of the Gram matrix, learned over seven logs (docs/results.md). `neighbours` is the paper's feature selection, fsSLIM.
+(eq. 2 and 4), and a user's scores are x W. Items for which that is zero rank by popularity, below the others.
+Penalties that are left out are multiples of what a like meets on the diagonal of the Gram matrix, learned over seven
+logs (docs/results.md). `neighbours` is the paper's feature selection, fsSLIM.
 """
 
 import warnings
@@ -76,6 +76,8 @@ class SLIMSettings(ModelSettings):
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings with l1 and l2 for a (users, items) log."""
+        if self.l1 is not None and self.l2 is not None:
+            return self
         typical = mean_over_edges(columns(interactions, self.user_weight_exponent), self.alpha)
         l1, l2 = L1 * typical if self.l1 is None else self.l1, L2 * typical if self.l2 is None else self.l2
         return self.model_copy(update={"l1": l1, "l2": l2})

@@ -8,17 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import prefect.settings
 import pytest
 from prefect.settings import (
     PREFECT_API_DATABASE_CONNECTION_URL,
     PREFECT_API_URL,
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
-    PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_ENABLED,
-    PREFECT_SERVER_SERVICES_FOREMAN_ENABLED,
-    PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED,
-    PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED,
-    PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED,
-    PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED,
     temporary_settings,
 )
 
@@ -30,14 +25,10 @@ SHORT = ["bpr_uniform.epochs=2", "bpr_uniform.factors=10", "mrf_dense.l2=6.0"]
 FAST = [*ML, "--models", "popularity,mrf_dense,bpr_uniform", "--set", *SHORT, "--threads", "2"]
 
 
-NOT_ASKED = (  # of the server: what works on its own, round the clock, and no test waits for
-    PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_ENABLED,
-    PREFECT_SERVER_SERVICES_FOREMAN_ENABLED,
-    PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED,
-    PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED,
-    PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED,
-    PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED,
-)
+NOT_ASKED = [  # services of the server that work on their own, round the clock, and that no test waits for
+    getattr(prefect.settings, f"PREFECT_SERVER_SERVICES_{name}_ENABLED")
+    for name in ("CANCELLATION_CLEANUP", "FOREMAN", "LATE_RUNS", "PAUSE_EXPIRATIONS", "SCHEDULER", "TRIGGERS")
+]
 
 
 @pytest.fixture(scope="session")
