@@ -246,7 +246,9 @@ def test_degenerate_data_get_finite_scores(name, likes):
         assert np.isfinite(all_scores(model, matrix, users=np.arange(len(likes)))).all()
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].scorable_each_epoch])
+@pytest.mark.parametrize(
+    "name", [_unless_its_extra_is_absent(name) for name in MODELS if MODELS[name].scorable_each_epoch]
+)
 def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checkerboard):
     model, seen = make(name), []
 
