@@ -119,7 +119,7 @@ def left(home: Path) -> dict[str, str]:
 
 def stage_of(said: bytes) -> str:
     """The stage that a log's last lines tell of."""
-    stages = ("ingest", "binarize", "split", "diagnose", "train", "evaluate", "publish", "report")
+    stages = ("ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish", "report")
     done = [word for word in stages if f"{word}: done in".encode() in said]
     return f"after {done[-1]}" if done else "before ingest was done"
 

@@ -8,12 +8,11 @@ part alone is read. Users are held out as `strong_generalization` holds them out
 most so many of the others train, drawn by the seed (`--users`, and USERS for models that want fewer). One row a log and
 model, nDCG@100 and S of the validation users:
 
-    old      the defaults as they were before any was set from the log
-    new      the defaults
-    best     by nDCG@100, of the defaults and of `--draws` seeded draws from the model's search space, in which a setting
-             that its rule takes from the log is drawn within a factor AROUND of the rule's value; the density of
-             mrf_sparse stays at its rule's, for the cost of a fit grows with its cube
-    ratio    new nDCG@100 / best nDCG@100
+    default  the defaults
+    search   what a run finds by itself before the fits (train.tune), judged by the same users
+    best     by nDCG@100, of the two and of `--draws` seeded draws from the whole search space; the density of mrf_sparse
+             stays at its rule's, for the cost of a fit grows with its cube
+    of best  nDCG@100 of the default, and of the search, over the best
 
 `--zeros` shows what `models.numerics.no_evidence` changes, with the old defaults: the share of scores that are exactly
 zero, and nDCG@100 and S with these left at zero, in the order of the item indices; at zero, by popularity, above
@@ -21,11 +20,13 @@ negative sums; and by popularity below all others, as the models have it.
 """
 
 import argparse
+import contextlib
 import math
 import tempfile
 import time
 import warnings
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,10 @@ from models.catalogue import MODELS
 from models.evaluation.metrics import user_metrics
 from models.evaluation.ranking import target_ranks
 from models.numerics.products import sparse_times
-from models.search_space import Choice, Span
+from models.search_space import Choice, Multiple, Range
+from tasks.stores import matrices
+from tasks.stores.home import Home, Limits
+from tasks.tuning import before_fits, trial_task
 
 FILES = {  # log: its data set's name and its file
     "ml-100k": ("ml-100k", "u.data"),
@@ -51,7 +55,7 @@ FILES = {  # log: its data set's name and its file
     "gowalla": ("gowalla", "train.txt"),
     "yelp2018": ("yelp2018", "train.txt"),
 }
-OLD = {  # defaults until they were set from the log
+OLD = {  # defaults until they were set from the log, for `--zeros`
     "wmf": {
         "unobserved_weight": 0.2, "regularization": 0.007, "user_weight_exponent": 0.0, "factors": 64, "iterations": 16,
     },
@@ -60,8 +64,8 @@ OLD = {  # defaults until they were set from the log
                    "r": 0.0},
     "mrf_dense": {"l2": 6.0, "alpha": 0.75, "user_weight_exponent": 0.0, "centred": True},
 }  # fmt: skip
+TRIED = ("wmf", "slim", "mrf_dense", "mrf_sparse", "bpr_uniform", "random_graph", "paired_symbols")
 USERS = {"slim": 1500, "mrf_sparse": 1000, "mrf_dense": 1000}
-AROUND = 6.0
 MOST_ITEMS = 16_000  # of an items x items array: a log with more, after the draw of users, is left out
 
 
@@ -113,45 +117,61 @@ def read(name: str, root: Path, threads: int) -> Log:
         return Log(name, split.train[:], part.histories[:], part.targets[:])
 
 
-def drawn(kind: type[ModelSettings], log: Log, rng: np.random.Generator) -> dict[str, Any]:
+def drawn(kind: type[ModelSettings], rng: np.random.Generator) -> dict[str, Any]:
     """One draw from a search space, each setting by itself."""
-    given, by_rule = kind().model_dump(), kind().resolved(log.train).model_dump()
-    around = {
-        name: Span(by_rule[name] / AROUND, by_rule[name] * AROUND, log=True)
-        for name in kind.search_space
-        if given[name] is None and by_rule[name]
-    }
-    around |= {"density": Choice((by_rule["density"],))} if "density" in around else {}
-    return {name: _value(range_, rng) for name, range_ in {**kind.search_space, **around}.items()}
+    return {name: _value(range_, rng) for name, range_ in kind.search_space.items() if name != "density"}
 
 
-def _value(range_: Span | Choice, rng: np.random.Generator) -> Any:
+def _value(range_: Range, rng: np.random.Generator) -> Any:
     if isinstance(range_, Choice):
         return range_.values[rng.integers(len(range_.values))]
+    range_ = range_.span if isinstance(range_, Multiple) else range_
     low, high = (math.log(end) if range_.log else end for end in (range_.low, range_.high))
     value = rng.uniform(low, high)
     value = math.exp(value) if range_.log else value
     return round(value) if isinstance(range_.low, int) and isinstance(range_.high, int) else value
 
 
-def fitted(name: str, settings: dict[str, Any], log: Log, threads: int) -> Model:
-    return MODELS[name](MODELS[name].Settings(**settings), seed=1, threads=threads).fit(log.train)
+def fitted(name: str, settings: ModelSettings, log: Log, threads: int) -> Model:
+    return MODELS[name](settings, seed=1, threads=threads).fit(log.train)
+
+
+def searched(name: str, log: Log, seed: int, threads: int) -> ModelSettings:
+    """What a run finds by itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder), "log", Limits(threads=threads))
+        users, items = (np.arange(count, dtype=np.int32) for count in log.train.shape)
+        judges = np.arange(log.targets.shape[0], dtype=np.int32)
+        parts = {"validation": matrices.Part(log.histories, log.targets, judges)}
+        split = matrices.SplitMatrices("strong_generalization", log.train, users, items, parts)
+        digest = matrices.write(home, split)
+        of_run = before_fits.Log(home, split.protocol, digest, log.train, date.today(), seed, trial_task.fn)
+        settings = MODELS[name].Settings()
+        return before_fits.settle(of_run, name, settings, given=(), tuned=False, when="always").settings
 
 
 def transfer(name: str, log: Log, draws: int, seed: int, threads: int) -> str:
     """A row of the table."""
-    began, rng = time.process_time(), np.random.default_rng(seed)
-    trials = [OLD[name], {}, *(drawn(MODELS[name].Settings, log, rng) for _ in range(draws))]
-    old, *found = (log.judged(fitted(name, settings, log, threads).scores(log.histories)) for settings in trials)
+    began, rng, kind = time.process_time(), np.random.default_rng(seed), MODELS[name].Settings
+    found = [value(name, kind(), log, threads), value(name, searched(name, log, seed, threads), log, threads)]
+    for _ in range(draws):
+        with contextlib.suppress(ValueError):  # a draw that the model refuses
+            found.append(value(name, kind().tried(drawn(kind, rng), log.train), log, threads))
     best = max(found)
-    cells = [f"{ndcg:.4f} / {rank:.4f}" for ndcg, rank in (old, found[0], best)]
-    spent = time.process_time() - began
-    return f"| {_shape(log)} | {name} | {' | '.join(cells)} | {found[0][0] / best[0]:.3f} | {spent:.0f} |"
+    cells = [f"{ndcg:.4f} / {rank:.4f}" for ndcg, rank in (*found[:2], best)]
+    shares = " / ".join(f"{ndcg / best[0]:.3f}" for ndcg, _ in found[:2])
+    return f"| {_shape(log)} | {name} | {' | '.join(cells)} | {shares} | {time.process_time() - began:.0f} |"
+
+
+def value(name: str, settings: ModelSettings, log: Log, threads: int) -> tuple[float, float]:
+    """nDCG@100 and S of the better of the model's scores."""
+    model = fitted(name, settings, log, threads)
+    return max(log.judged(model.scores(log.histories, score=score)) for score in model.score_names)
 
 
 def zeros(name: str, log: Log, threads: int) -> str:
     """A row of the table of `--zeros`."""
-    model = fitted(name, OLD[name], log, threads)
+    model = fitted(name, MODELS[name].Settings(**OLD[name]), log, threads)
     sums = sparse_times(log.histories, model.weights)
     at_zero = np.where(sums == 0, model.item_degrees * np.float32(1e-36), sums)
     orders = sums, at_zero, model.scores(log.histories)
@@ -168,7 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, required=True, help="the folder of the logs' folders")
     parser.add_argument("--logs", nargs="+", choices=FILES, default=list(FILES), metavar="NAME")
-    parser.add_argument("--models", nargs="+", choices=OLD, default=list(OLD), metavar="MODEL")
+    parser.add_argument("--models", nargs="+", choices=TRIED, default=list(TRIED), metavar="MODEL")
     parser.add_argument("--draws", type=int, default=12)
     parser.add_argument("--users", type=int, default=2500, help="most users that train")
     parser.add_argument("--judges", type=int, default=400, help="most validation users")
@@ -180,7 +200,7 @@ def main() -> None:
     head = (
         ["zero", "by index", "by popularity, at zero", "below"]
         if given.zeros
-        else ["old", "new", "best", "ratio", "CPU s"]
+        else ["default", "search", "best", "of best", "CPU s"]
     )
     print(f"| log, users x items | model | {' | '.join(head)} |\n{'|---' * (len(head) + 2)}|")
     for name in given.logs:

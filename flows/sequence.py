@@ -6,6 +6,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
+from pydantic import BaseModel
 
 from flows import endings
 from flows.parameters import Backfill, NightlyRetrain, taking
@@ -34,6 +36,7 @@ from tasks.publish import Published
 from tasks.report import report_task
 from tasks.split import Splits, split_task
 from tasks.stores import retention, runs, warehouse
+from tasks.tune import tune_task
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +110,7 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
         held.enter_context(recorded(run, run_id, flow_name))
         splits = prepare(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
+        run = replace(run, models=_tuned(run, run_id, splits))
         failed: dict[str, str] = {}
         fits = {
             protocol: train(run, run_id, protocol, splits, failed)
@@ -127,6 +131,21 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
         if failed:
             raise PartlyFailed(_without(failed, published))
     return published
+
+
+def _tuned(run: RunSettings, run_id: str, splits: Splits) -> dict[str, BaseModel]:
+    """The settings that every fit of the run has."""
+    return tune_task(
+        run.home,
+        run_id,
+        digests={name: splits.digests[name] for name in run.protocols if name in splits.digests},
+        models=run.models,
+        given=run.given,
+        tuned=list(run.dataset.models),
+        when=run.train.tune,
+        day=run.until or date.today(),
+        seed=run.seed,
+    )
 
 
 def _without(failed: dict[str, str], published: Published) -> str:

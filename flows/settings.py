@@ -37,6 +37,7 @@ class RunSettings:
 
     Attributes:
         models: the settings of each model to train, by its name.
+        given: the names of those settings that the command or its files gave, by model.
     """
 
     home: Home
@@ -45,6 +46,7 @@ class RunSettings:
     split_files: tuple[Path, Path] | None
     protocols: tuple[str, ...]
     models: dict[str, BaseModel]
+    given: dict[str, list[str]]
     ingest: IngestSettings
     binarize: BinarizeSettings
     split: SplitSettings
@@ -112,6 +114,7 @@ def resolve(given: Backfill) -> RunSettings:
         split_files=_pair(given.split_files),
         protocols=_protocols(given.protocols, bool(given.split_files)),
         models={name: settings[name] for name in chosen},
+        given={name: list(asked[name]) for name in chosen if name in asked},
         **{name: settings[name] for name in STAGE_SETTINGS},
         seed=given.seed,
         since=given.since,

@@ -66,9 +66,10 @@ def planned(given: Tune) -> tuple[RunSettings, tuning.SearchSpace]:
 
 def _searched(run: RunSettings, search: Search, given: Tune) -> Tuned:
     """Trials until the study has as many as were asked for, or the time is up."""
-    users = tuning.validation(run.home, search.protocol, search.matrices_digest, search.seed).users
+    judged = tuning.validation(run.home, search.protocol, search.matrices_digest, search.seed)
+    users = judged.users
     study, began = Study(run.home, search), time.monotonic()
-    study.begin()
+    study.begin(judged.train)
     _announce(search, study, users, given.trials)
     fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
     command = command_line.spelt("flows.tune", given)

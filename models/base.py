@@ -3,6 +3,7 @@
 import json
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -14,7 +15,7 @@ from models import fitting
 from models.fitting import NO_OPTIONS, FitOptions
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
-from models.search_space import SearchSpace
+from models.search_space import Multiple, SearchSpace
 
 if TYPE_CHECKING:
     from models.negatives.laws import NegativeLaw
@@ -24,7 +25,8 @@ class ModelSettings(BaseModel):
     """Settings of one model. They are frozen, and unknown keys are refused.
 
     Attributes:
-        search_space: the values that tuning tries, by setting; a setting that is not named keeps its value.
+        search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
+            that are a `Multiple`, each one's rule may rest on the ones before it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,6 +35,23 @@ class ModelSettings(BaseModel):
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings for a fit on this matrix: those that are None, which leaves them to the log, by their rules."""
         return self
+
+    def tried(self, values: Mapping[str, Any], interactions: csr_matrix) -> Self:
+        """These settings with values of the search space in their place, for a fit on this matrix.
+
+        Args:
+            values: by setting; where the search space has a `Multiple`, that of what the rule makes of the matrix and
+                of the values before it in the search space.
+
+        Raises:
+            ValueError: the settings do not go together.
+        """
+        multiples = [name for name, range_ in self.search_space.items() if isinstance(range_, Multiple)]
+        found = self.model_copy(update={**values, **{name: None for name in multiples if name in values}})
+        for name in multiples:
+            if name in values and (by_rule := getattr(found.resolved(interactions), name)) is not None:
+                found = found.model_copy(update={name: values[name] * by_rule})
+        return type(self)(**found.model_dump())
 
 
 class Model(ABC):
@@ -47,6 +66,7 @@ class Model(ABC):
         scorable_each_epoch: whether `on_epoch` may call `scores`, which then uses what has been learned so far.
         warm_startable: whether `fit` can begin at an earlier fit; such a model has a setting `factors`.
         stops_early: whether `fit` keeps the epoch that is best on the validation users it is given.
+        cost_is_of_items: whether a fit on fewer users takes about as long, as its cost is that of the items' Gram matrix.
         extra: the optional extra that has to be installed with the package, if the model needs one.
     """
 
@@ -56,6 +76,7 @@ class Model(ABC):
     warm_startable: ClassVar[bool] = False
     scorable_each_epoch: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False
+    cost_is_of_items: ClassVar[bool] = False
     extra: ClassVar[str | None] = None
 
     def __init__(self, settings: ModelSettings | None = None, *, seed: int = 0, threads: int = 1) -> None:

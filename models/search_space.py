@@ -1,4 +1,8 @@
-"""The values that tuning tries for the settings of a model: for each setting a range, or a list of choices."""
+"""The values that tuning tries for the settings of a model: for each setting a range, or a list of choices.
+
+A range or choice that is `costly` has values with which a fit takes longer; the search that a run makes by itself
+leaves such settings alone.
+"""
 
 from dataclasses import dataclass
 
@@ -14,6 +18,7 @@ class Span:
     low: float
     high: float
     log: bool = False
+    costly: bool = False
 
     def __post_init__(self) -> None:
         if not self.low < self.high or (self.log and self.low <= 0):
@@ -23,10 +28,29 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Multiple:
+    """Multiples of the value that a setting's rule takes from the log (`ModelSettings.resolved`), on a logarithmic scale.
+
+    Attributes:
+        most: the largest multiple; the smallest is 1 / most.
+    """
+
+    most: float
+    costly: bool = False
+
+    @property
+    def span(self) -> Span:
+        """The multiples."""
+        return Span(1 / self.most, self.most, log=True)
+
+
+@dataclass(frozen=True)
 class Choice:
     """One of a few values."""
 
     values: tuple[bool | int | float | str, ...]
+    costly: bool = False
 
 
-SearchSpace = dict[str, Span | Choice]
+Range = Span | Multiple | Choice
+SearchSpace = dict[str, Range]

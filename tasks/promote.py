@@ -26,7 +26,7 @@ class Evaluated:
     """What the latest evaluated run fitted and evaluated.
 
     Attributes:
-        settings: the run's own, as `operations.runs` has them.
+        settings: the run's own, as `operations.runs` has them, and the model's as its fits had them.
         score, value, standard_error, users: of the model that is asked for, its best score on validation.
     """
 
@@ -149,6 +149,8 @@ def _evaluated(home: Home, model: str) -> Evaluated:
     settings = json.loads(row["settings"])
     if model not in settings["models"]:
         raise InputError(f"--model {model}: run {run_id} did not fit it. It has {', '.join(settings['models'])}.")
+    if row["settled"]:
+        settings["models"][model] = json.loads(row["settled"])
     score = row["score"] or MODELS[model].score_names[0]
     return Evaluated(run_id, settings, score, row["value"], row["standard_error"], row["users"] or 0)
 

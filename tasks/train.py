@@ -6,6 +6,7 @@ A fit that is in the store already is taken from there, so that a run that was c
 import logging
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,6 +33,11 @@ class TrainSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    tune: Literal["auto", "off", "always"] = Field(
+        "auto",
+        description="Search the settings of models before the fits: auto, of those that the data set's file has none "
+        "for, once in 30 days; always, of all models in every run; off.",
+    )
     warm_start: bool = Field(
         False, description="Begin at the posterior of the latest run where a model can; results then depend on it."
     )

@@ -79,7 +79,20 @@ def _runs() -> dict[str, list[tuple]]:
             for protocol in MAIN
             for at, model in enumerate(dict.fromkeys(model for model, _ in LISTS))
         ]
-    return {"operations.runs": runs, "operations.contract_results": results, "operations.model_fits": fits}
+    sizes = (31, 17, 523)
+    settled = [
+        (RUN, "mrf_dense", "search", "l2 74.2", "strong_generalization", BEGAN.date(), "ndcg@100", 12, 4.5, 0.41, 0.432,
+         0.011, *sizes, "abc", json.dumps({"l2": 74.2})),
+        (BEFORE, "mrf_dense", "search", "l2 55.1", "strong_generalization", BEGAN.date(), "ndcg@100", 12, 4.5, 0.41,
+         0.43, 0.011, *sizes, "abc", json.dumps({"l2": 55.1})),
+        (RUN, "random_graph", "default", "31 validation users are too few to choose by", *[None] * 12, "{}"),
+    ]  # fmt: skip
+    return {
+        "operations.runs": runs,
+        "operations.contract_results": results,
+        "operations.model_settings": settled,
+        "operations.model_fits": fits,
+    }
 
 
 def _evaluation(random: np.random.Generator) -> dict[str, list[tuple]]:

@@ -21,7 +21,7 @@ from models.numerics.no_evidence import order_by_popularity
 from models.numerics.products import dense_times, pattern_times
 from models.numerics.spd_inverse import TILE
 from models.numerics.threads import kernel_threads
-from models.search_space import Choice, SearchSpace, Span
+from models.search_space import Choice, Multiple, SearchSpace, Span
 
 RIDGE = 6.0  # times `mean_over_edges`
 
@@ -33,7 +33,7 @@ class MRFDenseSettings(ModelSettings):
     """
 
     search_space: ClassVar[SearchSpace] = {
-        "l2": Span(1.0, 1000.0, log=True),
+        "l2": Multiple(16),
         "alpha": Span(0.0, 1.0),
         "user_weight_exponent": Span(0.0, 1.5),
         "popularity_discount": Span(0.0, 1.0),
@@ -93,6 +93,7 @@ class MRFDense(Model):
 
     name = "mrf_dense"
     Settings = MRFDenseSettings
+    cost_is_of_items = True
 
     def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
         """The weights B_ji of the items j of the history; the score is their sum plus `offset`.

@@ -43,8 +43,8 @@ class MRFSparseSettings(MRFDenseSettings):
 
     search_space: ClassVar[SearchSpace] = {
         **MRFDenseSettings.search_space,
-        "density": Span(0.005, 0.1, log=True),
-        "r": Choice((0.0, 0.1, 0.5)),
+        "density": Span(0.005, 0.1, log=True, costly=True),
+        "r": Choice((0.0, 0.1, 0.5), costly=True),
     }
 
     density: float | None = Field(
@@ -102,6 +102,7 @@ class MRFSparse(Model):
 
     name = "mrf_sparse"
     Settings = MRFSparseSettings
+    cost_is_of_items = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()

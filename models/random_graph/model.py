@@ -35,8 +35,8 @@ class RandomGraphSettings(ModelSettings):
     """Settings of the random-graph model; the paper's values where it states them."""
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True),
-        "iterations": Span(30, 80),
+        "factors": Span(10, 100, log=True, costly=True),
+        "iterations": Span(30, 80, costly=True),
         "gamma": Span(0.2, 1.0),
         "learn_tau": Choice((False, True)),
         "tau": Span(0.3, 10.0, log=True),

@@ -23,7 +23,7 @@ from models.numerics.gram import columns, mean_over_edges
 from models.numerics.no_evidence import order_by_popularity
 from models.numerics.products import read_only, sparse_times
 from models.numerics.threads import kernel_threads
-from models.search_space import SearchSpace, Span
+from models.search_space import Multiple, SearchSpace, Span
 from models.slim.kernels import Solved, count_candidates, count_pairs, fill_pairs, solve_columns
 
 L1, L2 = 0.05, 5.0  # times `mean_over_edges`
@@ -34,8 +34,8 @@ class SLIMSettings(ModelSettings):
     """Penalties are on the scale of the rescaled Gram matrix, which with alpha = 0 is in users."""
 
     search_space: ClassVar[SearchSpace] = {
-        "l1": Span(0.02, 20.0, log=True),
-        "l2": Span(1.0, 1000.0, log=True),
+        "l1": Multiple(16),
+        "l2": Multiple(16),
         "alpha": Span(0.0, 0.75),
         "user_weight_exponent": Span(0.0, 1.0),
     }

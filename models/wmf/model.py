@@ -37,7 +37,7 @@ from models.numerics.degree_weights import degree_weights_or_ones
 from models.numerics.lanes import padded
 from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
-from models.search_space import Choice, SearchSpace, Span
+from models.search_space import Choice, Multiple, SearchSpace, Span
 from models.wmf.sides import Loss, RowSystems, Solver, empty_table, rows
 
 UNOBSERVED, SHRINKAGE = 12.0, 0.08  # of the default loss
@@ -90,10 +90,10 @@ class WMFSettings(ModelSettings):
         0.1, gt=0, le=10, description="sqrt(K) times the standard deviation of the factors before the first pass."
     )
     search_space: ClassVar[SearchSpace] = {
-        "factors": Choice((64, 128, 256)),
-        "iterations": Span(4, 24),
-        "unobserved_weight": Span(1e-3, 3.0, log=True),
-        "regularization": Span(5e-4, 5e-2, log=True),
+        "factors": Choice((64, 128, 256), costly=True),
+        "iterations": Span(4, 24, costly=True),
+        "unobserved_weight": Multiple(16),
+        "regularization": Multiple(8),
         "user_weight_exponent": Span(0.0, 0.5),
     }
 

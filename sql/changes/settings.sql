@@ -7,6 +7,15 @@ with leaves as (
     from operations.runs, json_tree(settings) as tree
     where run_id in ($run_id, $previous_run_id)
       and tree.type not in ('OBJECT', 'ARRAY')
+    union all
+    select
+        run_id,
+        'searched.' || model || '.' || replace(substr(tree.fullkey, 3), '"', '') as setting,
+        tree.value::varchar as value
+    from operations.model_settings, json_tree(settings) as tree
+    where run_id in ($run_id, $previous_run_id)
+      and origin in ('search', 'kept')
+      and tree.type not in ('OBJECT', 'ARRAY')
 ), of_runs as (
     select
         setting,

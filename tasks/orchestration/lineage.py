@@ -70,6 +70,8 @@ def of(stage: str, arguments: Mapping[str, Any]) -> Lineage:
             return Lineage(_tables(home, "raw.events"), made)
         case "split" | "diagnose":
             return Lineage(_tables(home, "curated.interactions"), made)
+        case "tune":
+            return Lineage([one for protocol in arguments["digests"] for one in _edges(home, protocol)], made)
         case "train":
             protocol = arguments["protocol"]
             return Lineage(_edges(home, protocol), [*made, *_fits(home, protocol, arguments["model"])])

@@ -99,6 +99,19 @@ def main_tables(tables: dict[str, list[MainRow]], fits: pl.DataFrame) -> dict[st
     return found
 
 
+def settings_table(settled: pl.DataFrame) -> Table:
+    """Where the settings of each model come from, and what a search for them was worth."""
+    return Table(
+        "model_settings", "Where the models' settings come from", "operations.model_settings",
+        [Column("model", "model"), Column("origin", "from"), Column("metric", "validation metric"),
+         Column("at_start", "before", "metric", "of the settings that the search began at, on its sample"),
+         Column("reached", "found", "metric", "of the best settings, on the same users"),
+         Column("gain", "worth", "metric"), Column("trials", "trials", "count"),
+         Column("reason", "what was found, or why there was no search", "prose")],
+        settled, empty="No model of this run has settings to search.",
+    )  # fmt: skip
+
+
 def _flat(row: MainRow) -> dict[str, Any]:
     cells: dict[str, float | None] = {}
     for metric, (value, error) in row.cells.items():

@@ -49,6 +49,7 @@ def page(tables: RunTables, dataset: str) -> tuple[str, dict[str, str]]:
         contracts=contracts,
         laws=content.laws_table(tables("laws")),
         main=content.main_tables(main, tables("fits")),
+        settings=content.settings_table(tables("model_settings")),
         leads=content.leads(tables("against_best")),
         beyond=content.pivots("beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main),
         shown=content.shown(beyond),

@@ -9,24 +9,26 @@ import functools
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
+from scipy.sparse import csr_matrix
 from sqlalchemy import URL
 
 from models import fingerprint
 from models.base import ModelSettings
 from models.catalogue import MODELS
-from models.search_space import Choice, SearchSpace, Span
+from models.search_space import Choice, Multiple, Range, SearchSpace
 from tasks.protocols import PROTOCOLS
 from tasks.stores.home import Home
 
 optuna.logging.disable_default_handler()  # the flow says what happens
 
+EARLY, EARLY_OF_SHORT = 10, 5  # trials before the sampler learns from them
 STATES = {"done": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 
 
@@ -39,6 +41,9 @@ class Search:
         start: the settings of the first trial; all trials keep those that are not searched.
         space: the range of each setting that is searched.
         seed: for the draws of settings, for the models, and for cutting a validation part.
+        edges: about how many training edges a trial is fitted on, those of a sample of the users; None for all.
+        short: a search of few trials: the first ones lie half way from where it begins to a draw, and the study lasts no
+            longer than the process.
     """
 
     model: str
@@ -47,6 +52,8 @@ class Search:
     start: ModelSettings
     space: SearchSpace
     seed: int = 0
+    edges: int | None = None
+    short: bool = False
 
     @property
     def metric(self) -> str:
@@ -62,7 +69,7 @@ class Search:
         """The study's name, with a digest of all that must be equal for the values of two trials to be comparable."""
         fixed = self.start.model_dump(mode="json", exclude=set(self.space))
         space = {name: repr(range_) for name, range_ in self.space.items()}
-        parts = [self.matrices_digest, self.metric, fixed, space, self.seed]
+        parts = [self.matrices_digest, self.metric, fixed, space, self.seed, self.edges, self.short]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         return f"{self.model} {self.protocol} {digest}"
 
@@ -74,6 +81,7 @@ class Outcome:
     Attributes:
         number: counts the trials that ended, from 1.
         settings: all of the model's.
+        values: what was tried of the search space, multiples as such; empty for the settings that the search began at.
         value: the validation metric; for a pruned trial that of its last checkpoint, for a failed one None.
         score: the one of the model's scores that reached the value.
         seconds: wall time of the fit, checkpoints included.
@@ -90,6 +98,7 @@ class Outcome:
     seconds: float = 0.0
     checkpoint_seconds: float = 0.0
     note: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
 
 
 class Study:
@@ -97,23 +106,31 @@ class Study:
 
     def __init__(self, home: Home, search: Search) -> None:
         self.search = search
+        self._storage = _memory() if search.short else _storage(home)
         self._study = optuna.create_study(
-            storage=_storage(home),
+            storage=self._storage,
             study_name=search.study,
             direction="maximize",
             pruner=optuna.pruners.MedianPruner(n_startup_trials=5),
             load_if_exists=True,
         )
 
-    def begin(self) -> None:
-        """Close the trials that a cut-off run left open; queue the settings to begin at, unless they were tried before."""
+    def begin(self, interactions: csr_matrix) -> None:
+        """Close the trials that a cut-off run left open; queue the settings to begin at, unless they were tried before.
+
+        Args:
+            interactions: what the trials are fitted on.
+        """
         for trial in self._study.get_trials(states=(TrialState.RUNNING,)):
             self._study.tell(trial.number, state=TrialState.FAIL)
         start = self.search.start.model_dump(mode="json")
         waiting = [trial.user_attrs for trial in self._study.get_trials(states=(TrialState.WAITING,))]
         if {"settings": start} not in waiting and all(outcome.settings != start for outcome in self.outcomes()):
-            nearest = {name: _nearest(range_, start[name]) for name, range_ in self.search.space.items()}
-            self._study.enqueue_trial(nearest, user_attrs={"settings": start})
+            self._study.enqueue_trial(self._nearest_to_start(interactions), user_attrs={"settings": start})
+
+    def forget(self) -> None:
+        """Delete the study."""
+        optuna.delete_study(study_name=self.search.study, storage=self._storage)
 
     def outcomes(self) -> list[Outcome]:
         """The outcomes of the trials that ended, in their order."""
@@ -130,13 +147,34 @@ class Study:
         trials, source = self._study.get_trials(deepcopy=False), self.search.source
         return sum("outcome" in trial.user_attrs and trial.user_attrs["source"] != source for trial in trials)
 
-    def ask(self) -> tuple[optuna.Trial, dict[str, Any]]:
-        """The next trial and its settings, the model's defaults included."""
-        draw = np.random.SeedSequence([self.search.seed, len(self.outcomes())]).generate_state(1)[0]
-        self._study.sampler = optuna.samplers.TPESampler(seed=int(draw))
+    def ask(self) -> optuna.Trial:
+        """The next trial: its `params` are values of the search space, or its attribute `settings` has all of them."""
+        number = len(self.outcomes())
+        draw = int(np.random.SeedSequence([self.search.seed, number]).generate_state(1)[0])
+        short = self.search.short
+        self._study.sampler = optuna.samplers.TPESampler(
+            seed=draw, n_startup_trials=EARLY_OF_SHORT if short else EARLY, multivariate=short
+        )
+        if short and 0 < number < EARLY_OF_SHORT:
+            self._study.enqueue_trial(self._half_way(np.random.default_rng(draw)))
         trial = self._study.ask({name: _distribution(range_) for name, range_ in self.search.space.items()})
-        settings = trial.user_attrs.get("settings") or {**self.search.start.model_dump(mode="json"), **trial.params}
-        return trial, settings
+        return trial
+
+    def _nearest_to_start(self, interactions: csr_matrix) -> dict[str, Any]:
+        """Where the settings to begin at lie in the search space, or near which of its values."""
+        start, space = self.search.start, self.search.space
+        multiples = [name for name, range_ in space.items() if isinstance(range_, Multiple)]
+        by_rule = start.model_copy(update=dict.fromkeys(multiples)).resolved(interactions)
+        values = start.model_dump()
+        for name in multiples:
+            rule, value = getattr(by_rule, name), values[name]
+            values[name] = value / rule if value and rule else 1.0
+        return {name: _nearest(range_, values[name]) for name, range_ in space.items()}
+
+    def _half_way(self, generator: np.random.Generator) -> dict[str, Any]:
+        """Values between those of the first trial and a draw: numbers half way, of the rest one half as they were."""
+        first = self._study.get_trials(deepcopy=False)[0].params
+        return {name: _between(range_, first[name], generator) for name, range_ in self.search.space.items()}
 
     def tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
         """Close a trial."""
@@ -153,18 +191,39 @@ def _storage(home: Home) -> optuna.storages.RDBStorage:
     return optuna.storages.RDBStorage(url.render_as_string())
 
 
-def _distribution(range_: Span | Choice) -> BaseDistribution:
+@functools.lru_cache(maxsize=1)
+def _memory() -> optuna.storages.InMemoryStorage:
+    return optuna.storages.InMemoryStorage()
+
+
+def _distribution(range_: Range) -> BaseDistribution:
     if isinstance(range_, Choice):
         return CategoricalDistribution(range_.values)
+    if isinstance(range_, Multiple):
+        range_ = range_.span
     whole = isinstance(range_.low, int) and isinstance(range_.high, int)
     return (IntDistribution if whole else FloatDistribution)(range_.low, range_.high, log=range_.log)
 
 
-def _nearest(range_: Span | Choice, value: Any) -> Any:
+def _nearest(range_: Range, value: Any) -> Any:
     """The value itself where the search space holds it, else one of the space that stands for it."""
+    if isinstance(range_, Multiple):
+        range_ = range_.span
     if isinstance(range_, Choice):
         return value if value in range_.values else range_.values[0]
     if value is None:
         middle = math.sqrt(range_.low * range_.high) if range_.log else (range_.low + range_.high) / 2
         return round(middle) if isinstance(range_.low, int) and isinstance(range_.high, int) else middle
     return min(max(value, range_.low), range_.high)
+
+
+def _between(range_: Range, value: Any, generator: np.random.Generator) -> Any:
+    """Half way from a value to a draw from its range; of a choice, the value or a draw."""
+    if isinstance(range_, Choice):
+        return value if generator.random() < 0.5 else range_.values[generator.integers(len(range_.values))]
+    if isinstance(range_, Multiple):
+        range_ = range_.span
+    into, back = (math.log, math.exp) if range_.log else (float, float)
+    half_way = back((into(value) + generator.uniform(into(range_.low), into(range_.high))) / 2)
+    whole = isinstance(range_.low, int) and isinstance(range_.high, int)
+    return round(half_way) if whole else min(max(half_way, range_.low), range_.high)

@@ -36,12 +36,17 @@ def run_trial(home: Home, search: Search) -> Outcome:
     A trial fails where the model refuses the settings, or where the fit ends in numbers that cannot be ranked.
     """
     study, kind = Study(home, search), MODELS[search.model]
-    judged = validation(home, search.protocol, search.matrices_digest, search.seed)
+    judged = validation(home, search.protocol, search.matrices_digest, search.seed, search.edges)
     number = len(study.outcomes()) + 1
-    trial, settings = study.ask()
+    trial = study.ask()
+    whole = trial.user_attrs.get("settings")
+    values = {} if whole else trial.params
+    settings = whole or {**search.start.model_dump(mode="json"), **values}
     began, checkpoints = time.perf_counter(), None
     try:
-        model = kind(kind.Settings(**settings), seed=search.seed, threads=home.limits.threads)
+        chosen = kind.Settings(**whole) if whole else search.start.tried(values, judged.train)
+        settings = chosen.model_dump(mode="json")
+        model = kind(chosen, seed=search.seed, threads=home.limits.threads)
         unseen = ValidationUsers(judged.part.histories, judged.part.targets) if judged.part.rows is None else None
         options = FitOptions(validation=unseen)
         if kind.scorable_each_epoch:
@@ -56,7 +61,12 @@ def run_trial(home: Home, search: Search) -> Outcome:
     except (ValueError, ArithmeticError, MemoryError, OneclassError) as error:
         ended = {"state": "failed", "note": " ".join(f"{error or type(error).__name__}".split())}
     spent = checkpoints.seconds if checkpoints else 0.0
-    common = {"settings": settings, "seconds": time.perf_counter() - began, "checkpoint_seconds": spent}
+    common = {
+        "settings": settings,
+        "values": values,
+        "seconds": time.perf_counter() - began,
+        "checkpoint_seconds": spent,
+    }
     outcome = Outcome(number, **{**common, **ended})
     study.tell(trial, outcome)
     _log(search, outcome, study.best())

@@ -19,6 +19,7 @@ from tasks.stores.home import Home
 from tasks.stores.matrices import Part, SplitMatrices
 
 GIVEN_SHARE = 0.2  # of a user's training edges, cut for the validation part of `given`
+JUDGES = 1000  # users at most who judge on a sample
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,12 @@ class Validation:
         return int(np.count_nonzero(np.diff(self.part.targets.indptr)))
 
 
-def validation(home: Home, protocol: str, matrices_digest: str, seed: int) -> Validation:
+def validation(home: Home, protocol: str, matrices_digest: str, seed: int, edges: int | None = None) -> Validation:
     """The training and validation parts of a stored split.
 
     Args:
-        seed: of the hash that cuts a validation part, where the protocol has none.
+        seed: of the hash that cuts a validation part, where the protocol has none, and of the sample.
+        edges: take a sample of the training users who have about so many edges together; None for all.
 
     Raises:
         InputError: no user has an edge to be found, or nothing is left to train on.
@@ -57,6 +59,8 @@ def validation(home: Home, protocol: str, matrices_digest: str, seed: int) -> Va
         split = matrices.read(home, matrices_digest, parts=())
         with kernel_threads(home.limits.threads):
             found = _cut(split, seed)
+    if edges is not None and found.train.nnz > edges:
+        found = _sample(found, edges, seed)
     if not found.users or not found.train.nnz:
         raise InputError(
             f"{protocol}: {found.users} validation users with an edge to be found and {found.train.nnz} edges to "
@@ -73,3 +77,22 @@ def _cut(split: SplitMatrices, seed: int) -> Validation:
     rows = np.flatnonzero(counts).astype(np.int32)
     part = Part(histories=train[rows], targets=targets[rows], users=split.users[rows], rows=rows)
     return Validation(PROTOCOLS[split.protocol].tuned_by, train, part)
+
+
+def _sample(whole: Validation, edges: int, seed: int) -> Validation:
+    """Some of the training users, the items that they have, and at most JUDGES users to judge by."""
+    generator, (users, items) = np.random.default_rng(seed), whole.train.shape
+    trained = _drawn(generator, np.arange(users), max(1, round(users * edges / whole.train.nnz)))
+    train, part = whole.train[trained], whole.part
+    known = np.flatnonzero(np.bincount(train.indices, minlength=items))
+    found = np.diff(part.targets[:, known].indptr) > 0
+    if part.rows is not None:
+        found &= np.isin(part.rows, trained)
+    judges = _drawn(generator, np.flatnonzero(found), JUDGES)
+    histories, targets = (matrix[judges][:, known].tocsr() for matrix in (part.histories, part.targets))
+    rows = None if part.rows is None else np.searchsorted(trained, part.rows[judges]).astype(np.int32)
+    return Validation(whole.metric, train[:, known].tocsr(), Part(histories, targets, part.users[judges], rows))
+
+
+def _drawn(generator: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
+    return np.sort(generator.choice(rows, most, replace=False)) if most < len(rows) else rows

@@ -46,6 +46,11 @@ insert into diagnostics.power_law_fits
     from (values ('user', 5, 6, 0.5), ('item', 1, 3, null)) as sides (side, d_min, d_max, p_value)
     cross join (values ('power_law', 1), ('power_law_cutoff', 2), ('log_normal', 2), ('exponential', 1))
         as families (family, parameters);
+insert into operations.model_settings values
+    ('ml-1m 10:02:03', 'wmf', 'search', 'regularization .01', 'leave_one_out', date '2026-01-02', 'mean_rank', 12, 3.5,
+     0.8, 0.9, 0.01, 3, 6, 14, 'abc', '{"regularization": 0.01}'),
+    ('ml-1m 10:02:03', 'slim', 'default', 'off', null, null, null, null, null, null, null, null, null, null, null, null, '{}'),
+    ('another', 'wmf', 'elsewhere', '', null, null, null, 0, -1, 9, 8, null, null, null, null, null, '{}');
 insert into operations.model_fits values
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'abc', 0.1, 100, 100),
     ('another', 'leave_one_out', 'popularity', 'abc', -1, 100, 0);

@@ -17,6 +17,7 @@ LISTS = f"insert into evaluation.beyond_accuracy values ({RUN}, 'leave_one_out',
 SWEPT = "update evaluation.sweeps set"
 RATIOS = "update diagnostics.hidden_graph_ratios set"
 NIGHT = "update operations.nights set value ="
+SETTLED = "update operations.model_settings set "
 FIT = f"insert into operations.model_fits values ({RUN}, 'given',"
 LAW = "insert into diagnostics.power_law_fits values ('user', 'x', null, null,"
 
@@ -269,6 +270,13 @@ BREACHES = [
     ("diagnostics.power_law_fits", "ks_in_range", LAW + "1, 2, -5, 12, 1.2, 0.5)"),
     ("diagnostics.power_law_fits", "p_value_in_range", LAW + "1, 2, -5, 12, 0.2, 1.5)"),
     ("diagnostics.power_law_fits", "likelihood_finite", LAW + "1, 2, '-inf', 12, 0.2, 0.5)"),
+    ("operations.model_settings", "settled_once", "update operations.model_settings set model = 'wmf'"),
+    ("operations.model_settings", "origin_known", SETTLED + "origin = 'guess' where model = 'slim'"),
+    ("operations.model_settings", "search_told", SETTLED + "origin = 'kept' where model = 'slim'"),
+    ("operations.model_settings", "search_told", SETTLED + "origin = 'given' where model = 'wmf'"),
+    ("operations.model_settings", "search_told", SETTLED + "key = null where model = 'wmf'"),
+    ("operations.model_settings", "no_worse", SETTLED + "reached = 0.7 where model = 'wmf'"),
+    ("operations.model_settings", "numbers_finite", SETTLED + "seconds = 'inf' where model = 'wmf'"),
     ("operations.model_fits", "fit_once", FIT + f"'m', 'd', 1, 1, 1); {FIT} 'm', 'e', 1, 1, 1)"),
     ("operations.model_fits", "seconds_in_range", FIT + "'m', 'd', -1, 1, 1)"),
     ("operations.model_fits", "something_saved", FIT + "'m', 'd', 1, 1, 0)"),

@@ -71,7 +71,7 @@ def test_a_log_becomes_published_tables(first):
         "manifest.json",
     }
     stages = {stage for (stage,) in query(home, "select distinct stage from operations.contract_results where success")}
-    assert stages == {"ingest", "binarize", "split", "diagnose", "train", "evaluate", "publish"}
+    assert stages == {"ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish"}
     page = (home / "ml-latest-small" / "report" / "index.html").read_text()
     assert "mrf_dense" in page and "http://" not in page.replace("http://www.w3.org", "").replace(
         "http://purl.org", ""

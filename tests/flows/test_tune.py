@@ -1,16 +1,21 @@
 """The command `flows.tune` as its user runs it, on a real Prefect server and a real warehouse."""
 
+import html
+import json
 import tomllib
 
 import duckdb
+import numpy as np
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
-from flows import tune
+from flows import backfill, promote, tune
 from flows.parameters import Backfill
 from flows.settings import resolve
 from models.catalogue import MODELS
+from tasks.stores import warehouse
+from tasks.stores.home import Home
 
 ML = ["--dataset", "ml-latest-small", "--threads", "2"]
 BPR = ["--model", "bpr_uniform", "--set", "bpr_uniform.fold_in_epochs=4", "bpr_uniform.epochs=2"]
@@ -50,6 +55,38 @@ def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsy
     given = Backfill(dataset="ml-latest-small", home=str(tmp_path), config=[str(file), str(more)])
     run = resolve(given)
     assert run.models["bpr_uniform"].model_dump().items() >= found.items() and run.publish.top_n == 7
+
+
+def test_a_run_searches_by_itself_and_the_next_one_takes_what_was_found(tmp_path, capsys, prefect_server):
+    log = tmp_path / "log.csv"
+    generator = np.random.default_rng(3)
+    likes = [(u, i) for u in range(700) for i in generator.choice(40, size=16, replace=False) if i % 2 == u % 2]
+    log.write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in likes))
+    command = ["--dataset", "mine", "--home", str(tmp_path), "--models", "popularity,mrf_dense", "--threads", "2"]
+    assert backfill.main([*command, "--source", str(log), "--protocols", "strong_generalization"]) == 0
+    assert backfill.main([*command, "--source", str(log), "--protocols", "strong_generalization"]) == 0
+    home = Home(tmp_path, "mine")
+    with warehouse.connect(home, read_only=True) as connection:
+        rows = connection.execute(
+            "select origin, settings, trials from operations.model_settings order by rowid"
+        ).fetchall()
+        fits = connection.execute("select count(distinct digest) from operations.model_fits where model = 'mrf_dense'")
+        assert fits.fetchone() == (2,)  # one a protocol and one on every edge, in both runs the same
+    (first, found, trials), (second, taken, _) = rows
+    assert (first, second) == ("search", "kept") and found == taken and json.loads(found)["l2"] is not None
+    with get_client(sync_client=True) as client:
+        ours = FlowRunFilter(name=FlowRunFilterName(like_="mine"))
+        names = [run.name for run in client.read_task_runs(flow_run_filter=ours)]
+    assert sorted(name for name in names if "trial" in name) == sorted(
+        f"trial {n + 1} of mrf_dense" for n in range(trials)
+    )
+    report = (home.report / "index.html").read_text()
+    assert "searched on" in report and "Where the models' settings come from" in html.unescape(report)
+
+    assert promote.main(["--dataset", "mine", "--home", str(tmp_path), "--model", "mrf_dense"]) == 0
+    with warehouse.connect(home, read_only=True) as connection:
+        fits = connection.execute("select count(distinct digest) from operations.model_fits where model = 'mrf_dense'")
+        assert fits.fetchone() == (2,)  # what was searched, not the defaults
 
 
 @pytest.mark.parametrize(

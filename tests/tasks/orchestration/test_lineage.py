@@ -1,5 +1,7 @@
 """What a stage is said to write, against the contracts and against what a run of the stages does write."""
 
+from datetime import date
+
 import numpy as np
 import pytest
 
@@ -15,11 +17,13 @@ from tasks.publish import Choice, PublishSettings, publish
 from tasks.split import SplitSettings, split
 from tasks.stores import warehouse
 from tasks.train import train
+from tasks.tune import tune
 
 BY_ANOTHER_FLOW = {"evaluation.sweeps"}
 CALLS = {
     "ingest": {"sources": []},
     "split": {"protocols": ["strong_generalization", "leave_one_out", "given"]},
+    "tune": {"digests": {}},
     "train": {"protocol": "all_edges", "model": "slim"},
     "evaluate": {"protocol": "leave_one_out", "fit_digests": {}},
     "publish": {"choice": Choice("slim", "score"), "judgement": object()},
@@ -92,6 +96,9 @@ def test_a_run_writes_the_tables_that_are_named(home, tmp_path):
     stages.run(binarize, BinarizeSettings(), "run")
     digests = stages.run(split, SplitSettings(held_out_share=0.2), "run", protocols=protocols, seed=1).digests
     stages.run(diagnose, "run", 1)
+    searched = {"models": {"paired_symbols": MODELS["paired_symbols"].Settings()}, "given": {}, "tuned": ()}
+    stages.run(tune, "run", digests={one: digests[one] for one in protocols}, **searched, when="auto",
+               day=date(2026, 1, 2), seed=1)  # fmt: skip
     fits = {}
     for protocol, model in ((one, model) for one in protocols for model in ("popularity", "paired_symbols")):
         settings = MODELS[model].Settings()

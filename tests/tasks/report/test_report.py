@@ -40,7 +40,10 @@ EXPECTED = {
     "metric_changes": CHANGED,
     "new_log_files": "select 'second.csv', events, rejects, ingested_at from operations.log_files where file_id = 2",
     "rule_changes": "select 'evaluation.metrics', 'plausible', 'no longer met'",
-    "setting_changes": "select 'seed', '7', '0'",
+    "setting_changes": "values ('seed', '7', '0'), ('searched.mrf_dense.l2', '55.1', '74.2')",
+    "model_settings": """
+        values ('mrf_dense', 'searched in this run', 'ndcg@100', 0.41, 0.432, 0.432 - 0.41, 12, 'l2 74.2'),
+            ('random_graph', 'defaults', null, null, null, null, null, '31 validation users are too few to choose by')""",
 }
 for _protocol, _metrics in MAIN.items():
     _chosen = PROTOCOLS[_protocol].main_metrics
@@ -178,7 +181,7 @@ def test_the_answers_count_what_is_there(home, page):
     assert "13,245 events from 2 log files, 3 lines could not be read" in page
     assert f"{edges:,} likes of {users:,} users and {items:,} items" in page
     assert "Of 2 rules, 1 not met, which is a warning" in page
-    assert "New: mrf_dense. Gone: hpf." in page and "1 log file came in. 1 rule met by one run only. 1 setting" in page
+    assert "New: mrf_dense. Gone: hpf." in page and "1 log file came in. 1 rule met by one run only. 2 settings" in page
     assert "On leave_one_out, random_graph, popularity_x_odds: mean_rank 0.8" in page
     assert "The closest law to the users&#39; degrees is the exponential (p = 0.4); the data do not reject the" in page
     assert "the data reject all 1" in page

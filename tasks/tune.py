@@ -1,0 +1,55 @@
+"""Tune: settings for the models that nobody tuned on this data set, searched before the fits and kept for a while."""
+
+from collections.abc import Collection, Mapping
+from datetime import date
+
+import polars as pl
+
+from models.base import ModelSettings
+from tasks.orchestration.stage_task import stage_task
+from tasks.protocols import PROTOCOLS
+from tasks.stores import matrices, warehouse
+from tasks.stores.home import Home
+from tasks.tuning.before_fits import Log, When, settle
+
+
+def tune(
+    home: Home,
+    run_id: str,
+    *,
+    digests: Mapping[str, str],
+    models: Mapping[str, ModelSettings],
+    given: Mapping[str, Collection[str]],
+    tuned: Collection[str],
+    when: When,
+    day: date,
+    seed: int,
+) -> dict[str, ModelSettings]:
+    """The settings of each model for the fits of this run; where they come from is in `operations.model_settings`.
+
+    Args:
+        digests: of the protocols' matrices; a search is judged on the validation part of the first in PROTOCOLS.
+        models: the settings without a search.
+        given: names of the settings that the command gave, by model; they stay.
+        tuned: models that the data set's own file has settings for.
+        when: whether a search is made: `auto` where one is wanting, or `always`, or `off`.
+        day: up to which the run takes events; no search of a later day is taken.
+    """
+    protocol = next((name for name in PROTOCOLS if name in digests), None)
+    if protocol is None:
+        return dict(models)
+    train = matrices.read(home, digests[protocol], parts=()).train
+    log = Log(home, protocol, digests[protocol], train, day, seed)
+    found = [
+        settle(log, model, settings, given=given.get(model, ()), tuned=model in tuned, when=when)
+        for model, settings in models.items()
+        if settings.search_space
+    ]
+    with warehouse.stage(home, run_id, "tune") as connection:
+        connection.execute("delete from operations.model_settings where run_id = ?", [run_id])
+        rows = pl.DataFrame([{"run_id": run_id, **one.row} for one in found], infer_schema_length=None)
+        warehouse.insert(connection, "operations.model_settings", rows)
+    return {**models, **{one.model: one.settings for one in found}}
+
+
+tune_task = stage_task(tune)

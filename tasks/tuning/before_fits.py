@@ -1,0 +1,190 @@
+"""The search that a run makes by itself before the fits: which models it is for, how long it is, and what it found.
+
+It is short: TRIALS fits at most, on a sample of the users of a large log, judged on validation users. It leaves alone
+what was given and the settings with which a fit takes longer. What it found is good for DAYS days, or until the log has
+moved.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal
+
+from scipy.sparse import csr_matrix
+
+from models.base import ModelSettings
+from models.catalogue import MODELS
+from tasks.errors import InputError
+from tasks.stores import warehouse
+from tasks.stores.home import Home
+from tasks.tuning.best_settings import short
+from tasks.tuning.study import Outcome, Search, Study
+from tasks.tuning.trial import LEAST_USERS, trial_task
+from tasks.tuning.validation import validation
+
+logger = logging.getLogger(__name__)
+
+TRIALS = 12
+SHARE, SMALLEST, LARGEST = 1 / 8, 50_000, 400_000  # training edges of a trial: a share of all, and its bounds
+ITEMS = 8_000  # with more, a model whose cost is that of its items is not searched: a trial is as long as a fit
+DAYS, MOVED = 30, 1.25  # a search is good for so long, while users, items and edges are so many times as many at most
+
+When = Literal["auto", "off", "always"]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Where a model's settings come from: a row of `operations.model_settings`, without the run.
+
+    Attributes:
+        settings: what every fit of the run has.
+        searched: the columns of a search; none where none was made or kept.
+    """
+
+    model: str
+    origin: Literal["search", "kept", "data set", "given", "default"]
+    reason: str
+    settings: ModelSettings
+    searched: dict[str, Any] | None = None
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The columns and their values."""
+        said = {"model": self.model, "origin": self.origin, "reason": self.reason}
+        return {**said, **(self.searched or {}), "settings": self.settings.model_dump_json()}
+
+
+@dataclass(frozen=True)
+class Log:
+    """What is searched on, the same for every model of a run.
+
+    Attributes:
+        protocol, digest: whose training edges a search fits on, and whose validation part judges it.
+        train: these edges, (users, items).
+        day: up to which the run takes events; no search of a later day is taken.
+        seed: the run's.
+        trial: makes one trial; by default as a Prefect task.
+    """
+
+    home: Home
+    protocol: str
+    digest: str
+    train: csr_matrix
+    day: date
+    seed: int
+    trial: Callable[[Home, Search, int], Outcome] = trial_task
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """By which one sees whether a log has moved."""
+        return {"users": self.train.shape[0], "items": self.train.shape[1], "edges": self.train.nnz}
+
+
+def settle(
+    log: Log, model: str, settings: ModelSettings, *, given: Collection[str], tuned: bool, when: When
+) -> Settled:
+    """The settings of one model for the fits of a run.
+
+    Args:
+        settings: those without a search.
+        given: names of the settings that the command gave; they stay.
+        tuned: whether the data set's own file has settings for the model; `auto` then makes no search.
+    """
+    origin = "given" if given else "data set" if tuned else "default"
+    search = _search(log, model, settings, given)
+    if not search.space:
+        return Settled(model, "given", "every setting that would be searched was given", settings)
+    if when == "off" or (tuned and when == "auto"):
+        why = "train.tune is off" if when == "off" else "the data set's file has settings for it"
+        return Settled(model, origin, why, settings)
+    if when == "auto" and (kept := _kept(log, search)):
+        return kept
+    if why := _not_worth_it(log, search):
+        return Settled(model, origin, why, settings)
+    return _searched(log, search, origin)
+
+
+def _search(log: Log, model: str, settings: ModelSettings, given: Collection[str]) -> Search:
+    space = {name: range_ for name, range_ in settings.search_space.items() if not range_.costly and name not in given}
+    edges = int(min(max(SHARE * log.train.nnz, SMALLEST), LARGEST))
+    return Search(model, log.protocol, log.digest, settings, space, log.seed, edges, short=True)
+
+
+def _not_worth_it(log: Log, search: Search) -> str:
+    """Why there is no search; empty where there is one."""
+    items = log.train.shape[1]
+    if MODELS[search.model].cost_is_of_items and items > ITEMS:
+        return f"with {items:,} items a search would take longer than the fits"
+    try:
+        users = validation(log.home, log.protocol, log.digest, log.seed, search.edges).users
+    except InputError:
+        users = 0
+    return f"{users} validation users are too few to choose by" if users < LEAST_USERS else ""
+
+
+def _searched(log: Log, search: Search, origin: str) -> Settled:
+    judged = validation(log.home, log.protocol, log.digest, log.seed, search.edges)
+    study = Study(log.home, search)
+    study.begin(judged.train)
+    for number in range(1, TRIALS + 1):
+        log.trial(log.home, search, number)
+    outcomes, best = study.outcomes(), study.best()
+    study.forget()
+    if best is None:
+        return Settled(search.model, origin, f"every trial failed, the last: {outcomes[-1].note}", search.start)
+    settings = search.start.tried(best.values, log.train) if best.values else search.start
+    first = outcomes[0]
+    said = _said(search, settings) if best.values else "nothing was better than the settings that it began at"
+    logger.info(
+        "%s: the best of %d trials on %s edges: %s %s, at the start %s; %s",
+        search.model,
+        TRIALS,
+        f"{judged.train.nnz:,}",
+        search.metric,
+        short(best.value),
+        short(first.value),
+        said,
+    )
+    found = {
+        "protocol": log.protocol,
+        "searched_on": log.day,
+        "metric": search.metric,
+        "trials": len(outcomes),
+        "seconds": sum(one.seconds for one in outcomes),
+        "at_start": first.value if first.state == "done" else None,
+        "reached": best.value,
+        "standard_error": best.standard_error,
+        **log.sizes,
+        "key": _key(search),
+    }
+    return Settled(search.model, "search", said, settings, found)
+
+
+def _kept(log: Log, search: Search) -> Settled | None:
+    """What an earlier search found, where it still holds."""
+    asked = {"model": search.model, "key": _key(search), "day": log.day, "days": DAYS, "moved": MOVED, **log.sizes}
+    with warehouse.connect(log.home, read_only=True) as connection:
+        rows = warehouse.select(connection, "tune/kept", **asked).to_dicts()
+    if not rows:
+        return None
+    [row] = rows
+    of_model = {name: row.pop(name) for name in ("run_id", "model", "origin", "reason", "settings")}
+    settings = type(search.start)(**json.loads(of_model["settings"]))
+    logger.info("%s: settings of the search of %s", search.model, row["searched_on"])
+    return Settled(search.model, "kept", of_model["reason"], settings, row)
+
+
+def _key(search: Search) -> str:
+    """A digest of what a search depends on besides the log."""
+    fixed = search.start.model_dump(mode="json", exclude=set(search.space))
+    space = {name: repr(range_) for name, range_ in search.space.items()}
+    parts = [search.protocol, search.metric, fixed, space, search.seed, search.source]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _said(search: Search, settings: ModelSettings) -> str:
+    """What was found, in words."""
+    return ", ".join(f"{name} {short(getattr(settings, name))}" for name in search.space)
