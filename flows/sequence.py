@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from flows import endings
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
-from flows.training import publish, train
+from flows.training import fitted, publish
 from tasks import main_table, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
@@ -111,12 +111,7 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
         splits = prepare(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tuned(run, run_id, splits))
-        failed: dict[str, str] = {}
-        fits = {
-            protocol: train(run, run_id, protocol, splits, failed)
-            for protocol in run.protocols
-            if protocol in splits.digests
-        }
+        run, fits, failed = fitted(run, run_id, splits)
         for protocol, of_protocol in fits.items():
             failed |= evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol).failed
         published = publish(run, run_id, splits, fits.get(promotion.PROTOCOL, {}), failed)

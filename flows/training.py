@@ -4,9 +4,14 @@ A model that fails does not stop the others.
 """
 
 import logging
+from dataclasses import replace
+from datetime import date
+
+from pydantic import BaseModel
 
 from flows.settings import RunSettings
 from tasks import promotion
+from tasks.blend import blend_task
 from tasks.errors import OneclassError
 from tasks.protocols import ALL_EDGES
 from tasks.publish import Published, choose, publish_task
@@ -15,17 +20,63 @@ from tasks.train import is_of_the_model, train_task
 
 logger = logging.getLogger(__name__)
 
+BLEND = "blend"
 
-def train(run: RunSettings, run_id: str, protocol: str, splits: Splits, failed: dict[str, str]) -> dict[str, str]:
-    """Each model on the training edges of one protocol; the digests of the fits.
+
+def fitted(
+    run: RunSettings, run_id: str, splits: Splits
+) -> tuple[RunSettings, dict[str, dict[str, str]], dict[str, str]]:
+    """Every model on the training edges of every protocol, the blend last, for it is made of the others.
+
+    Returns:
+        The run with the blend's settings, or without a blend that is not worth it; the digests of the fits by protocol
+        and model; and the models that failed, with the reason.
+    """
+    failed: dict[str, str] = {}
+    asked = [protocol for protocol in run.protocols if protocol in splits.digests]
+    alone = replace(run, models={name: of for name, of in run.models.items() if name != BLEND})
+    fits = {protocol: train(alone, run_id, protocol, splits, failed, list(alone.models)) for protocol in asked}
+    if BLEND not in run.models:
+        return run, fits, failed
+    settings = _blend(run, run_id, splits, fits)
+    if settings is None:
+        return alone, fits, failed
+    run = replace(run, models={**alone.models, BLEND: settings})
+    for protocol in asked:
+        fits[protocol] |= train(run, run_id, protocol, splits, failed, [BLEND])
+    return run, fits, failed
+
+
+def _blend(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[str, str]]) -> BaseModel | None:
+    """The blend's settings: those that were given, else members and weights from the validation users."""
+    if "members" in run.given.get(BLEND, ()) or BLEND in run.dataset.models:
+        return run.models[BLEND]
+    if promotion.PROTOCOL not in fits:
+        logger.info("blend: is weighed on %s, which is not among this run's protocols; left out", promotion.PROTOCOL)
+        return None
+    return blend_task(
+        run.home,
+        run_id,
+        matrices_digest=splits.digests[promotion.PROTOCOL],
+        digests=fits[promotion.PROTOCOL],
+        settings=run.models,
+        seed=run.seed,
+        day=run.until or date.today(),
+    )
+
+
+def train(
+    run: RunSettings, run_id: str, protocol: str, splits: Splits, failed: dict[str, str], models: list[str]
+) -> dict[str, str]:
+    """Some of the run's models on the training edges of one protocol; the digests of the fits.
 
     A model that fails is left out from there on and noted in `failed`; where none is left, its error stops the run.
     """
     fits = {}
-    for number, model in enumerate(run.models, 1):
+    for number, model in enumerate(models, 1):
         if model in failed:
             continue
-        logger.info("%s: fit %d of %d, %s", protocol, number, len(run.models), model)
+        logger.info("%s: fit %d of %d, %s", protocol, number, len(models), model)
         try:
             fits[model] = _fit(run, run_id, protocol, splits, model)
         except Exception as error:

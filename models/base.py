@@ -158,6 +158,15 @@ class Model(ABC):
         with kernel_threads(self.threads):
             return top_items(scores, histories.indptr, histories.indices, n)
 
+    @classmethod
+    def made_of(cls, settings: ModelSettings) -> "list[type[Model]]":
+        """The other estimators that a model with these settings is made of; none, by default.
+
+        Raises:
+            ValueError: it cannot be made of these.
+        """
+        return []
+
     def like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray] | None:

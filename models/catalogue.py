@@ -7,6 +7,7 @@ from models.autoencoders.mult_dae import MultDAE
 from models.autoencoders.mult_vae import MultVAE
 from models.base import Model
 from models.binary_matrix.model import BinaryMatrix
+from models.blend.model import Blend
 from models.bpr.model import BPRPopularity, BPRUniform
 from models.hpf.model import HPF
 from models.mrf.dense import MRFDense
@@ -34,6 +35,7 @@ MODELS: dict[str, type[Model]] = {
         CDAE,
         MultDAE,
         MultVAE,
+        Blend,
     )
 }
 

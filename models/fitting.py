@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 if TYPE_CHECKING:
-    from models.base import Model
+    from models.base import Model, ModelSettings
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,10 @@ def _tell_nobody(epoch: Epoch) -> None:
     """The default of `on_epoch`."""
 
 
+def _none_at_hand(name: str, settings: "ModelSettings") -> None:
+    """The default of `member`."""
+
+
 @dataclass(frozen=True, eq=False)
 class FitOptions:
     """The options of one fit; the model does not keep them.
@@ -71,12 +75,15 @@ class FitOptions:
         checkpoints: the folder of the checkpoints from which an interrupted fit goes on; None to keep none. Only some
             models keep checkpoints.
         on_epoch: called after every pass.
+        member: a fit that is at hand of another model, by its name and settings, on the same edges; None where there is
+            none. A model that is made of others asks it.
     """
 
     start: Start | None = None
     validation: ValidationUsers | None = None
     checkpoints: Path | None = None
     on_epoch: Callable[[Epoch], None] = _tell_nobody
+    member: "Callable[[str, ModelSettings], Model | None]" = _none_at_hand
 
 
 NO_OPTIONS = FitOptions()

@@ -1,7 +1,7 @@
 """The values that tuning tries for the settings of a model: for each setting a range, or a list of choices.
 
-A range or choice that is `costly` has values with which a fit takes longer; the search that a run makes by itself
-leaves such settings alone.
+A range or choice that is `by_hand` is left alone by the search that a run makes by itself: with some of its values a fit
+takes longer, or a like probability means something else.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Span:
     low: float
     high: float
     log: bool = False
-    costly: bool = False
+    by_hand: bool = False
 
     def __post_init__(self) -> None:
         if not self.low < self.high or (self.log and self.low <= 0):
@@ -36,7 +36,7 @@ class Multiple:
     """
 
     most: float
-    costly: bool = False
+    by_hand: bool = False
 
     @property
     def span(self) -> Span:
@@ -49,7 +49,7 @@ class Choice:
     """One of a few values."""
 
     values: tuple[bool | int | float | str, ...]
-    costly: bool = False
+    by_hand: bool = False
 
 
 Range = Span | Multiple | Choice

@@ -6,6 +6,7 @@ A fit that is in the store already is taken from there, so that a run that was c
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import duckdb
@@ -110,6 +111,7 @@ def fitted(
                 validation=_validation_users(split),
                 checkpoints=fits.checkpoints(home, model, digest),
                 on_epoch=_epochs(tell),
+                member=partial(_kept_member, home, matrices_digest, seed),
             )
             effort = _fit(estimator, split.train, options)
             if chosen := _from_the_log(estimator):
@@ -150,6 +152,12 @@ def _validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:
     """Those of the split's validation part, where it has one."""
     part = split.parts.get("validation")
     return ValidationUsers(part.histories, part.targets) if part else None
+
+
+def _kept_member(home: Home, matrices_digest: str, seed: int, name: str, settings: ModelSettings) -> Model | None:
+    """The fit in the store of a model that another one is made of."""
+    fit = fits.find(home, name, fits.key_of(matrices_digest, name, settings, seed))
+    return fits.load(home, name, fit.digest) if fit else None
 
 
 def _epochs(tell: progress.Tell) -> Callable[[Epoch], None]:

@@ -34,7 +34,7 @@ class CDAESettings(AutoencoderSettings):
     """The defaults were chosen on the validation users of ml-1m; K and the dropout are those of the other autoencoders."""
 
     search_space: ClassVar[SearchSpace] = {
-        "hidden": Choice((50, 100, 200, 400), costly=True),
+        "hidden": Choice((50, 100, 200, 400), by_hand=True),
         "batch_users": Choice((100, 200, 500)),
         "learning_rate": Span(3e-4, 1e-2, log=True),
         "dropout": Span(0.2, 0.8),

@@ -27,7 +27,7 @@ class MultDAESettings(AutoencoderSettings):
     """The authors' notebook for ML-20M."""
 
     search_space: ClassVar[SearchSpace] = {
-        "hidden": Choice((200, 400, 600), costly=True),
+        "hidden": Choice((200, 400, 600), by_hand=True),
         "batch_users": Choice((100, 200, 500)),
         "learning_rate": Span(3e-4, 3e-3, log=True),
         "dropout": Span(0.3, 0.8),

@@ -30,7 +30,7 @@ class MultVAESettings(AutoencoderSettings):
     """The defaults are those of the authors' notebook for ML-20M."""
 
     search_space: ClassVar[SearchSpace] = {
-        "hidden": Choice((200, 400, 600), costly=True),
+        "hidden": Choice((200, 400, 600), by_hand=True),
         "latent": Choice((50, 100, 200)),
         "batch_users": Choice((100, 200, 500)),
         "learning_rate": Span(3e-4, 3e-3, log=True),

@@ -23,10 +23,10 @@ class BinaryMatrixSettings(ModelSettings):
     """Priors, sampling, step sizes and minibatches."""
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True, costly=True),
+        "factors": Span(10, 100, log=True, by_hand=True),
         "user_variance": Span(0.05, 1.0, log=True),
         "item_variance": Span(0.05, 1.0, log=True),
-        "passes": Span(20, 160, log=True, costly=True),
+        "passes": Span(20, 160, log=True, by_hand=True),
     }
 
     factors: int = Field(20, ge=1, description="K, the poster's D.")

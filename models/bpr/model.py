@@ -35,8 +35,8 @@ class BPRSettings(ModelSettings):
     """The defaults were chosen by hand on held-out edges of ml-1m, where similar settings differ by little more than noise."""
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Choice((20, 32, 64, 128), costly=True),
-        "epochs": Span(50, 400, log=True, costly=True),
+        "factors": Choice((20, 32, 64, 128), by_hand=True),
+        "epochs": Span(50, 400, log=True, by_hand=True),
         "learning_rate": Span(0.02, 0.5, log=True),
         "regularization": Span(0.001, 0.1, log=True),
         "degree_exponent": Choice((0.0, 0.5, 1.0)),

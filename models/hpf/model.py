@@ -59,7 +59,7 @@ class HPFSettings(ModelSettings):
     """Priors as in the paper, and when to stop."""
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True, costly=True),
+        "factors": Span(10, 100, log=True, by_hand=True),
         "a": Span(0.05, 2.0, log=True),
         "a_prime": Span(0.1, 10.0, log=True),
         "c": Span(0.05, 2.0, log=True),

@@ -43,8 +43,8 @@ class MRFSparseSettings(MRFDenseSettings):
 
     search_space: ClassVar[SearchSpace] = {
         **MRFDenseSettings.search_space,
-        "density": Span(0.005, 0.1, log=True, costly=True),
-        "r": Choice((0.0, 0.1, 0.5), costly=True),
+        "density": Span(0.005, 0.1, log=True, by_hand=True),
+        "r": Choice((0.0, 0.1, 0.5), by_hand=True),
     }
 
     density: float | None = Field(

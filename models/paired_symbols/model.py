@@ -44,9 +44,9 @@ class PairedSymbolsSettings(ModelSettings):
     """Settings of `PairedSymbols`; the paper's where it states one."""
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True, costly=True),
-        "r": Span(0.5, 16.0, log=True),
-        "iterations": Span(10, 40, costly=True),
+        "factors": Span(10, 100, log=True, by_hand=True),
+        "r": Span(0.5, 16.0, log=True, by_hand=True),
+        "iterations": Span(10, 40, by_hand=True),
         "tau_u": Span(0.3, 10.0, log=True),
         "tau_v": Span(0.3, 10.0, log=True),
         "popularity_weight": Span(0.0, 1.0),

@@ -35,9 +35,9 @@ class RandomGraphSettings(ModelSettings):
     """Settings of the random-graph model; the paper's values where it states them."""
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True, costly=True),
-        "iterations": Span(30, 80, costly=True),
-        "gamma": Span(0.2, 1.0),
+        "factors": Span(10, 100, log=True, by_hand=True),
+        "iterations": Span(30, 80, by_hand=True),
+        "gamma": Span(0.2, 1.0, by_hand=True),
         "learn_tau": Choice((False, True)),
         "tau": Span(0.3, 10.0, log=True),
         "popularity_weight": Span(0.0, 1.0),

@@ -90,8 +90,8 @@ class WMFSettings(ModelSettings):
         0.1, gt=0, le=10, description="sqrt(K) times the standard deviation of the factors before the first pass."
     )
     search_space: ClassVar[SearchSpace] = {
-        "factors": Choice((64, 128, 256), costly=True),
-        "iterations": Span(4, 24, costly=True),
+        "factors": Choice((64, 128, 256), by_hand=True),
+        "iterations": Span(4, 24, by_hand=True),
         "unobserved_weight": Multiple(16),
         "regularization": Multiple(8),
         "user_weight_exponent": Span(0.0, 0.5),

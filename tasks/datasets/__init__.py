@@ -71,6 +71,7 @@ class Dataset(BaseModel):
         "paired_symbols",
         "binary_matrix",
         "hpf",
+        "blend",
     )
     """What a run fits where `--models` does not say."""
     ingest: dict[str, Any] = {}

@@ -62,9 +62,10 @@ def key_of(matrices: str, model: str, settings: ModelSettings, seed: int) -> str
         matrices: digest of the matrices that the fit is of.
     """
     kind = catalogue.MODELS[model]
-    libraries = ["numpy", "scipy", "numba"] + ["torch"] * (kind.extra == "neural")
+    kinds = [kind, *kind.made_of(settings)]
+    libraries = ["numpy", "scipy", "numba"] + ["torch"] * any(one.extra == "neural" for one in kinds)
     versions = {name: importlib.metadata.version(name) for name in libraries}
-    source = fingerprint.of_model(kind)
+    source = " ".join(map(fingerprint.of_model, kinds))
     parts = [matrices, model, settings.model_dump(mode="json"), seed, source, versions]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -1,7 +1,7 @@
 """The search that a run makes by itself before the fits: which models it is for, how long it is, and what it found.
 
 It is short: TRIALS fits at most, on a sample of the users of a large log, judged on validation users. It leaves alone
-what was given and the settings with which a fit takes longer. What it found is good for DAYS days, or until the log has
+what was given, and the settings that are for a person to choose (`by_hand`). What it found is good for DAYS days, or until the log has
 moved.
 """
 
@@ -108,7 +108,7 @@ def settle(
 
 
 def _search(log: Log, model: str, settings: ModelSettings, given: Collection[str]) -> Search:
-    space = {name: range_ for name, range_ in settings.search_space.items() if not range_.costly and name not in given}
+    space = {name: range_ for name, range_ in settings.search_space.items() if not range_.by_hand and name not in given}
     edges = int(min(max(SHARE * log.train.nnz, SMALLEST), LARGEST))
     return Search(model, log.protocol, log.digest, settings, space, log.seed, edges, short=True)
 

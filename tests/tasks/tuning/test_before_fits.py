@@ -27,7 +27,7 @@ BEST = 0.3  # times the rule
 class DialSettings(ModelSettings):
     """One setting that counts, relative to the number of edges; one that costs; one that does nothing."""
 
-    search_space: ClassVar = {"dial": Multiple(8), "factors": Span(1, 9, costly=True), "idle": Span(0.0, 1.0)}
+    search_space: ClassVar = {"dial": Multiple(8), "factors": Span(1, 9, by_hand=True), "idle": Span(0.0, 1.0)}
 
     dial: float | None = Field(None, description="Best at BEST times the edges.")
     factors: int = Field(2, description="Nothing.")

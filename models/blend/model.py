@@ -1,0 +1,128 @@
+"""A weighted sum of the scores of other models: s_ui = sum_k w_k s'_kui, with s'_k on one scale a user (`scale`).
+
+The members are fitted on the same edges, each with its own settings; the weights are settings too, and are found on
+validation users (`weights`). Where a fit of a member is at hand, it is taken (`FitOptions.member`).
+"""
+
+from importlib import import_module
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from scipy.sparse import csr_matrix
+
+from models.base import Model, ModelSettings
+from models.blend.scale import brought_to_scale, scale_of
+from models.fitting import Epoch, FitOptions
+from models.numerics.threads import kernel_threads
+
+
+class Member(BaseModel):
+    """One model of a blend."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = Field(description="A model's name.")
+    score: str = Field("score", description="One of its scores.")
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False, description="What its scores count, on the common scale.")
+    settings: dict[str, Any] = Field({}, description="Its settings; those that are not named have their defaults.")
+
+
+class BlendSettings(ModelSettings):
+    """By default an item-item model and one of factors, alike; a run finds members and weights on validation users."""
+
+    members: tuple[Member, ...] = Field(
+        (Member(model="mrf_dense"), Member(model="wmf")),
+        min_length=2,
+        description="The models whose scores are added. A run takes those of its own models that are best together on "
+        "validation users, unless they are given.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Self:
+        Blend.made_of(self)
+        return self
+
+
+class Blend(Model):
+    """Other models, fitted together and added.
+
+    Attributes:
+        members: the fitted models, in the order of the settings.
+    """
+
+    name = "blend"
+    Settings = BlendSettings
+
+    @classmethod
+    def made_of(cls, settings: BlendSettings) -> list[type[Model]]:
+        """The members' estimators.
+
+        Raises:
+            ValueError: a member is unknown, is a blend itself, or does not have the score.
+        """
+        kinds = import_module("models.catalogue").MODELS  # which imports this file, as it does every model's
+        for member in settings.members:
+            if member.model not in kinds or member.model == cls.name:
+                raise ValueError(f"members: {member.model} is no model that a blend can be made of")
+            if member.score not in kinds[member.model].score_names:
+                known = ", ".join(kinds[member.model].score_names)
+                raise ValueError(f"members: {member.model} has no score {member.score}; it has {known}")
+        return [kinds[member.model] for member in settings.members]
+
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
+        self.members: list[Model] = []
+        of = len(self.settings.members)
+        for number, (kind, member) in enumerate(
+            zip(self.made_of(self.settings), self.settings.members, strict=True), 1
+        ):
+            began, settings = perf_counter(), kind.Settings(**member.settings)
+            model = options.member(member.model, settings)
+            if model is None:
+                own = FitOptions(validation=options.validation)
+                model = kind(settings, seed=self.seed, threads=self.threads).fit(interactions, own)
+            self.members.append(model)
+            options.on_epoch(Epoch(number, of, perf_counter() - began))
+        resolved = [
+            member.model_copy(update={"settings": model.resolved.model_dump(mode="json")})
+            for member, model in zip(self.settings.members, self.members, strict=True)
+        ]
+        self.resolved = self.settings.model_copy(update={"members": tuple(resolved)})
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        total = np.zeros(histories.shape, dtype=np.float32)
+        for member, model in zip(self.settings.members, self.members, strict=True):
+            of_member = model.scores(histories, users=users, score=member.score)
+            with kernel_threads(self.threads):
+                total += np.float32(member.weight) * brought_to_scale(of_member, histories)
+        return total
+
+    def contributions(self, history: csr_matrix, item: int) -> np.ndarray | None:
+        """What each item of the history adds by way of the members whose scores are such sums; None if none's are.
+
+        On the common scale and weighted; the sum is these members' part of the score, but for a constant of the user.
+        """
+        total = None
+        for member, model in zip(self.settings.members, self.members, strict=True):
+            part = model.contributions(history, item) if member.score == model.score_names[0] else None
+            if part is not None:
+                spread = scale_of(model.scores(history, score=member.score), history)[1][0]
+                total = (0 if total is None else total) + np.float32(member.weight / spread) * part
+        return total
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {
+            f"{number}.{name}": array
+            for number, model in enumerate(self.members)
+            for name, array in {"item_degrees": model.item_degrees, **model._arrays()}.items()
+        }
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        self.members = []
+        for number, (kind, member) in enumerate(zip(self.made_of(self.resolved), self.resolved.members, strict=True)):
+            own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
+            model = kind(kind.Settings(**member.settings), seed=self.seed, threads=self.threads)
+            model.resolved, model.item_degrees = model.settings, own.pop("item_degrees")
+            model._restore(own)
+            self.members.append(model)

@@ -1,0 +1,166 @@
+"""The blend against its formula, and its weights against a mixture that is planted."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy.sparse import csr_matrix
+
+from models.blend import Blend, BlendSettings, Candidates, Member, weigh
+from models.blend.scale import brought_to_scale
+from models.evaluation.metrics import user_metrics
+from models.evaluation.ranking import target_ranks
+from models.fitting import FitOptions
+from models.mrf.dense import MRFDense, MRFDenseSettings
+from models.wmf.model import WMF, WMFSettings
+
+DENSE, FACTORS = MRFDenseSettings(l2=2.0), WMFSettings(factors=8, iterations=4)
+
+
+def settings(*weights):
+    parts = [("mrf_dense", DENSE), ("wmf", FACTORS)]
+    return BlendSettings(
+        members=[
+            {"model": model, "weight": weight, "settings": of.model_dump()}
+            for (model, of), weight in zip(parts, weights, strict=True)
+        ]
+    )
+
+
+def naive_scale(scores, histories):
+    """The formula, one user at a time."""
+    found = np.empty_like(scores, dtype=np.float64)
+    for user, row in enumerate(scores):
+        left = sorted(np.delete(row.astype(np.float64), histories[user].indices), reverse=True)
+        low, high = left[:100][-1], np.mean(left[:10])
+        found[user] = (row - low) / (high - low)
+    return found
+
+
+@pytest.mark.parametrize("items", [30, 250])
+def test_the_scale_is_as_written(items):
+    generator = np.random.default_rng(items)
+    scores = generator.normal(3, 5, (40, items)).astype(np.float32)
+    histories = csr_matrix(generator.random((40, items)) < 0.1)
+    expected = naive_scale(scores, histories)
+    np.testing.assert_allclose(brought_to_scale(scores.copy(), histories), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_users_without_a_choice_keep_finite_scores():
+    scores = np.array([[2, 2, 2], [1, 2, 3], [5, 1, 1]], dtype=np.float32)
+    histories = csr_matrix(np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]]))  # all equal, none left, one left
+    np.testing.assert_array_equal(brought_to_scale(scores, histories), [[0, 0, 0], [1, 2, 3], [0, -4, -4]])
+
+
+def test_the_score_is_the_weighted_sum_of_the_members_own_fits(long_tailed):
+    model = Blend(settings(1.5, 0.5), seed=4).fit(long_tailed)
+    rows = np.arange(20)
+    histories = long_tailed[rows]
+    for users in (None, rows):
+        parts = [
+            naive_scale(kind(of, seed=4).fit(long_tailed).scores(histories, users=users), histories)
+            for kind, of in ((MRFDense, DENSE), (WMF, FACTORS))
+        ]
+        expected = 1.5 * parts[0] + 0.5 * parts[1]
+        np.testing.assert_allclose(model.scores(histories, users=users), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_fit_that_is_at_hand_is_taken(long_tailed):
+    kept = MRFDense(DENSE, seed=4).fit(long_tailed)
+    asked = []
+
+    def member(name, of):
+        asked.append((name, of))
+        return kept if name == "mrf_dense" else None
+
+    model = Blend(settings(1, 1), seed=4).fit(long_tailed, FitOptions(member=member))
+    assert asked == [("mrf_dense", DENSE), ("wmf", FACTORS)] and model.members[0] is kept
+    alone = Blend(settings(1, 1), seed=4).fit(long_tailed)
+    np.testing.assert_array_equal(model.scores(long_tailed[:9]), alone.scores(long_tailed[:9]))
+
+
+def test_what_is_saved_needs_nothing_else(long_tailed, tmp_path):
+    """Settings that a rule took from the log are kept with it, for the log is not."""
+    by_rule = BlendSettings(members=[Member(model="mrf_dense"), Member(model="wmf", settings={"factors": 8})])
+    model = Blend(by_rule, seed=1).fit(long_tailed)
+    model.save(tmp_path)
+    loaded = Blend.load(tmp_path)
+    assert loaded.settings == by_rule and loaded.members[1].settings.unobserved_weight is not None
+    np.testing.assert_array_equal(loaded.scores(long_tailed[:9]), model.scores(long_tailed[:9]))
+
+
+def test_contributions_are_those_of_the_members_that_have_them(long_tailed):
+    model, history = Blend(settings(2, 1), seed=4).fit(long_tailed), long_tailed[0]
+    dense = model.members[0]
+    scores = dense.scores(history)
+    moved = brought_to_scale(scores.copy(), history)[0]
+    items = [item for item in range(40) if dense.contributions(history, item).any()]
+    sums = np.array([model.contributions(history, item).sum() for item in items])
+    constant = 2 * moved[items] - sums
+    np.testing.assert_allclose(constant, constant[0], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([{"model": "wmf"}], "at least 2"),
+        ([{"model": "wmf"}, {"model": "blend"}], "blend is no model that a blend can be made of"),
+        ([{"model": "wmf"}, {"model": "wfm"}], "wfm is no model"),
+        ([{"model": "wmf"}, {"model": "slim", "score": "like"}], "slim has no score like; it has score"),
+        ([{"model": "wmf"}, {"model": "slim", "weight": 0}], "greater than 0"),
+    ],
+)
+def test_members_that_cannot_be_are_refused(members, message):
+    with pytest.raises(ValidationError, match=message):
+        BlendSettings(members=members)
+
+
+def planted(users, items, truth, seed, noise=0.0):
+    """Scores of three models, and targets that are the best items by the mixture `truth` of them, on the scale."""
+    generator = np.random.default_rng(seed)
+    histories = csr_matrix(generator.random((users, items)) < 0.02)
+    raw = generator.gumbel(size=(len(truth), users, items)).astype(np.float32)
+    scaled = np.stack([brought_to_scale(one, histories) for one in raw])
+    mixture = np.tensordot(np.array(truth), scaled, 1) + noise * generator.normal(size=(users, items))
+    mixture[histories.toarray()] = -np.inf
+    targets = np.zeros((users, items), dtype=np.float32)
+    np.put_along_axis(targets, np.argsort(-mixture, axis=1)[:, :5], 1, axis=1)
+    return scaled, histories, csr_matrix(targets)
+
+
+def test_a_planted_mixture_is_recovered():
+    scores, histories, targets = planted(150, 300, (1.0, 0.5, 0.0), seed=1)
+    found = weigh(Candidates.of_blocks([(scores, histories, targets)], 3), seed=2)
+    first, second, third = found.weights
+    assert second / first == pytest.approx(0.5, abs=0.26) and third <= 0.125 * first
+    assert found.cross_validated.mean() == found.value.mean() == 1.0
+    assert found.best == 0 and found.alone.mean(axis=1).max() < 0.95
+
+
+def test_a_model_that_adds_nothing_gets_no_weight():
+    scores, histories, targets = planted(200, 300, (1.0, 0.0), seed=3)
+    found = weigh(Candidates.of_blocks([(scores, histories, targets)], 2), seed=2)
+    assert found.weights == (1.0, 0.0)
+    np.testing.assert_array_equal(found.cross_validated, found.alone[0])
+
+
+def test_ndcg_of_candidates_is_that_of_whole_rankings():
+    """In blocks or whole; at 200 items of each model's list nothing that could be among the first 100 is left out."""
+    scores, histories, targets = planted(30, 400, (0.6, 1.0), seed=5, noise=0.3)
+    blocks = [(scores[:, at], histories[at], targets[at]) for at in (slice(0, 13), slice(13, 30))]
+    for weights in ((1.0, 0.0), (0.75, 1.5)):
+        whole = np.tensordot(np.array(weights, dtype=np.float32), scores, 1).astype(np.float32)
+        expected = user_metrics(target_ranks(whole, histories, targets))["ndcg@100"]
+        np.testing.assert_allclose(Candidates.of_blocks(blocks, 2).ndcg(weights), expected, atol=1e-9)
+
+
+def test_cross_validation_does_not_judge_users_by_weights_that_they_chose():
+    """Of scores that say nothing of the targets, the weights chosen look better than they are; crossed, they do not."""
+    generator = np.random.default_rng(8)
+    histories = csr_matrix((60, 200), dtype=np.float32)
+    targets = csr_matrix((generator.random((60, 200)) < 0.03).astype(np.float32))
+    targets = targets + csr_matrix((np.ones(60), (np.arange(60), np.arange(60))), shape=(60, 200))
+    scores = np.stack(
+        [brought_to_scale(generator.normal(size=(60, 200)).astype(np.float32), histories) for _ in range(5)]
+    )
+    found = weigh(Candidates.of_blocks([(scores, histories, targets.tocsr())], 5), seed=1)
+    assert found.value.mean() > found.cross_validated.mean()

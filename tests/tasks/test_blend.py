@@ -1,0 +1,162 @@
+"""The blend of a run: members that are better together are added, and what is no better is left out with its figures."""
+
+from datetime import date
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from pydantic import Field
+
+from models.base import Model, ModelSettings
+from models.blend import BlendSettings
+from models.catalogue import MODELS
+from tasks import blend as stage
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.blend import blend
+from tasks.split import SplitSettings, split
+from tasks.stores import fits, matrices, warehouse
+from tasks.train import train
+
+PROTOCOL = "strong_generalization"
+DAY = date(2026, 3, 1)
+
+
+class HalfSettings(ModelSettings):
+    """Which half of the items it knows."""
+
+    first: int = Field(0, description="Of the thirty items that it knows.")
+
+
+class Half(Model):
+    """Counts of items liked together, for thirty of the sixty items; the others are all alike."""
+
+    name = "half"
+    Settings = HalfSettings
+    fits: ClassVar[list] = []
+
+    def _fit(self, interactions, options):
+        self.fits.append((self.name, interactions.shape[0]))
+        together = (interactions.T @ interactions).toarray().astype(np.float32)
+        known = np.zeros(60, dtype=bool)
+        known[self.settings.first : self.settings.first + 30] = True
+        self.together = np.where(known[:, None] & known, together, 0)
+
+    def _scores(self, histories, users, score):
+        return np.asarray(histories @ self.together, dtype=np.float32)
+
+    def _arrays(self):
+        return {"together": self.together}
+
+
+class OtherHalf(Half):
+    """The same, by another name."""
+
+    name = "other_half"
+
+
+class Nothing(Half):
+    """Knows no item."""
+
+    name = "nothing"
+
+    def _fit(self, interactions, options):
+        self.together = np.zeros((60, 60), dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def halves(monkeypatch):
+    for kind in (Half, OtherHalf, Nothing):
+        monkeypatch.setitem(MODELS, kind.name, kind)
+    monkeypatch.setattr(Half, "fits", [])
+
+
+@pytest.fixture
+def digest(home, log_events):
+    """500 users of two tastes in the first thirty items and two, by themselves, in the other thirty."""
+    generator = np.random.default_rng(4)
+    events = [("all", f"i{item:02}", 1) for item in range(60)]  # so that columns are in this order
+    for user in range(500):
+        tastes = generator.integers(2, size=2)
+        places = [half * 30 + item for half in (0, 1) for item in range(30) if item % 2 == tastes[half]]
+        items = generator.choice(places, size=11, replace=False)
+        events += [(f"u{user:03}", f"i{item:02}", 1) for item in items]
+    log_events(events)
+    binarize(home, BinarizeSettings(), "run")
+    return split(home, SplitSettings(held_out_share=0.2), "run", protocols=[PROTOCOL], seed=1).digests[PROTOCOL]
+
+
+def fitted(home, digest, **settings):
+    digests = {
+        name: train(home, "run", protocol=PROTOCOL, matrices_digest=digest, model=name, settings=of, seed=1).digest
+        for name, of in settings.items()
+    }
+    return {"digests": digests, "settings": settings}
+
+
+def blended(home, digest, **of):
+    found = blend(home, "run", matrices_digest=digest, seed=1, day=DAY, **of)
+    with warehouse.connect(home, read_only=True) as connection:
+        [row] = connection.sql("select * from operations.model_settings where model = 'blend'").pl().to_dicts()
+    return found, row
+
+
+def two_halves(home, digest):
+    return fitted(home, digest, half=HalfSettings(), other_half=HalfSettings(first=30))
+
+
+def test_models_that_know_different_items_are_added(home, digest):
+    of = two_halves(home, digest)
+    found, row = blended(home, digest, **of)
+    assert {one.model for one in found.members} == {"half", "other_half"}
+    assert row["origin"] == "search" and row["reached"] > row["at_start"] + 0.02 and row["metric"] == "ndcg@100"
+    assert row["searched_on"] == DAY and row["trials"] > 5
+    assert BlendSettings.model_validate_json(row["settings"]) == found
+    assert all(f"{one.weight:g} {one.model}/score" in row["reason"] for one in found.members)
+
+
+def test_its_members_are_the_fits_of_the_run(home, digest):
+    of = two_halves(home, digest)
+    found, _ = blended(home, digest, **of)
+    assert len(Half.fits) == 2
+    fit = train(home, "run", protocol=PROTOCOL, matrices_digest=digest, model="blend", settings=found, seed=1)
+    assert len(Half.fits) == 2
+    loaded = fits.load(home, "blend", fit.digest)
+    histories = matrices.read(home, digest).parts["test"].histories
+    own = {name: fits.load(home, name, one).scores(histories) for name, one in of["digests"].items()}
+    assert [member.name for member in loaded.members] == [one.model for one in found.members]
+    for member in loaded.members:
+        np.testing.assert_array_equal(member.scores(histories), own[member.name])
+    train(home, "run", protocol=PROTOCOL, matrices_digest=digest, model="blend", settings=found, seed=2)
+    assert len(Half.fits) == 4  # no such fits are kept
+
+
+def test_a_blend_that_is_no_better_is_left_out_with_its_figures(home, digest):
+    of = fitted(home, digest, half=HalfSettings(), nothing=HalfSettings())
+    found, row = blended(home, digest, **of)
+    assert found is None and row["origin"] == "default" and row["searched_on"] is None
+    assert "no blend is better than its best member: ndcg@100" in row["reason"] and "half/score alone" in row["reason"]
+
+
+def test_the_first_five_by_themselves_are_asked(home, digest, monkeypatch):
+    monkeypatch.setattr(stage, "MOST_MEMBERS", 2)
+    of = fitted(home, digest, nothing=HalfSettings(), half=HalfSettings(), other_half=HalfSettings(first=30))
+    found, _ = blended(home, digest, **of)
+    assert {one.model for one in found.members} == {"half", "other_half"}
+
+
+@pytest.mark.parametrize(
+    ("least", "models", "reason"),
+    [(10**6, ("half", "other_half"), "100 validation users are too few"), (50, ("half",), "there are not two models")],
+)
+def test_where_there_is_nothing_to_weigh_it_is_told(home, digest, monkeypatch, least, models, reason):
+    monkeypatch.setattr(stage, "LEAST_USERS", least)
+    found, row = blended(home, digest, **fitted(home, digest, **dict.fromkeys(models, HalfSettings())))
+    assert found is None and reason in row["reason"]
+
+
+def test_a_changed_member_makes_another_fit(home, digest):
+    one, other = (
+        BlendSettings(members=[{"model": "half", "settings": {"first": first}}, {"model": "nothing"}])
+        for first in (0, 30)
+    )
+    assert fits.key_of(digest, "blend", one, 1) != fits.key_of(digest, "blend", other, 1)
