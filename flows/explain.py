@@ -27,8 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _explained(given: Explain) -> str:
     """The explanation as text, and where the page is."""
-    from tasks import datasets
-    from tasks.explain import item_titles, page, text
+    from tasks import datasets, item_titles
+    from tasks.explain import page, text
     from tasks.explain.explanation import explain
     from tasks.stores import home
 

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 
 from models import fitting
 from models.fitting import NO_OPTIONS, FitOptions
+from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
 from models.search_space import SearchSpace
@@ -150,19 +151,52 @@ class Model(ABC):
         """
         return None
 
-    def contributions(self, history: csr_matrix, item: int) -> np.ndarray | None:
-        """What each item of one user's history adds to the score of another item; None if scores are no such sums.
+    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
+        """What each item of one user's history adds to the scores of other items; None if scores are no such sums.
 
         Args:
             history: (1, items) CSR.
-            item: the column that is scored.
+            items: int (n,), the columns that are scored.
 
         Returns:
-            float32 (entries of the history,), in the order of `history.indices`. Their sum is the score `score`, less
-            the part that is the same for every user. Where all are zero, popularity may have placed the item
-            (`models.numerics.no_evidence`), and the score is no sum.
+            float32 (entries of the history, n), rows in the order of `history.indices`. A column's sum is the score
+            `score`, less the part that is the same for every user. Where all are zero, popularity may have placed the
+            item (`models.numerics.no_evidence`), and the score is no sum.
         """
         return None
+
+    def item_vectors(self) -> np.ndarray | None:
+        """float32 (items, K), what the model learned of each item as factors; None if it has none."""
+        return None
+
+    def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """The n items most like each, itself left out: by the cosine of their vectors.
+
+        For a model without `item_vectors`, by the scores of a history of that one item: the weights between items, of
+        a model that has such.
+
+        Args:
+            items: int (block,), columns.
+
+        Returns:
+            (ids, similarities): int32 and float32, (block, n), as `recommend` gives them.
+
+        Raises:
+            ValueError: the model says nothing of one item beside another.
+        """
+        alone = csr_matrix(
+            (np.ones(len(items), np.float32), np.asarray(items, np.int32), np.arange(len(items) + 1, dtype=np.int32)),
+            shape=(len(items), self.item_count),
+        )
+        if (vectors := self.item_vectors()) is None:
+            scores = self.scores(alone)
+        else:
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            units = vectors / np.where(lengths > 0, lengths, 1)
+            with kernel_threads(self.threads):
+                scores = dense_times(units[items], np.ascontiguousarray(units.T))
+        with kernel_threads(self.threads):
+            return top_items(scores, alone.indptr, alone.indices, n)
 
     def negative_law(self) -> "NegativeLaw | None":
         """The law of the negatives that `like` is learned from; None if the model has no `like` or no negatives."""
@@ -185,7 +219,10 @@ class Model(ABC):
         model = cls(cls.Settings(**description["settings"]), seed=description["seed"], threads=threads)
         resolved = description.get("resolved", description["settings"])  # absent from fits of earlier versions
         model.resolved = cls.Settings(**resolved)
-        arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in folder.glob("*.npy")}
+        # As plain arrays: each look into a `memmap` costs microseconds.
+        arrays = {
+            file.stem: np.asarray(np.load(file, mmap_mode="r", allow_pickle=False)) for file in folder.glob("*.npy")
+        }
         model.item_degrees = arrays.pop("item_degrees")
         model._restore(arrays)
         return model

@@ -131,6 +131,10 @@ class BPR(Model):
         proposals = np.repeat(items, weights) if self.popular else items
         return read_only(proposals, np.int32), read_only(weights, np.int64), len(proposals)
 
+    def item_vectors(self) -> np.ndarray:
+        """The items' factors."""
+        return self.item_factors
+
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"user_factors": self.user_factors, "item_factors": self.item_factors, "item_bias": self.item_bias}
 

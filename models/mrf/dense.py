@@ -94,12 +94,12 @@ class MRFDense(Model):
     name = "mrf_dense"
     Settings = MRFDenseSettings
 
-    def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
+    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights B_ji of the items j of the history; the score is their sum plus `offset`.
 
         Without an intercept, an item that has none of these weights is placed below by its popularity alone.
         """
-        return np.asarray(self.weights[history.indices, item])
+        return np.asarray(self.weights[history.indices[:, None], items])
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()

@@ -167,6 +167,10 @@ class RandomGraph(Model):
                 return like_of_pairs(side, self.posterior.items, np.asarray(items))
             return like_of_rows(side, self.posterior.items, items)
 
+    def item_vectors(self) -> np.ndarray:
+        """The means of the items' factors."""
+        return self.posterior.items.mean
+
     def negative_law(self) -> WithoutReplacement:
         """Section 4.1: as many negatives as likes."""
         return WithoutReplacement(self.weights)

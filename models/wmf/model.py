@@ -166,5 +166,9 @@ class WMF(Model):
         with kernel_threads(self.threads):
             return dense_times(of_users, self.item_factors.T)
 
+    def item_vectors(self) -> np.ndarray:
+        """The items' factors."""
+        return self.item_factors
+
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"user_factors": self.user_factors, "item_factors": self.item_factors}

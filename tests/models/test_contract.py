@@ -190,14 +190,25 @@ def test_an_empty_history_gets_popularity(name, fitted, checkerboard):
 
 @every_model
 def test_contributions_of_a_history_add_up_to_the_score(name, fitted, checkerboard):
-    parts = [fitted(name).contributions(checkerboard[3], item) for item in range(40)]
-    if parts[0] is None:
+    parts = fitted(name).contributions(checkerboard[3], np.arange(40))
+    if parts is None:
         pytest.skip("scores are no sums over the history")
     scores = fitted(name).scores(checkerboard[3])[0]
-    said = np.array([part.any() for part in parts])
-    sums = np.array([part.sum() for part in parts])
-    np.testing.assert_allclose(sums[said], scores[said], rtol=1e-5, atol=1e-6)
+    said = parts.any(axis=0)
+    np.testing.assert_allclose(parts.sum(axis=0)[said], scores[said], rtol=1e-5, atol=1e-6)
     assert said.any() and (scores[~said] <= scores[said].min()).all()
+
+
+@every_model
+def test_similar_items_are_of_the_same_colour(name, fitted, checkerboard):
+    if name in IMPERSONAL:
+        with pytest.raises(ValueError, match="publish another model"):
+            fitted(name).similar_items(np.array([0]), 3)
+        return
+    ids, similarities = fitted(name).similar_items(np.array([6, 7]), 3)
+    assert ids.shape == similarities.shape == (2, 3)
+    assert (ids % 2 == [[0], [1]]).all() and not (ids == [[6], [7]]).any()
+    assert (np.diff(similarities) <= 0).all()
 
 
 @every_model
