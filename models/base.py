@@ -3,6 +3,7 @@
 import json
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -63,6 +64,7 @@ class Model(ABC):
         self.settings = settings if settings is not None else self.Settings()
         self.seed = seed
         self.threads = threads
+        self._kept: dict[str, Any] | None = None
 
     @property
     def item_count(self) -> int:
@@ -81,7 +83,7 @@ class Model(ABC):
             ValueError: the matrix has no edge, a value that is not a positive finite number, or a shape that the model
                 cannot take; or the options do not fit the model or the matrix.
         """
-        interactions = checked(interactions)
+        interactions, self._kept = checked(interactions), None
         fitting.check(self, interactions.shape, options)
         self.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
         self.resolved = self.settings.resolved(interactions)
@@ -191,10 +193,9 @@ class Model(ABC):
         if (vectors := self.item_vectors()) is None:
             scores = self.scores(alone)
         else:
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            units = vectors / np.where(lengths > 0, lengths, 1)
+            columns = self.kept("unit vectors", lambda: _unit_columns(vectors))
             with kernel_threads(self.threads):
-                scores = dense_times(units[items], np.ascontiguousarray(units.T))
+                scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
         with kernel_threads(self.threads):
             return top_items(scores, alone.indptr, alone.indices, n)
 
@@ -225,7 +226,19 @@ class Model(ABC):
         }
         model.item_degrees = arrays.pop("item_degrees")
         model._restore(arrays)
+        model._kept = {}
         return model
+
+    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+        """`make()`, once for a loaded model, whose arrays stay as they are; anew each time while one is being fitted.
+
+        For what a block of scores needs of all items: one user's scores would take as long without.
+        """
+        if self._kept is None:
+            return make()
+        if name not in self._kept:
+            self._kept[name] = make()
+        return self._kept[name]
 
     def _known(self, histories: csr_matrix) -> csr_matrix:
         """The histories without the items that have no training edge, with `item_count` columns."""
@@ -260,6 +273,12 @@ class Model(ABC):
         """Take back what `_arrays` gave."""
         for name, array in arrays.items():
             setattr(self, name, array)
+
+
+def _unit_columns(vectors: np.ndarray) -> np.ndarray:
+    """The vectors divided by their lengths, float32 (K, items); zeros stay zeros."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    return np.ascontiguousarray(vectors.T) / np.where(lengths > 0, lengths, 1).astype(np.float32)
 
 
 def checked(interactions: csr_matrix) -> csr_matrix:

@@ -30,7 +30,7 @@ from models.mrf.dense import MRFDenseSettings
 from models.mrf.sparse_blocks import estimates
 from models.mrf.sparse_pattern import Pattern, above, of_density
 from models.numerics.gram import GramRows, columns, gram_rows, rescaling
-from models.numerics.no_evidence import order_by_popularity
+from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
@@ -137,7 +137,10 @@ class MRFSparse(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             scores = sparse_times(histories, self.weights)
-        return scores + self.offset if self.settings.intercept else order_by_popularity(scores, self.item_degrees)
+        if self.settings.intercept:
+            return scores + self.offset
+        below = self.kept("below", lambda: factors_below(self.item_degrees))
+        return order_by_popularity(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         table = self.weights

@@ -20,7 +20,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions
 from models.numerics.gram import columns, mean_over_edges
-from models.numerics.no_evidence import order_by_popularity
+from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.products import entries_of, read_only, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import SearchSpace, Span
@@ -149,7 +149,8 @@ class SLIM(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             scores = sparse_times(histories, self.weights)
-        return order_by_popularity(scores, self.item_degrees)
+        below = self.kept("below", lambda: factors_below(self.item_degrees))
+        return order_by_popularity(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"indptr": self.weights.indptr, "indices": self.weights.indices, "values": self.weights.data}

@@ -46,17 +46,16 @@ def of_items(ranked: Ranked, ids: list[str], titles: list[str | None]) -> pl.Dat
     there = ranked.items >= 0
     columns = ranked.items[there].tolist()
     like = ([None] * len(columns),) * 2 if ranked.like is None else (part[there] for part in ranked.like)
-    mean, deviation = (pl.Series(part, dtype=pl.Float64) for part in like)
     because = np.empty((len(columns), 0), np.int32) if ranked.because is None else ranked.because[there]
     values = (
-        pl.Series([ids[column] for column in columns], dtype=pl.String),
-        pl.Series([titles[column] for column in columns], dtype=pl.String),
-        pl.Series(ranked.scores[there], dtype=pl.Float64),
-        mean,
-        deviation,
+        [ids[column] for column in columns],
+        [titles[column] for column in columns],
+        ranked.scores[there],
+        *like,
         _lists(because, ids),
     )
-    return pl.DataFrame([part.alias(name) for name, part in zip(COLUMNS, values, strict=True)])
+    series = zip(COLUMNS.items(), values, strict=True)
+    return pl.DataFrame([pl.Series(name, part, dtype=kind) for (name, kind), part in series])
 
 
 def of_users(ranked: Ranked, users: pl.Series, ids: list[str], titles: list[str | None]) -> pl.DataFrame:
@@ -70,9 +69,9 @@ def of_users(ranked: Ranked, users: pl.Series, ids: list[str], titles: list[str 
     return pl.DataFrame([*first, *of_items(ranked, ids, titles).get_columns()])
 
 
-def _lists(columns: np.ndarray, ids: list[str]) -> pl.Series:
+def _lists(columns: np.ndarray, ids: list[str]) -> pa.Array:
     """Lists of ids of an (n, width) array of columns, without those that are -1."""
     named = columns >= 0
     ends = np.concatenate([[0], np.cumsum(named.sum(axis=1))])
     values = pa.array([ids[column] for column in columns[named].tolist()], type=pa.large_string())
-    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), values))
+    return pa.LargeListArray.from_arrays(pa.array(ends), values)

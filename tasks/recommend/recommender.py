@@ -53,7 +53,7 @@ class Recommender:
         publication: the run that published it.
         published_at: when, in UTC.
         model, score: which model answers, and by which of its scores.
-        folder: of the saved fit.
+        fitted: the estimator.
         items: one row per item: item_id, title, users.
         users: one row per user: user_id.
     """
@@ -65,9 +65,8 @@ class Recommender:
         self.published_at = datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
         self.model, self.score = published.model, published.score
         self.items, self.users = published.items, published.users
-        self.folder = published.fit
         self._histories = published.histories
-        self._fitted = catalogue.load(published.model, published.fit, threads=threads)
+        self.fitted = catalogue.load(published.model, published.fit, threads=threads)
         self._ids: list[str] = self.items["item_id"].to_list()
         self._titles: list[str | None] = self.items["title"].to_list()
         self._columns = {item_id: column for column, item_id in enumerate(self._ids)}
@@ -151,7 +150,7 @@ class Recommender:
         """
         column = self.column_of(item_id)
         try:
-            items, scores = self._fitted.similar_items(
+            items, scores = self.fitted.similar_items(
                 np.array([column], dtype=np.int32), min(_count(n), len(self._ids))
             )
         except ValueError as error:
@@ -187,7 +186,7 @@ class Recommender:
             InputError: no such user.
         """
         row = self._row_of(user_id)
-        return self._fitted.scores(self._history(row), users=np.array([row], dtype=np.int32), score=self.score)[0]
+        return self.fitted.scores(self._history(row), users=np.array([row], dtype=np.int32), score=self.score)[0]
 
     def reasons_for(self, user_id: str, item_id: str) -> list[tuple[str, float]]:
         """(item id, what it added to the score of an item) of the items of a user's history that added most; empty for
@@ -197,11 +196,16 @@ class Recommender:
             InputError: no such user or item.
         """
         history = self._history(self._row_of(user_id))
-        added = self._fitted.contributions(history, np.array([self.column_of(item_id)], dtype=np.int32))
+        added = self.fitted.contributions(history, np.array([self.column_of(item_id)], dtype=np.int32))
         if added is None:
             return []
         most = [place for place in np.argsort(-added[:, 0], kind="stable")[:REASONS] if added[place, 0] > 0]
         return [(self._ids[history.indices[place]], float(added[place, 0])) for place in most]
+
+    @functools.cached_property
+    def sums_over_history(self) -> bool:
+        """Whether scores are sums of what each item of the history adds."""
+        return self.fitted.contributions(self._row(np.zeros(1, np.int32)), np.zeros(1, np.int32)) is not None
 
     @functools.cached_property
     def _rows(self) -> dict[str, int]:
@@ -268,7 +272,7 @@ class Recommender:
         without: np.ndarray | None = None,
     ) -> Ranked:
         """The best items of users by their histories; `within` and `without` are columns, for a single user."""
-        model, n = self._fitted, min(n, len(self._ids))
+        model, n = self.fitted, min(n, len(self._ids))
         scores = model.scores(histories, users=rows, score=self.score)
         indptr, seen = histories.indptr, histories.indices
         if without is not None and len(without):
@@ -289,7 +293,7 @@ class Recommender:
         found = np.full((*items.shape, REASONS), -1, dtype=np.int32)
         for row, of_row in enumerate(items):
             history = histories if len(items) == 1 else histories[[row]]
-            added = self._fitted.contributions(history, np.maximum(of_row, 0))
+            added = self.fitted.contributions(history, np.maximum(of_row, 0))
             if added is None:
                 return None
             order = np.argsort(-added.T, axis=1, kind="stable")[:, :REASONS]

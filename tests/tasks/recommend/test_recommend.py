@@ -118,7 +118,7 @@ def test_many_histories_are_answered_as_one_is(by_model):
 
 
 def test_reasons_are_the_largest_weights_of_the_history(shop):
-    weights = np.load(shop.folder / "weights.npy")
+    weights = shop.fitted.weights
     column = {item: place for place, item in enumerate(shop.items["item_id"])}
     history = shop.history("u7")
     for item, because in shop.recommend(history, n=5).select("item_id", "because").iter_rows():
