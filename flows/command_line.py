@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import shlex
+import signal
 import sys
 import tomllib
 import traceback
@@ -123,17 +124,35 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
         with endings.watched():
             words = command()
     except BaseException as error:
-        if debug:
-            traceback.print_exc()
         if number := endings.told_by(error):
+            if debug:
+                traceback.print_exc()
             print(f"\n{endings.words_of(number)}", file=sys.stderr)
             return 128 + number
         if not isinstance(error, Exception):
             raise
-        print(f"\n{printable_lines(_message(error))}", file=sys.stderr)
-        return getattr(error, "exit_status", 1)
+        return _failed(error, debug)
     print(f"\n{printable_lines(words)}")
     return 0
+
+
+def run_alone(command: Callable[[], str], *, debug: bool) -> int:
+    """As `run`, for a command without a flow: it loads nothing of Prefect, and a signal ends it as Python does."""
+    try:
+        print(printable_lines(command()))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception as error:  # noqa: BLE001  (told in one message, whatever it is)
+        return _failed(error, debug)
+    return 0
+
+
+def _failed(error: Exception, debug: bool) -> int:
+    """Tell of an error in one message; the exit status."""
+    if debug:
+        traceback.print_exception(error)
+    print(f"\n{printable_lines(_message(error))}", file=sys.stderr)
+    return getattr(error, "exit_status", 1)
 
 
 def _declared(field: FieldInfo) -> Flag:
@@ -200,4 +219,4 @@ def _is_full(error: OSError) -> bool:
 
 def _names(text: str) -> list[str]:
     """The names in a comma-separated list."""
-    return [name for name in text.replace(" ", "").split(",") if name]
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -90,6 +90,11 @@ def carry(before: Path, publication: Path) -> None:
             _link(file, target)
 
 
+def is_there(home: Home) -> bool:
+    """Whether what is published recommends anything that can be asked."""
+    return (home.published / FOLDER).is_dir()
+
+
 def read(home: Home) -> PublishedModel:
     """The model of what is published now; a run that publishes meanwhile changes nothing of it.
 
