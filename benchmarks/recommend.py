@@ -45,17 +45,17 @@ def drawn(items: int, seed: int = 0) -> csr_matrix:
     return log
 
 
-def publish(home: Home, model: str, log: csr_matrix) -> None:
+def publish(home: Home, model: str, log: csr_matrix, run_id: str = "run") -> None:
     """A publication of a model fitted on a log, as a run leaves it, less its tables."""
     fitted = MODELS[model](seed=0, threads=1).fit(log)
-    fit, matrices = home.folder / "fit", home.folder / "matrices"
+    fit, matrices = (home.folder / f"{what}-{run_id}" for what in ("fit", "matrices"))
     for folder in (fit, matrices):
         folder.mkdir(parents=True)
     fitted.save(fit)
     for name, array in zip(published_model.MATRIX, (log.indptr, log.indices, log.data), strict=True):
         np.save(matrices / name, array)
     ids = [f"sku-{column}" for column in range(log.shape[1])]
-    publication = publications.begin(home, "run")
+    publication = publications.begin(home, run_id)
     published_model.write(
         publication,
         recommends={"model": model, "score": fitted.score_names[-1], "digest": "drawn"},
@@ -64,7 +64,7 @@ def publish(home: Home, model: str, log: csr_matrix) -> None:
         items=pl.DataFrame({"item_id": ids, "title": ids, "users": fitted.item_degrees.astype(np.int32)}),
         users=pl.DataFrame({"user_id": [f"u{row}" for row in range(log.shape[0])]}),
     )
-    facts = {"run_id": "run", "published_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+    facts = {"run_id": run_id, "published_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
     manifest.seal(publication, published_model.RECORD, facts)
     publications.point(home, publication)
 

@@ -202,6 +202,12 @@ class Recommend(OfDataset):
     json_: Annotated[bool, Flag(name="--json")] = Field(False, description="print JSON")
 
 
+class Serve(OfDataset):
+    """Of `flows.serve`, which is no flow."""
+
+    port: Annotated[int, Flag("N")] = Field(8765, description="on 127.0.0.1; 0 for one that is free")
+
+
 def taking(kind: type[Run]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
     """Turn a function of one `kind` into a function of its fields, for Prefect to show and take one by one.
 

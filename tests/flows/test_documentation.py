@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import backfill, deploy, explain, nightly_retrain, promote, sweep, tune
+from flows import backfill, deploy, explain, nightly_retrain, promote, recommend, serve, sweep, tune
 from models.catalogue import MODELS
 from tasks import datasets
 
@@ -19,6 +19,8 @@ COMMANDS = {
     "flows.explain": explain.parser,
     "flows.sweep": sweep.parser,
     "flows.promote": promote.parser,
+    "flows.recommend": recommend.parser,
+    "flows.serve": serve.parser,
 }
 
 
