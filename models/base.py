@@ -80,8 +80,9 @@ class Model(ABC):
             options: where to begin, the validation users, the checkpoint folder, and the callback after every pass.
 
         Raises:
-            ValueError: the matrix has no edge, a value that is not a positive finite number, or a shape that the model
-                cannot take; or the options do not fit the model or the matrix.
+            TypeError: it is no `csr_matrix`, or its values are no real numbers.
+            ValueError: the matrix has no edge, columns that are not sorted or come twice, a value that is not a positive
+                finite number, or a shape that the model cannot take; or the options do not fit the model or the matrix.
         """
         interactions, self._kept = checked(interactions), None
         fitting.check(self, interactions.shape, options)
@@ -117,11 +118,18 @@ class Model(ABC):
 
         Returns:
             float32 (block, items), higher is better. Seen items are not masked.
+
+        Raises:
+            TypeError: the histories are no `csr_matrix`, or their values are no real numbers.
+            ValueError: their columns are not sorted or come twice, a value is not a positive finite number, there is not
+                one of `users` for each of them, or the model has no such score.
         """
         score = self.score_names[0] if score is None else score
         if score not in self.score_names:
             raise ValueError(f"{self.name} has no score {score!r}; it has {', '.join(self.score_names)}")
         histories = self._known(histories)
+        if users is not None and len(users) != histories.shape[0]:
+            raise ValueError(f"{len(users)} users but {histories.shape[0]} histories; give one history for each user")
         scores = self._scores(histories, users, score)
         if users is None:
             scores[np.diff(histories.indptr) == 0] = self.item_degrees.astype(np.float32)
@@ -241,7 +249,8 @@ class Model(ABC):
         return self._kept[name]
 
     def _known(self, histories: csr_matrix) -> csr_matrix:
-        """The histories without the items that have no training edge, with `item_count` columns."""
+        """The histories without the items that have no training edge, with `item_count` columns; `checked_matrix`."""
+        checked_matrix(histories, "histories")
         seen = np.zeros(max(self.item_count, histories.shape[1]), dtype=bool)
         seen[: self.item_count] = self.item_degrees > 0
         known = seen[histories.indices]
@@ -285,16 +294,38 @@ def checked(interactions: csr_matrix) -> csr_matrix:
     """The matrix itself, if a model can be fitted on it.
 
     Raises:
-        ValueError: the matrix has no edge, or a count that is not positive and finite; the first such entry is named.
+        TypeError, ValueError: as `checked_matrix`; or it has no edge.
     """
+    checked_matrix(interactions, "interactions")
     if interactions.nnz == 0:
         raise ValueError(f"the {interactions.shape[0]} x {interactions.shape[1]} matrix of interactions has no edge")
-    bad = ~(np.isfinite(interactions.data) & (interactions.data > 0))
+    return interactions
+
+
+def checked_matrix(matrix: csr_matrix, name: str) -> None:
+    """Refuse what is no users x items matrix of counts as the models take it.
+
+    Raises:
+        TypeError: it is not of scipy's type `csr_matrix`, or its values are no real numbers.
+        ValueError: columns of a row are not sorted or come twice, or a count is not positive and finite; the first such
+            entry is named.
+    """
+    if not isinstance(matrix, csr_matrix):
+        raise TypeError(
+            f"{name}: a {type(matrix).__name__} where a scipy.sparse.csr_matrix of users x items belongs; give "
+            f"csr_matrix({name})"
+        )
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: its values are of type {matrix.dtype}; give counts, such as {name}.astype('float32')")
+    if not matrix.has_canonical_format:
+        raise ValueError(
+            f"{name}: columns of a row are not sorted, or a column comes twice in a row; call {name}.sum_duplicates()"
+        )
+    bad = ~(np.isfinite(matrix.data) & (matrix.data > 0))
     if bad.any():
         entry = int(np.argmax(bad))
-        row = int(np.searchsorted(interactions.indptr, entry, side="right")) - 1
+        row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
         raise ValueError(
-            f"user {row} (row), item {interactions.indices[entry]}: the count "
-            f"{interactions.data[entry]} is not a positive finite number"
+            f"{name}: user {row} (row), item {matrix.indices[entry]}: the count {matrix.data[entry]} is not a positive "
+            "finite number; leave out what is no like, and call eliminate_zeros()"
         )
-    return interactions
