@@ -12,6 +12,7 @@ import os
 import shlex
 import signal
 import sys
+import textwrap
 import tomllib
 import traceback
 import types
@@ -31,11 +32,25 @@ Kind = TypeVar("Kind", bound=BaseModel)
 
 def parser(module: str, description: str, kind: type[BaseModel]) -> argparse.ArgumentParser:
     """The parser of a command, with a flag for every parameter in `kind`, and `--debug`."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    by_script = sys.argv[0].startswith("oneclass ")
+    parser = Parser(prog=sys.argv[0] if by_script else f"python -m {module}", description=description)
     for name, field in kind.model_fields.items():
         parser.add_argument(flag_of(name, field), dest=name, **_options(field))
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     return parser
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help ends with the data sets and models that there are."""
+
+    def format_help(self) -> str:
+        """The help."""
+        from tasks import datasets, model_names
+        from tasks.stores import home
+
+        known = {"data sets": datasets.names(home.root()), "models": model_names.names()}
+        lists = [textwrap.fill(f"{what}: {', '.join(names)}", subsequent_indent="  ") for what, names in known.items()]
+        return "\n".join([super().format_help(), *lists, ""])
 
 
 def parameters(kind: type[Kind], given: argparse.Namespace) -> Kind:
@@ -186,14 +201,22 @@ def _one_kind(annotation: Any) -> Any:
     return annotation
 
 
+class Quiet(logging.Filter):
+    """What Prefect says of a failure, without tracebacks and without the text that the command says at its end."""
+
+    ELSEWHERE = ("Crash detected!", "in state Crashed(", "Encountered exception during execution", "Stopping temporary")
+    FAILED = "Finished in state Failed("
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Shorten a record; whether it is shown."""
+        record.exc_info = record.exc_text = None
+        if record.getMessage().startswith(self.FAILED):
+            record.msg, record.args = "Finished in state Failed", ()
+        return not any(words in record.getMessage() for words in self.ELSEWHERE)
+
+
 def _silence_tracebacks() -> None:
-    """Keep tracebacks out of the terminal, and what Prefect says of a run that was told to end; its own record has both."""
-
-    class Quiet(logging.Filter):
-        def filter(self, record: logging.LogRecord) -> bool:
-            record.exc_info = record.exc_text = None
-            return not any(words in record.getMessage() for words in ("Crash detected!", "in state Crashed("))
-
+    """Keep out of the terminal what Prefect says of an end that the command tells of; Prefect's own record has it."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(Quiet())
     # Prefect's warning of events that it has not sent yet would come after the command's own last line.
