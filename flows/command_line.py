@@ -7,7 +7,6 @@ import argparse
 import atexit
 import errno
 import json
-import logging
 import os
 import shlex
 import signal
@@ -16,6 +15,7 @@ import textwrap
 import tomllib
 import traceback
 import types
+import warnings
 from collections.abc import Callable
 from datetime import date
 from typing import Any, NoReturn, TypeVar, get_args, get_origin
@@ -131,10 +131,10 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
     import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
 
-    from flows import endings
+    from flows import endings, quiet
 
     if not debug:
-        _silence_tracebacks()
+        quiet.silence_tracebacks()
     try:
         with endings.watched():
             words = command()
@@ -154,7 +154,9 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
 def run_alone(command: Callable[[], str], *, debug: bool) -> int:
     """As `run`, for a command without a flow: it loads nothing of Prefect, and a signal ends it as Python does."""
     try:
-        print(printable_lines(command()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("default" if debug else "ignore")  # what matters of them is in the answers
+            print(printable_lines(command()))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception as error:  # noqa: BLE001  (told in one message, whatever it is)
@@ -199,28 +201,6 @@ def _one_kind(annotation: Any) -> Any:
     if isinstance(annotation, types.UnionType):
         (annotation,) = (one for one in get_args(annotation) if one is not type(None))
     return annotation
-
-
-class Quiet(logging.Filter):
-    """What Prefect says of a failure, without tracebacks and without the text that the command says at its end."""
-
-    ELSEWHERE = ("Crash detected!", "in state Crashed(", "Encountered exception during execution", "Stopping temporary")
-    FAILED = "Finished in state Failed("
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Shorten a record; whether it is shown."""
-        record.exc_info = record.exc_text = None
-        if record.getMessage().startswith(self.FAILED):
-            record.msg, record.args = "Finished in state Failed", ()
-        return not any(words in record.getMessage() for words in self.ELSEWHERE)
-
-
-def _silence_tracebacks() -> None:
-    """Keep out of the terminal what Prefect says of an end that the command tells of; Prefect's own record has it."""
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(Quiet())
-    # Prefect's warning of events that it has not sent yet would come after the command's own last line.
-    logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 
 
 def _message(error: Exception) -> str:

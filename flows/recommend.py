@@ -5,7 +5,6 @@ python -m flows.recommend --dataset shop --history sku-1,sku-9 --n 5 --json
 """
 
 import argparse
-import warnings
 
 from flows import command_line
 from flows.parameters import Recommend
@@ -30,19 +29,17 @@ def _answer(given: Recommend) -> str:
     if given.n < 1:
         raise InputError(f"--n {given.n}: must be at least 1.")
     from tasks import datasets
-    from tasks.recommend import UnknownItems, load, text
+    from tasks.recommend import load, text
     from tasks.stores import home
 
     root = home.root(given.home)
     shop = load(root, datasets.load(given.dataset, root).name)
     filters = {"within": given.within or None, "without": given.without}
     unknown = shop.unknown([*given.history, *given.within])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownItems)  # they are told in the answer
-        if given.user is not None:
-            found = shop.recommend_for(given.user, given.n, **filters)
-        else:
-            found = shop.recommend(given.history, given.n, **filters)
+    if given.user is not None:
+        found = shop.recommend_for(given.user, given.n, **filters)
+    else:
+        found = shop.recommend(given.history, given.n, **filters)
     return text.as_json(shop, found, unknown) if given.json_ else text.plain(shop, found, unknown)
 
 

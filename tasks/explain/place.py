@@ -34,8 +34,8 @@ def sentences(shop: Recommender, user_id: str, item_id: str, top: int) -> str:
         return f"{item_id}: is not recommended to {user_id}, who likes it: the items of a history are left out."
     scores = shop.scores_for(user_id)
     open_to = np.ones(len(scores), dtype=bool)
-    open_to[[shop.column_of(one) for one in history]] = False
-    column = shop.column_of(item_id)
+    open_to[[shop.names.column_of(one) for one in history]] = False
+    column = shop.names.column_of(item_id)
     ahead = open_to & ((scores > scores[column]) | ((scores == scores[column]) & (np.arange(len(scores)) < column)))
     place = 1 + int(np.count_nonzero(ahead))
     words = f"{item_id}: place {place:,} of {np.count_nonzero(open_to):,} for {user_id}, by {shop.model}/{shop.score}"

@@ -1,8 +1,9 @@
 """Recommendations from what is published, for any history: no Prefect, no warehouse, a millisecond each.
 
-`recommender` answers; `frames` are its answers as Polars frames.
+`recommender` is asked; `names` turns ids into histories, `ranking` ranks, `frames` and `text` show the answer.
 """
 
-from tasks.recommend.recommender import Recommender, UnknownItems, load
+from tasks.recommend.names import UnknownItems
+from tasks.recommend.recommender import Recommender, load
 
 __all__ = ["Recommender", "UnknownItems", "load"]
