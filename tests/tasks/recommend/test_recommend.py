@@ -131,6 +131,15 @@ def test_a_later_publication_changes_nothing_of_what_was_loaded(copied, split_on
     assert (now.publication, now.model) == ("next", "mrf_dense") and now.published_at > before.published_at
 
 
+def test_equal_fits_are_published_in_equal_files(copied, split_once):
+    publish_model(copied, split_once[1], "mrf_dense", "again")
+    found = [
+        {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+        for folder in (copied.publications / name / "model" for name in ("of-mrf_dense", "again"))
+    ]
+    assert found[0] == found[1] and len(found[0]) == 10
+
+
 def test_a_run_that_recommends_nothing_keeps_the_model_that_stood(copied):
     answer = published.load(copied.root, "small").recommend_for("u7")
     publish(copied, "given-alone", PublishSettings())
