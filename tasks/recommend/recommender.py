@@ -140,17 +140,18 @@ class Recommender:
         return pl.concat(found)
 
     def similar_items(self, item_id: str, n: int = 20) -> pl.DataFrame:
-        """The n items most like one, by what the model learned of them: item_id, title, score; the score is a
-        similarity, of one item at a time comparable.
+        """The n items most like one, by what the model learned of them (`Model.similar_items`).
+
+        Returns:
+            item_id, title and score, the similarity; best first.
 
         Raises:
             InputError: no such item, or the model says nothing of one item beside another.
+            ValueError: n is below 1.
         """
-        column = self.names.column_of(item_id)
+        columns, n = np.array([self.names.column_of(item_id)], dtype=np.int32), min(_count(n), self.fitted.item_count)
         try:
-            items, scores = self.fitted.similar_items(
-                np.array([column], dtype=np.int32), min(_count(n), self.fitted.item_count)
-            )
+            items, scores = self.fitted.similar_items(columns, n)
         except ValueError as error:
             raise InputError(f"{self.dataset}: {error}.") from error
         return frames.of_items(Ranked(items, scores), self.names).select("item_id", "title", "score")
