@@ -7,13 +7,15 @@ import argparse
 import atexit
 import errno
 import json
-import logging
 import os
 import shlex
+import signal
 import sys
+import textwrap
 import tomllib
 import traceback
 import types
+import warnings
 from collections.abc import Callable
 from datetime import date
 from typing import Any, NoReturn, TypeVar, get_args, get_origin
@@ -30,11 +32,25 @@ Kind = TypeVar("Kind", bound=BaseModel)
 
 def parser(module: str, description: str, kind: type[BaseModel]) -> argparse.ArgumentParser:
     """The parser of a command, with a flag for every parameter in `kind`, and `--debug`."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    by_script = sys.argv[0].startswith("oneclass ")
+    parser = Parser(prog=sys.argv[0] if by_script else f"python -m {module}", description=description)
     for name, field in kind.model_fields.items():
         parser.add_argument(flag_of(name, field), dest=name, **_options(field))
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     return parser
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help ends with the data sets and models that there are."""
+
+    def format_help(self) -> str:
+        """The help."""
+        from tasks import datasets, model_names
+        from tasks.stores import home
+
+        known = {"data sets": datasets.names(home.root()), "models": model_names.names()}
+        lists = [textwrap.fill(f"{what}: {', '.join(names)}", subsequent_indent="  ") for what, names in known.items()]
+        return "\n".join([super().format_help(), *lists, ""])
 
 
 def parameters(kind: type[Kind], given: argparse.Namespace) -> Kind:
@@ -115,25 +131,45 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
     import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
 
-    from flows import endings
+    from flows import endings, quiet
 
     if not debug:
-        _silence_tracebacks()
+        quiet.silence_tracebacks()
     try:
         with endings.watched():
             words = command()
     except BaseException as error:
-        if debug:
-            traceback.print_exc()
         if number := endings.told_by(error):
+            if debug:
+                traceback.print_exc()
             print(f"\n{endings.words_of(number)}", file=sys.stderr)
             return 128 + number
         if not isinstance(error, Exception):
             raise
-        print(f"\n{printable_lines(_message(error))}", file=sys.stderr)
-        return getattr(error, "exit_status", 1)
+        return _failed(error, debug)
     print(f"\n{printable_lines(words)}")
     return 0
+
+
+def run_alone(command: Callable[[], str], *, debug: bool) -> int:
+    """As `run`, for a command without a flow: it loads nothing of Prefect, and a signal ends it as Python does."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default" if debug else "ignore")  # what matters of them is in the answers
+            print(printable_lines(command()))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception as error:  # noqa: BLE001  (told in one message, whatever it is)
+        return _failed(error, debug)
+    return 0
+
+
+def _failed(error: Exception, debug: bool) -> int:
+    """Tell of an error in one message; the exit status."""
+    if debug:
+        traceback.print_exception(error)
+    print(f"\n{printable_lines(_message(error))}", file=sys.stderr)
+    return getattr(error, "exit_status", 1)
 
 
 def _declared(field: FieldInfo) -> Flag:
@@ -167,20 +203,6 @@ def _one_kind(annotation: Any) -> Any:
     return annotation
 
 
-def _silence_tracebacks() -> None:
-    """Keep tracebacks out of the terminal, and what Prefect says of a run that was told to end; its own record has both."""
-
-    class Quiet(logging.Filter):
-        def filter(self, record: logging.LogRecord) -> bool:
-            record.exc_info = record.exc_text = None
-            return not any(words in record.getMessage() for words in ("Crash detected!", "in state Crashed("))
-
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(Quiet())
-    # Prefect's warning of events that it has not sent yet would come after the command's own last line.
-    logging.getLogger("EventsWorker").setLevel(logging.ERROR)
-
-
 def _message(error: Exception) -> str:
     if hasattr(error, "exit_status"):
         return str(error)
@@ -200,4 +222,4 @@ def _is_full(error: OSError) -> bool:
 
 def _names(text: str) -> list[str]:
     """The names in a comma-separated list."""
-    return [name for name in text.replace(" ", "").split(",") if name]
+    return [name.strip() for name in text.split(",") if name.strip()]

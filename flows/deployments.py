@@ -35,11 +35,21 @@ def name_of(dataset: str) -> str:
 
 def parameters_of(given: Deploy) -> dict[str, Any]:
     """What each night of the deployment is given; paths are made whole."""
-    return given.model_dump(mode="json", exclude=OF_THE_DEPLOYMENT, exclude_defaults=True) | {
-        "dataset": given.dataset,
-        "home": str(home.root(given.home).resolve()),
-        "config": [str(Path(path).resolve()) for path in given.config],
-    }
+    return (
+        given.model_dump(mode="json", exclude=OF_THE_DEPLOYMENT, exclude_defaults=True)
+        | {
+            "dataset": given.dataset,
+            "home": str(home.root(given.home).resolve()),
+            "config": [str(Path(path).resolve()) for path in given.config],
+        }
+        | _titles(given.settings)
+    )
+
+
+def _titles(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings, if they name a table of titles, with its whole path."""
+    name = "publish.titles"
+    return {"settings": {**settings, name: str(Path(settings[name]).resolve())}} if settings.get(name) else {}
 
 
 def deploy(given: Deploy) -> RunnerDeployment:

@@ -174,12 +174,38 @@ class Explain(OfDataset):
 
     user: Annotated[str, Flag("ID")] = Field(description="the user's id, as it stands in the logs")
     models: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
-        [], description="by default all of the latest run"
+        [], description="of the run that is published; by default all"
     )
     titles: Annotated[str | None, Flag("FILE")] = Field(
-        None, description="titles of items: a table whose header names the ids and the titles"
+        None,
+        description="titles of items: a table whose header names the ids and the titles; by default those that were "
+        "published with publish.titles",
+    )
+    item: Annotated[str | None, Flag("ID")] = Field(
+        None, description="an item: at which place of what is published it is, and why it is not higher"
     )
     top: Annotated[int, Flag("N")] = Field(10, description="recommendations of each model")
+
+
+class Recommend(OfDataset):
+    """Of `flows.recommend`, which is no flow."""
+
+    user: Annotated[str | None, Flag("ID")] = Field(None, description="a user's id, as it stands in the logs")
+    history: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
+        [], description="items that somebody likes, known to the logs or not, instead of --user"
+    )
+    n: Annotated[int, Flag("N")] = Field(20, description="how many items")
+    within: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
+        [], description="items to choose among; all by default"
+    )
+    without: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field([], description="items to leave out")
+    json_: Annotated[bool, Flag(name="--json")] = Field(False, description="print JSON")
+
+
+class Serve(OfDataset):
+    """Of `flows.serve`, which is no flow."""
+
+    port: Annotated[int, Flag("N")] = Field(8765, description="on 127.0.0.1; 0 for one that is free")
 
 
 def taking(kind: type[Run]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:

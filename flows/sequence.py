@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from prefect import flow
@@ -22,7 +23,7 @@ from flows import endings
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
 from flows.training import fitted, publish
-from tasks import main_table, promotion
+from tasks import item_titles, main_table, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
@@ -86,13 +87,15 @@ def check(run: RunSettings) -> None:
     """Find what would stop the run before anything is written.
 
     Raises:
-        InputError: a source is absent or cannot be read, or the home cannot be written to or is held by another run.
+        InputError: a source or the table of titles is absent or cannot be read, or the home cannot be written to or is held by another run.
     """
     sources = run.split_files or run.sources
     if sources:
         inspect(run.dataset, list(sources))
     elif not run.is_demo and not any(run.home.landing.glob("*")) and not _has_events(run):
         raise InputError(expected_sources(run.home, run.dataset))
+    if run.publish.titles:
+        item_titles.read(Path(run.publish.titles), run.dataset.columns.item, named_by="publish.titles")
     with runs.exclusive(run.home), warehouse.connect(run.home):
         pass
 

@@ -3,7 +3,7 @@
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -13,6 +13,8 @@ from scipy.sparse import csr_matrix
 
 from models import fitting
 from models.fitting import NO_OPTIONS, FitOptions
+from models.numerics.counts import checked, checked_matrix
+from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
 from models.search_space import Multiple, SearchSpace
@@ -83,6 +85,7 @@ class Model(ABC):
         self.settings = settings if settings is not None else self.Settings()
         self.seed = seed
         self.threads = threads
+        self._kept: dict[str, Any] | None = None
 
     @property
     def item_count(self) -> int:
@@ -98,10 +101,11 @@ class Model(ABC):
             options: where to begin, the validation users, the checkpoint folder, and the callback after every pass.
 
         Raises:
-            ValueError: the matrix has no edge, a value that is not a positive finite number, or a shape that the model
-                cannot take; or the options do not fit the model or the matrix.
+            TypeError: it is no `csr_matrix`, or its values are no real numbers.
+            ValueError: the matrix has no edge, columns that are not sorted or come twice, a value that is not a positive
+                finite number, or a shape that the model cannot take; or the options do not fit the model or the matrix.
         """
-        interactions = checked(interactions)
+        interactions, self._kept = checked(interactions), None
         fitting.check(self, interactions.shape, options)
         self.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
         self.resolved = self.settings.resolved(interactions)
@@ -135,11 +139,18 @@ class Model(ABC):
 
         Returns:
             float32 (block, items), higher is better. Seen items are not masked.
+
+        Raises:
+            TypeError: the histories are no `csr_matrix`, or their values are no real numbers.
+            ValueError: their columns are not sorted or come twice, a value is not a positive finite number, there is not
+                one of `users` for each of them, or the model has no such score.
         """
         score = self.score_names[0] if score is None else score
         if score not in self.score_names:
             raise ValueError(f"{self.name} has no score {score!r}; it has {', '.join(self.score_names)}")
         histories = self._known(histories)
+        if users is not None and len(users) != histories.shape[0]:
+            raise ValueError(f"{len(users)} users but {histories.shape[0]} histories; give one history for each user")
         scores = self._scores(histories, users, score)
         if users is None:
             scores[np.diff(histories.indptr) == 0] = self.item_degrees.astype(np.float32)
@@ -180,19 +191,51 @@ class Model(ABC):
         """
         return None
 
-    def contributions(self, history: csr_matrix, item: int) -> np.ndarray | None:
-        """What each item of one user's history adds to the score of another item; None if scores are no such sums.
+    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
+        """What each item of one user's history adds to the scores of other items; None if scores are no such sums.
 
         Args:
             history: (1, items) CSR.
-            item: the column that is scored.
+            items: int (n,), the columns that are scored.
 
         Returns:
-            float32 (entries of the history,), in the order of `history.indices`. Their sum is the score `score`, less
-            the part that is the same for every user. Where all are zero, popularity may have placed the item
-            (`models.numerics.no_evidence`), and the score is no sum.
+            float32 (entries of the history, n), rows in the order of `history.indices`. A column's sum is the score
+            `score`, less the part that is the same for every user. Where all are zero, popularity may have placed the
+            item (`models.numerics.no_evidence`), and the score is no sum.
         """
         return None
+
+    def item_vectors(self) -> np.ndarray | None:
+        """float32 (items, K), what the model learned of each item as factors; None if it has none."""
+        return None
+
+    def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """The n items most like each, itself left out: by the cosine of their vectors.
+
+        For a model without `item_vectors`, by the scores of a history of that one item: the weights between items, of
+        a model that has such.
+
+        Args:
+            items: int (block,), columns.
+
+        Returns:
+            (ids, similarities): int32 and float32, (block, n), as `recommend` gives them.
+
+        Raises:
+            ValueError: the model says nothing of one item beside another.
+        """
+        alone = csr_matrix(
+            (np.ones(len(items), np.float32), np.asarray(items, np.int32), np.arange(len(items) + 1, dtype=np.int32)),
+            shape=(len(items), self.item_count),
+        )
+        if (vectors := self.item_vectors()) is None:
+            scores = self.scores(alone)
+        else:
+            columns = self.kept("unit vectors", lambda: _unit_columns(vectors))
+            with kernel_threads(self.threads):
+                scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
+        with kernel_threads(self.threads):
+            return top_items(scores, alone.indptr, alone.indices, n)
 
     def negative_law(self) -> "NegativeLaw | None":
         """The law of the negatives that `like` is learned from; None if the model has no `like` or no negatives."""
@@ -215,13 +258,29 @@ class Model(ABC):
         model = cls(cls.Settings(**description["settings"]), seed=description["seed"], threads=threads)
         resolved = description.get("resolved", description["settings"])  # absent from fits of earlier versions
         model.resolved = cls.Settings(**resolved)
-        arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in folder.glob("*.npy")}
+        # As plain arrays: each look into a `memmap` costs microseconds.
+        arrays = {
+            file.stem: np.asarray(np.load(file, mmap_mode="r", allow_pickle=False)) for file in folder.glob("*.npy")
+        }
         model.item_degrees = arrays.pop("item_degrees")
         model._restore(arrays)
+        model._kept = {}
         return model
 
+    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+        """`make()`, once for a loaded model, whose arrays stay as they are; anew each time while one is being fitted.
+
+        For what a block of scores needs of all items: one user's scores would take as long without.
+        """
+        if self._kept is None:
+            return make()
+        if name not in self._kept:
+            self._kept[name] = make()
+        return self._kept[name]
+
     def _known(self, histories: csr_matrix) -> csr_matrix:
-        """The histories without the items that have no training edge, with `item_count` columns."""
+        """The histories without the items that have no training edge, with `item_count` columns; `checked_matrix`."""
+        checked_matrix(histories, "histories")
         seen = np.zeros(max(self.item_count, histories.shape[1]), dtype=bool)
         seen[: self.item_count] = self.item_degrees > 0
         known = seen[histories.indices]
@@ -255,20 +314,7 @@ class Model(ABC):
             setattr(self, name, array)
 
 
-def checked(interactions: csr_matrix) -> csr_matrix:
-    """The matrix itself, if a model can be fitted on it.
-
-    Raises:
-        ValueError: the matrix has no edge, or a count that is not positive and finite; the first such entry is named.
-    """
-    if interactions.nnz == 0:
-        raise ValueError(f"the {interactions.shape[0]} x {interactions.shape[1]} matrix of interactions has no edge")
-    bad = ~(np.isfinite(interactions.data) & (interactions.data > 0))
-    if bad.any():
-        entry = int(np.argmax(bad))
-        row = int(np.searchsorted(interactions.indptr, entry, side="right")) - 1
-        raise ValueError(
-            f"user {row} (row), item {interactions.indices[entry]}: the count "
-            f"{interactions.data[entry]} is not a positive finite number"
-        )
-    return interactions
+def _unit_columns(vectors: np.ndarray) -> np.ndarray:
+    """The vectors divided by their lengths, float32 (K, items); zeros stay zeros."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    return np.ascontiguousarray(vectors.T) / np.where(lengths > 0, lengths, 1).astype(np.float32)

@@ -17,6 +17,10 @@ class Popularity(Model):
     name = "popularity"
     Settings = PopularitySettings
 
+    def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """There are none: an item has its degree, and no more is known of it."""
+        raise ValueError("popularity says nothing of one item beside another; publish another model")
+
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         """Nothing is learned beyond `item_degrees`."""
 

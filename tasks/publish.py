@@ -3,7 +3,8 @@
 The files of a run lie in `publications/<run>/`, and `published` is a link to the newest complete one. The link is
 changed in one step, so that a reader sees either the old tables or the new.
 
-Beside them `published.duckdb`, the same tables and what an explanation needs, for readers: `tasks/stores/publications.py`.
+Beside them `published.duckdb`, the same tables and what an explanation needs, for readers: `tasks/stores/publications.py`;
+and `model/`, which answers for any history: `tasks/stores/published_model.py`.
 Where the champion stays (`tasks/promotion/`), nothing of this changes: neither the link nor the recommendations.
 """
 
@@ -20,11 +21,11 @@ from pydantic import Field
 import sql
 from models import catalogue
 from models.base import Model
-from tasks import main_table, promotion
+from tasks import datasets, item_titles, main_table, promotion
 from tasks.decisions import Decision
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import VALIDATION_METRIC, main_metrics
-from tasks.stores import fits, manifest, matrices, publications, warehouse
+from tasks.stores import fits, manifest, matrices, publications, published_model, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,9 @@ class PublishSettings(promotion.PromotionLimits):
 
     model: str | None = Field(None, description="The model to publish; by default the best validation nDCG@100.")
     top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
+    titles: str | None = Field(
+        None, description="A table of item ids and titles, such as movies.csv; they are kept with what is published."
+    )
     keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")
 
 
@@ -134,6 +138,11 @@ def publish(
         if decision is None or decision.promoted:
             _write_files(connection, home, of_runs["evaluated"], table, fresh)
             publications.copy_tables(home, fresh, _tables(connection, of_runs))
+            if choice is None:  # the recommendations are those that stood
+                published_model.carry(home.published.resolve(), fresh)
+            else:
+                recommends = {"model": choice.model, "score": choice.score, "digest": model_digest}
+                _write_model(connection, home, fresh, recommends, matrices_digest, settings.titles)
         fits_of_run = warehouse.select(connection, "publish/fits", **of_runs).rows()
     if decision is None or decision.promoted:
         made_of = asdict(judgement.challenger) if judgement else None
@@ -191,6 +200,32 @@ def _write_files(
         f"copy published.recommendations to '{publications.quoted(folder / 'recommendations.parquet')}' (format parquet)"
     )
     (folder / "evaluation.md").write_text(main_table.markdown(table, f"Evaluation on {home.dataset}"), encoding="utf-8")
+
+
+def _write_model(
+    connection: duckdb.DuckDBPyConnection,
+    home: Home,
+    folder: Path,
+    recommends: dict[str, str],
+    matrices_digest: str,
+    titles: str | None,
+) -> None:
+    """The fit that recommends, with the ids and titles of its columns and the histories that it was fitted on."""
+    given: dict[str, str] = {}
+    if titles:
+        columns = datasets.load(home.dataset, home.root, with_logs=True).columns
+        given = item_titles.read(Path(titles), columns.item, named_by="publish.titles")
+    pairs = {"item_id": list(given), "title": list(given.values())}
+    connection.register("item_titles", pl.DataFrame(pairs, schema={"item_id": pl.String, "title": pl.String}))
+    published_model.write(
+        folder,
+        recommends=recommends,
+        fit=fits.folder_of(home, recommends["model"], recommends["digest"]),
+        matrices=home.matrices / matrices_digest,
+        items=warehouse.select(connection, "published/model_items"),
+        users=warehouse.select(connection, "published/model_users"),
+    )
+    connection.unregister("item_titles")
 
 
 def _tables(

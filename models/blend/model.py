@@ -98,14 +98,14 @@ class Blend(Model):
                 total += np.float32(member.weight) * brought_to_scale(of_member, histories)
         return total
 
-    def contributions(self, history: csr_matrix, item: int) -> np.ndarray | None:
+    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
         """What each item of the history adds by way of the members whose scores are such sums; None if none's are.
 
         On the common scale and weighted; the sum is these members' part of the score, but for a constant of the user.
         """
         total = None
         for member, model in zip(self.settings.members, self.members, strict=True):
-            part = model.contributions(history, item) if member.score == model.score_names[0] else None
+            part = model.contributions(history, items) if member.score == model.score_names[0] else None
             if part is not None:
                 spread = scale_of(model.scores(history, score=member.score), history)[1][0]
                 total = (0 if total is None else total) + np.float32(member.weight / spread) * part
@@ -125,4 +125,5 @@ class Blend(Model):
             model = kind(kind.Settings(**member.settings), seed=self.seed, threads=self.threads)
             model.resolved, model.item_degrees = model.settings, own.pop("item_degrees")
             model._restore(own)
+            model._kept = {}
             self.members.append(model)

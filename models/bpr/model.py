@@ -122,7 +122,11 @@ class BPR(Model):
         rows = self.fold_in(histories) if users is None else np.asarray(self.user_factors[users])
         rows = np.column_stack([rows, np.ones(len(rows), dtype=np.float32)])
         with kernel_threads(self.threads):
-            return dense_times(rows, np.vstack([self.item_factors.T, self.item_bias]))
+            return dense_times(rows, self.kept("columns", self._columns))
+
+    def _columns(self) -> np.ndarray:
+        """The items' factors and biases, float32 (K + 1, items) in C order."""
+        return np.ascontiguousarray(np.vstack([self.item_factors.T, self.item_bias]))
 
     def _draws(self) -> tuple[np.ndarray, np.ndarray, int]:
         """The items to draw negatives from uniformly, how often each item occurs among them, and their number."""
@@ -130,6 +134,10 @@ class BPR(Model):
         weights = np.asarray(self.item_degrees, dtype=np.int64) if self.popular else np.ones(len(items), np.int64)
         proposals = np.repeat(items, weights) if self.popular else items
         return read_only(proposals, np.int32), read_only(weights, np.int64), len(proposals)
+
+    def item_vectors(self) -> np.ndarray:
+        """The items' factors."""
+        return self.item_factors
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"user_factors": self.user_factors, "item_factors": self.item_factors, "item_bias": self.item_bias}

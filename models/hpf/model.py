@@ -174,6 +174,10 @@ class HPF(Model):
         with kernel_threads(self.threads):
             return dense_times(means, np.ascontiguousarray((self.item_shape / self.item_rate).T))
 
+    def item_vectors(self) -> np.ndarray:
+        """The means of the items' factors."""
+        return np.asarray(self.item_shape / self.item_rate, dtype=np.float32)
+
     def _arrays(self) -> dict[str, np.ndarray]:
         names = ("user_shape", "user_rate", "activity_rate", "item_shape", "item_rate", "popularity_rate", "bounds")
         return {name: getattr(self, name) for name in names}

@@ -17,7 +17,7 @@ from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions
 from models.numerics.gram import Rescaling, columns, mean_over_edges, rescaling
 from models.numerics.gram_inverse import regularized_inverse
-from models.numerics.no_evidence import order_by_popularity
+from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.products import dense_times, pattern_times
 from models.numerics.spd_inverse import TILE
 from models.numerics.threads import kernel_threads
@@ -95,12 +95,12 @@ class MRFDense(Model):
     Settings = MRFDenseSettings
     cost_is_of_items = True
 
-    def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
+    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights B_ji of the items j of the history; the score is their sum plus `offset`.
 
         Without an intercept, an item that has none of these weights is placed below by its popularity alone.
         """
-        return np.asarray(self.weights[history.indices, item])
+        return np.asarray(self.weights[history.indices[:, None], items])
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
@@ -119,7 +119,10 @@ class MRFDense(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             scores = pattern_times(histories, self.weights)
-        return scores + self.offset if self.settings.intercept else order_by_popularity(scores, self.item_degrees)
+        if self.settings.intercept:
+            return scores + self.offset
+        below = self.kept("below", lambda: factors_below(self.item_degrees))
+        return order_by_popularity(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"weights": self.weights, "offset": self.offset}

@@ -30,8 +30,8 @@ from models.mrf.dense import MRFDenseSettings
 from models.mrf.sparse_blocks import estimates
 from models.mrf.sparse_pattern import Pattern, above, of_density
 from models.numerics.gram import GramRows, columns, gram_rows, rescaling
-from models.numerics.no_evidence import order_by_popularity
-from models.numerics.products import sparse_times
+from models.numerics.no_evidence import factors_below, order_by_popularity
+from models.numerics.products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 
@@ -122,12 +122,12 @@ class MRFSparse(Model):
         kept = len(pattern.indices) / self.item_count**2
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
-    def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
+    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights B_ji of the items j of the history; the score is their sum plus `offset`.
 
         Without an intercept, an item that has none of these weights is placed below by its popularity alone.
         """
-        return self.weights[history.indices][:, [item]].toarray()[:, 0]
+        return entries_of(self.weights, history.indices, items)
 
     def _pattern(self, gram: GramRows) -> Pattern:
         most = self.settings.max_in_column
@@ -138,7 +138,10 @@ class MRFSparse(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             scores = sparse_times(histories, self.weights)
-        return scores + self.offset if self.settings.intercept else order_by_popularity(scores, self.item_degrees)
+        if self.settings.intercept:
+            return scores + self.offset
+        below = self.kept("below", lambda: factors_below(self.item_degrees))
+        return order_by_popularity(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         table = self.weights

@@ -16,16 +16,27 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 NODES, NODE_WEIGHTS = _NODES.astype(np.float32), (_WEIGHTS / _WEIGHTS.sum()).astype(np.float32)
 
 
-def like_logits(users: GaussianFactors, items: GaussianFactors) -> np.ndarray:
-    """The logit of the like probability, mu_a / sqrt(1 + pi sigma_a^2 / 8), float32 (users, items)."""
-    return log_odds(*logit_moments(users, items))
+def like_logits(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """The logit of the like probability, mu_a / sqrt(1 + pi sigma_a^2 / 8), float32 (users, items).
+
+    Args:
+        columns: `columns_of(items)`.
+    """
+    return log_odds(*logit_moments(users, columns))
+
+
+def columns_of(items: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
+    """What the moments need of the items, float32 (K + 1, items) and (2 K + 1, items)."""
+    means = np.vstack([items.mean.T, items.bias_mean])
+    variances = np.vstack([items.mean.T**2, (1 / items.precision).T, 1 / items.bias_precision])
+    return np.ascontiguousarray(means), np.ascontiguousarray(variances)  # numpy has kept the order of the transposes
 
 
 def like_of_rows(
     users: GaussianFactors, items: GaussianFactors, columns: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(mean, sd) of the like probability, float32, for the same items of all users; `columns` None for all items."""
-    return _like(*logit_moments(users, items if columns is None else items.rows(columns)))
+    return _like(*logit_moments(users, columns_of(items if columns is None else items.rows(columns))))
 
 
 def like_of_pairs(users: GaussianFactors, items: GaussianFactors, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -34,18 +45,17 @@ def like_of_pairs(users: GaussianFactors, items: GaussianFactors, columns: np.nd
     return _like(means, variances)
 
 
-def logit_moments(users: GaussianFactors, items: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
+def logit_moments(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """mu_a and sigma_a^2 of every pair, two new float32 arrays (users, items).
 
     For independent x and y, var xy = var x E[y]^2 + E[x^2] var y.
     """
-    user_variance, item_variance = 1 / users.precision, 1 / items.precision
+    user_variance = 1 / users.precision
     ones = np.ones((len(users.mean), 1), dtype=np.float32)
-    means = dense_times(np.hstack([users.mean, ones]), np.vstack([items.mean.T, items.bias_mean]))
+    means = dense_times(np.hstack([users.mean, ones]), columns[0])
     means += users.bias_mean[:, None]
     rows = np.hstack([user_variance, users.mean**2 + user_variance, ones])
-    columns = np.vstack([items.mean.T**2, item_variance.T, 1 / items.bias_precision])
-    variances = dense_times(rows, columns)
+    variances = dense_times(rows, columns[1])
     variances += (1 / users.bias_precision)[:, None]
     return means, variances
 

@@ -13,19 +13,31 @@ FLOOR = np.float32(-(2.0**-100))  # where no sum is negative; closer to zero tha
 STEP = 2.0**-22  # relative; at least one float32 to the next, on both sides of a power of two
 
 
-def order_by_popularity(scores: np.ndarray, item_degrees: np.ndarray) -> np.ndarray:
+def factors_below(item_degrees: np.ndarray) -> np.ndarray:
+    """float64 (items,): the multiple of a row's lowest score that an item gets for which nothing speaks.
+
+    `1 + k STEP` for an item whose degree is the k-th largest of the distinct degrees; so items of equal degree are tied.
+
+    Args:
+        item_degrees: int (items,), training edges of each item.
+    """
+    distinct, ascending = np.unique(item_degrees, return_inverse=True)
+    return 1 + (len(distinct) - ascending) * STEP
+
+
+def order_by_popularity(scores: np.ndarray, item_degrees: np.ndarray, below: np.ndarray | None = None) -> np.ndarray:
     """Replace the scores that are exactly zero by some just below the row's lowest, in place; returns `scores`.
 
-    An item whose degree is the k-th largest of the distinct degrees gets `lowest (1 + k STEP)`, `lowest` being the
-    lowest score of the row or FLOOR. So items of equal degree are tied. Every other score keeps its bits.
+    An item gets `lowest` times its factor, `lowest` being the lowest score of the row or FLOOR. Every other score keeps
+    its bits.
 
     Args:
         scores: float32 (block, items), sums over the histories.
         item_degrees: int (items,), training edges of each item.
+        below: `factors_below(item_degrees)`, where it is known.
     """
-    distinct, ascending = np.unique(item_degrees, return_inverse=True)
-    factor = 1 + (len(distinct) - ascending) * STEP
+    below = factors_below(item_degrees) if below is None else below
     for row in scores:  # a row at a time, so that no other array is as large as the block
         unsaid = row == 0
-        row[unsaid] = min(row.min(), FLOOR) * factor[unsaid]
+        row[unsaid] = min(row.min(), FLOOR) * below[unsaid]
     return scores

@@ -47,6 +47,20 @@ def sparse_times(histories: csr_matrix, table: csr_matrix) -> np.ndarray:
     return out
 
 
+def entries_of(table: csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """T[rows, columns] as float32 (rows, columns); T sparse, with sorted columns in every row."""
+    out = np.zeros((len(rows), len(columns)), dtype=np.float32)
+    _find_entries(
+        read_only(table.indptr, np.int64),
+        read_only(table.indices, np.int32),
+        read_only(table.data, np.float32),
+        read_only(rows, np.int32),
+        read_only(columns, np.int32),
+        out,
+    )
+    return out
+
+
 def read_only(array: np.ndarray, dtype: type) -> np.ndarray:
     """A C-ordered read-only view, or a converted copy, so that a kernel is compiled for one kind of argument only."""
     view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()
@@ -128,3 +142,13 @@ def _add_sparse(indptr, indices, table_indptr, table_indices, values, out):
             item = indices[entry]
             for at in range(table_indptr[item], table_indptr[item + 1]):
                 total[table_indices[at]] += values[at]
+
+
+@njit(nogil=True, cache=True)
+def _find_entries(indptr, indices, values, rows, columns, out):
+    for place in range(len(rows)):
+        start, stop = indptr[rows[place]], indptr[rows[place] + 1]
+        for other in range(len(columns)):
+            at = start + np.searchsorted(indices[start:stop], columns[other])
+            if at < stop and indices[at] == columns[other]:
+                out[place, other] = values[at]

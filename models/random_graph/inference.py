@@ -34,13 +34,21 @@ class GraphSampler:
         weights: float64 (items,), the histogram pi, positive wherever an item has an edge.
         seed: the seed of all draws.
         units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
+        alias: `alias_table(weights)`, where it is known.
     """
 
-    def __init__(self, likes: Adjacency, weights: np.ndarray, seed: int, units: np.ndarray) -> None:
+    def __init__(
+        self,
+        likes: Adjacency,
+        weights: np.ndarray,
+        seed: int,
+        units: np.ndarray,
+        alias: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
         self.likes, self.weights = likes, weights
         self.seed, self.units = seed, units
         self.bounds = shards(likes[0])
-        self._alias = alias_table(weights)
+        self._alias = alias_table(weights) if alias is None else alias
 
     @cached_property
     def likes_by_item(self) -> Adjacency:

@@ -17,9 +17,9 @@ from scipy.sparse import csr_matrix
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions, Start
 from models.negatives.balanced_histogram import balanced
-from models.negatives.draws import histogram, histogram_power
+from models.negatives.draws import alias_table, histogram, histogram_power
 from models.negatives.laws import WithoutReplacement
-from models.negatives.like_probability import like_logits, like_of_pairs, like_of_rows
+from models.negatives.like_probability import columns_of, like_logits, like_of_pairs, like_of_rows
 from models.numerics.adjacency import adjacency, transposed
 from models.numerics.random_numbers import GOLDEN, mix, purpose
 from models.numerics.threads import kernel_threads
@@ -138,8 +138,9 @@ class RandomGraph(Model):
         users = Vertices.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
         with kernel_threads(self.threads):
             likes = adjacency(histories)
-            sampler = GraphSampler(likes, self.weights, self.seed, _names(*likes))
-            table = self.posterior.items.table()
+            alias = self.kept("alias", lambda: alias_table(self.weights))
+            sampler = GraphSampler(likes, self.weights, self.seed, _names(*likes), alias)
+            table = self.kept("table", self.posterior.items.table)
             precisions = taus.mean(USER_FACTORS), taus.mean(USER_BIAS)
             for t in range(1, settings.fold_in_iterations + 1):
                 parts = likes, sampler.negatives(t)
@@ -167,13 +168,18 @@ class RandomGraph(Model):
                 return like_of_pairs(side, self.posterior.items, np.asarray(items))
             return like_of_rows(side, self.posterior.items, items)
 
+    def item_vectors(self) -> np.ndarray:
+        """The means of the items' factors."""
+        return self.posterior.items.mean
+
     def negative_law(self) -> WithoutReplacement:
         """Section 4.1: as many negatives as likes."""
         return WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            logits = like_logits(self._side(histories, users), self.posterior.items)
+            columns = self.kept("columns", lambda: columns_of(self.posterior.items))
+            logits = like_logits(self._side(histories, users), columns)
         if score == "popularity_x_odds":
             logits += (self.settings.popularity_weight * self._log_popularity()).astype(np.float32)
             return logits

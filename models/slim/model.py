@@ -20,8 +20,8 @@ from scipy.sparse import csc_matrix, csr_matrix
 from models.base import Model, ModelSettings
 from models.fitting import Epoch, FitOptions
 from models.numerics.gram import columns, mean_over_edges
-from models.numerics.no_evidence import order_by_popularity
-from models.numerics.products import read_only, sparse_times
+from models.numerics.no_evidence import factors_below, order_by_popularity
+from models.numerics.products import entries_of, read_only, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Multiple, SearchSpace, Span
 from models.slim.kernels import Solved, count_candidates, count_pairs, fill_pairs, solve_columns
@@ -142,14 +142,15 @@ class SLIM(Model):
         held = np.arange(starts[-1]) < np.repeat(starts[:-1] + found[:, 0], bounds)
         return (rows[held], weights[held], found[:, 0]), int(found[:, 1].sum())
 
-    def contributions(self, history: csr_matrix, item: int) -> np.ndarray:
+    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights w_ij of the items i of the history; their sum is the score, but for an item that has none."""
-        return self.weights[history.indices][:, [item]].toarray()[:, 0]
+        return entries_of(self.weights, history.indices, items)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             scores = sparse_times(histories, self.weights)
-        return order_by_popularity(scores, self.item_degrees)
+        below = self.kept("below", lambda: factors_below(self.item_degrees))
+        return order_by_popularity(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"indptr": self.weights.indptr, "indices": self.weights.indices, "values": self.weights.data}

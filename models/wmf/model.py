@@ -143,11 +143,18 @@ class WMF(Model):
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """float32 (block, K): factors of users who were not in training, the exact solution with the items fixed."""
         histories, factors = self._known(histories), self.settings.factors
-        of_items, of_users = (empty_table(count, factors) for count in histories.shape[::-1])
-        rows(of_items, factors)[:] = self.item_factors
+        of_users, systems = empty_table(histories.shape[0], factors), RowSystems(histories, self._loss(), None, None)
         with kernel_threads(self.threads):
-            RowSystems(histories, self._loss(), None, None).solve(of_users, of_items, factors, EXACT)
+            of_items = self.kept("table", self._item_table)
+            gram = self.kept("gram", lambda: systems.gram(of_items, factors))
+            systems.solve(of_users, of_items, factors, EXACT, gram)
         return rows(of_users, factors).copy()
+
+    def _item_table(self) -> np.ndarray:
+        """The items' factors in the layout of the kernels."""
+        table = empty_table(self.item_count, self.settings.factors)
+        rows(table, self.settings.factors)[:] = self.item_factors
+        return table
 
     def _loss(self) -> Loss:
         chosen = self.resolved
@@ -164,7 +171,11 @@ class WMF(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         of_users = self.fold_in(histories) if users is None else np.asarray(self.user_factors[users])
         with kernel_threads(self.threads):
-            return dense_times(of_users, self.item_factors.T)
+            return dense_times(of_users, self.kept("columns", lambda: np.ascontiguousarray(self.item_factors.T)))
+
+    def item_vectors(self) -> np.ndarray:
+        """The items' factors."""
+        return self.item_factors
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"user_factors": self.user_factors, "item_factors": self.item_factors}

@@ -90,8 +90,13 @@ class RowSystems:
         rows(table, factors)[:] = draws * np.float32(scale / np.sqrt(factors))
         return table
 
-    def solve(self, own: np.ndarray, other: np.ndarray, factors: int, solver: Solver) -> float:
+    def solve(
+        self, own: np.ndarray, other: np.ndarray, factors: int, solver: Solver, gram: np.ndarray | None = None
+    ) -> float:
         """Solve every row of the table `own` while `other` is fixed.
+
+        Args:
+            gram: `gram(other, factors)`, where it is known.
 
         Returns:
             The loss without its constant and without the penalty of the other side.
@@ -100,7 +105,7 @@ class RowSystems:
             ValueError: a system of equations is not positive definite in float32, or a factor is not finite.
         """
         width = int(padded(factors))
-        gram = self._gram(other, width)
+        gram = self.gram(other, factors) if gram is None else gram
         values = np.zeros(len(self.penalties))
         common = (own, other, gram, self.graph, self.penalties, width, self._runs(width))
         if solver.steps > 0:
@@ -116,9 +121,9 @@ class RowSystems:
         squares = np.square(rows(own, factors)).sum(axis=1, dtype=np.float64)
         return float(np.sum(squares * self.own * self.penalties))
 
-    def _gram(self, other: np.ndarray, width: int) -> np.ndarray:
+    def gram(self, other: np.ndarray, factors: int) -> np.ndarray:
         """w0 G, float32 (width^2,): the weighted Gram matrix of the other side, summed in a fixed order."""
-        count = len(self.others)
+        count, width = len(self.others), int(padded(factors))
         weighted = other
         if (self.others != 1).any():
             weighted = (other[: count * width].reshape(count, width) * self.others[:, None]).reshape(-1)

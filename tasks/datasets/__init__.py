@@ -101,7 +101,7 @@ def load(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
     """The data set `name`; a person's own file takes the place of a built-in one of the same name.
 
     A name that no file declares is a data set by the defaults of `Dataset`, where its logs are named beside it, or its
-    landing folder or warehouse is in the home already; but not one that looks like a known name misspelt.
+    landing folder, warehouse or publication is in the home already; but not one that looks like a known name misspelt.
 
     Args:
         with_logs: whether logs were named.
@@ -112,7 +112,7 @@ def load(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
     known = names(root)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
-        there = any((root / name / one).exists() for one in ("landing", "warehouse.duckdb"))
+        there = any((root / name / one).exists() for one in ("landing", "warehouse.duckdb", "published"))
         if re.fullmatch(NAME, name) and ((with_logs and not close) or there):
             return Dataset(name=name, title=name)
         hint = f" Did you mean {close[0]}?" if close else ""

@@ -1,23 +1,28 @@
-"""Explain: one user's history, what each model of the published run recommends, and why. It writes nothing.
+"""Explain: one user's history, what is published for them and why, and what each model of that run recommends.
 
-It reads what is published and the fits behind that, never the warehouse, so a run that goes on is not in its way. A model
-answers as it did in its evaluation: for a training user of one of its fits, from what that fit learned of the user; for
+It writes nothing, and reads what is published and the fits behind that, never the warehouse, so a run that goes on is not
+in its way. What is published comes from the published model itself, in the published order. The models of the run answer
+as they did in their evaluation: for a training user of one of their fits, from what that fit learned of the user; for
 anybody else, by folding the history in.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import duckdb
 import numpy as np
+import polars as pl
 from scipy.sparse import csr_matrix
 
 from models.base import Model
+from tasks import recommend
 from tasks.errors import InputError
+from tasks.explain import place
+from tasks.explain.lists import ByModel, Recommended
 from tasks.protocols import ALL_EDGES, PROTOCOLS
-from tasks.stores import fits, matrices, publications
+from tasks.stores import fits, matrices, publications, published_model
 from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
 from tasks.stores.warehouse import select
@@ -38,51 +43,23 @@ class Liked:
 
 
 @dataclass(frozen=True)
-class Recommended:
-    """One recommended item.
-
-    Attributes:
-        users: how many users like it.
-        like: mean and standard deviation of the like probability, where the model has one.
-        held_out: the user likes it, but that like was not among the training edges.
-        because: (item id, what it added to the score) of the items in the history that added most.
-    """
-
-    item_id: str
-    score: float
-    users: int
-    like: tuple[float, float] | None
-    held_out: bool
-    because: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True)
-class ByModel:
-    """What one model recommends.
-
-    Attributes:
-        score: the model's score that ordered the items.
-        protocol: the one on whose training edges the model was fitted.
-        known: the user is a training user of the fit; otherwise their history was folded in.
-        told: how many items of the history the model knew of.
-    """
-
-    model: str
-    score: str
-    protocol: str
-    known: bool
-    told: int
-    items: list[Recommended]
-
-
-@dataclass(frozen=True)
 class Explanation:
-    """The history of one user and what every model recommends, models in the order asked for."""
+    """The history of one user and what is recommended to them.
+
+    Attributes:
+        by_model: the models of the run as they were evaluated, in the order asked for.
+        published: what is published; None where nothing is recommended.
+        asked: sentences on the item that was asked for: at which place it is, and why.
+        titles: of items, by their ids, as they are published.
+    """
 
     dataset: str
     user_id: str
     history: list[Liked]
     by_model: list[ByModel]
+    published: ByModel | None = None
+    asked: str = ""
+    titles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,15 +74,19 @@ class _Asked:
     row: int | None
 
 
-def explain(home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 10) -> Explanation:
-    """Explain a user by the fits of the run that is published.
+def explain(
+    home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 10, item_id: str | None = None
+) -> Explanation:
+    """Explain a user by what is published, and by the fits of the run that published it.
 
     Args:
         models: names; all that the run fitted by default.
         top: recommendations of each; past the number of items, all of them.
+        item_id: an item to say of why it is among the published recommendations, or is not.
 
     Raises:
-        InputError: nothing is published yet, the user is unknown, or the run has no fit of a model that is named.
+        InputError: nothing is published yet, the user is unknown, the run has no fit of a model that is named, or an
+            item is asked for where nothing is recommended.
         Damaged: what is published, a fit or its matrices is not what was written.
     """
     with publications.opened(home) as connection:
@@ -115,7 +96,18 @@ def explain(home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 
         history = [Liked(**row) for row in found.iter_rows(named=True)]
         asked = [_asked(home, of_model, user, history) for of_model in kept]
         by_model = [_of_model(connection, home, one, history, top) for one in asked]
-    return Explanation(home.dataset, user_id, history, by_model)
+    return _with_what_is_published(home, Explanation(home.dataset, user_id, history, by_model), top, item_id)
+
+
+def _with_what_is_published(home: Home, found: Explanation, top: int, item_id: str | None) -> Explanation:
+    """The explanation with the published model's own list, where there is one."""
+    if not published_model.is_there(home) and item_id is None:
+        return found
+    shop = recommend.load(home.root, home.dataset, threads=home.limits.threads)
+    asked = "" if item_id is None else place.sentences(shop, found.user_id, item_id, top)
+    items = shop.items.filter(pl.col("title").is_not_null())
+    titles = dict(zip(items["item_id"], items["title"], strict=True))
+    return replace(found, published=place.published_list(shop, found.user_id, top), asked=asked, titles=titles)
 
 
 def _fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequence[str]) -> list[list[dict[str, Any]]]:
@@ -191,9 +183,10 @@ def _of_model(
 
 def _because(model: Model, asked: _Asked, column: int, own: dict[int, str]) -> tuple[tuple[str, float], ...]:
     """The items that added most; empty for a model whose scores are not sums over the history."""
-    added = model.contributions(asked.history, column)
+    added = model.contributions(asked.history, np.array([column], dtype=np.int32))
     if added is None:
         return ()
+    added = added[:, 0]
     most = [place for place in np.argsort(-added, kind="stable")[:REASONS] if added[place] > 0]
     columns = asked.history.indices
     return tuple((own[int(asked.split.items[columns[place]])], float(added[place])) for place in most)

@@ -1,9 +1,9 @@
 """An explanation as text, for a terminal or a file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tasks.explain.explanation import ByModel, Explanation, Recommended
-from tasks.terminal import printable
+from tasks.terminal import grid, printable, shortened
 
 TITLE_WIDTH, REASON_WIDTH, HISTORY_SHOWN = 44, 24, 20
 
@@ -27,27 +27,31 @@ def plain(explanation: Explanation, titles: Mapping[str, str]) -> str:
         for liked in shown
     ]
     head = f"User {printable(explanation.user_id)} of {explanation.dataset} likes {len(history):,} items, the newest first:"
-    parts = [f"{head}\n\n{_grid([['item', 'title', 'since', 'liked by'], *likes])}{more}"]
+    parts = [f"{head}\n\n{grid([['item', 'title', 'since', 'liked by'], *likes])}{more}"]
+    if explanation.asked:
+        parts.append(printable(explanation.asked))
+    if explanation.published:
+        parts.append(_of_model(explanation.published, titles, "Published: "))
     parts += [_of_model(of_model, titles) for of_model in explanation.by_model]
     return "\n\n".join(parts)
 
 
-def _of_model(found: ByModel, titles: Mapping[str, str]) -> str:
+def _of_model(found: ByModel, titles: Mapping[str, str], named: str = "") -> str:
     how = "as a training user" if found.known else "unseen in training, the history folded in"
-    head = f"{found.model}, by {found.score}; fitted on {found.protocol}, {how}, told of {found.told:,} likes"
+    head = f"{named}{found.model}, by {found.score}; fitted on {found.protocol}, {how}, told of {found.told:,} likes"
     with_like = any(item.like for item in found.items)
     with_reasons = any(item.because for item in found.items)
     names = ["", "item", "title", "score", *["like"] * with_like, "liked by", *["because of"] * with_reasons]
-    grid = [names]
+    rows = [names]
     for rank, item in enumerate(found.items, 1):
         like = [f"{item.like[0]:.3f} ± {item.like[1]:.3f}"] if with_like else []
         reasons = [_reasons(item, titles)] if with_reasons else []
         mark = " *" if item.held_out else ""
         place = [f"{rank}{mark}", item.item_id, _title(item.item_id, titles), f"{item.score:.4g}"]
-        grid.append([*place, *like, f"{item.users:,}", *reasons])
+        rows.append([*place, *like, f"{item.users:,}", *reasons])
     held_out = any(item.held_out for item in found.items)
     note = "\n  * held out: the user likes it, and the model was not told" if held_out else ""
-    return f"{head}\n\n{_grid(grid)}{note}"
+    return f"{head}\n\n{grid(rows)}{note}"
 
 
 def _reasons(item: Recommended, titles: Mapping[str, str]) -> str:
@@ -55,14 +59,4 @@ def _reasons(item: Recommended, titles: Mapping[str, str]) -> str:
 
 
 def _title(item_id: str, titles: Mapping[str, str], width: int = TITLE_WIDTH) -> str:
-    title = titles.get(item_id, "")
-    return title if len(title) <= width else title[: width - 1] + "…"
-
-
-def _grid(rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side; a column without a single value is left out."""
-    rows = [[printable(cell) for cell in row] for row in rows]
-    kept = [column for column in range(len(rows[0])) if column == 0 or any(row[column] for row in rows[1:])]
-    widths = [max(len(row[column]) for row in rows) for column in kept]
-    lines = ["  ".join(row[column].ljust(width) for column, width in zip(kept, widths, strict=True)) for row in rows]
-    return "\n".join(f"  {line.rstrip()}" for line in lines)
+    return shortened(titles.get(item_id, ""), width)

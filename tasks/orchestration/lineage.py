@@ -81,7 +81,8 @@ def of(stage: str, arguments: Mapping[str, Any]) -> Lineage:
         case "publish":
             choice = arguments.get("choice")
             read = _fits(home, "all_edges", choice.model) if choice else []
-            files = _files([home.published / name for name in PUBLISHED_FILES])
+            names = [*PUBLISHED_FILES, "model"] if choice else PUBLISHED_FILES
+            files = _files([home.published / name for name in names])
             return Lineage([*_tables(home, "evaluation.metrics"), *read], [*made, *files])
     return Lineage([], made)
 

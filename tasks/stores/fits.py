@@ -81,7 +81,7 @@ def digest_from(key: str, previous: Fit | None) -> str:
 
 def find(home: Home, model: str, digest: str) -> Fit | None:
     """The fit of that digest; None where the store has none, or one that is damaged, which is said."""
-    folder = _folder(home, model, digest)
+    folder = folder_of(home, model, digest)
     return _described(model, digest, lambda: manifest.checked(folder, RECORD)) if os.path.lexists(folder) else None
 
 
@@ -97,7 +97,7 @@ def keep(home: Home, estimator: Model, digest: str, *, key: str, matrices: str, 
     Args:
         digest, key, matrices, seconds, peak_bytes: as in `Fit`.
     """
-    folder = _folder(home, estimator.name, digest)
+    folder = folder_of(home, estimator.name, digest)
     partial = folder.with_name(f"partial-{uuid.uuid4().hex}")
     partial.mkdir(parents=True)
     try:
@@ -117,20 +117,20 @@ def load(home: Home, model: str, digest: str) -> Model:
     Raises:
         Damaged: it is not what was kept. A run makes it anew.
     """
-    folder = _folder(home, model, digest)
+    folder = folder_of(home, model, digest)
     manifest.checked(folder, RECORD)
     return catalogue.load(model, folder, threads=home.limits.threads)
 
 
 def checkpoints(home: Home, model: str, digest: str) -> Path:
     """The folder where a fit that is not at its end may keep what it goes on from."""
-    return _folder(home, model, f"unfinished-{digest}")
+    return folder_of(home, model, f"unfinished-{digest}")
 
 
 def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, fit: Fit, protocol: str) -> None:
     """Make the temporary table `fitted_arrays` that the contract reads."""
     rows = []
-    for file in sorted(_folder(home, fit.model, fit.digest).glob("*.npy")):
+    for file in sorted(folder_of(home, fit.model, fit.digest).glob("*.npy")):
         array = np.load(file, mmap_mode="r", allow_pickle=False)
         rows.append((protocol, fit.model, file.stem, array.size, _not_finite(array)))
     connection.execute(sql.statement("train/fitted_arrays"))
@@ -157,7 +157,7 @@ def drop_others(home: Home, kept: Collection[tuple[str, str]]) -> tuple[list[Fit
 
 def _recorded(home: Home, model: str, digest: str) -> Fit | None:
     """As `find`, but for the arrays, which are not looked at."""
-    folder = _folder(home, model, digest)
+    folder = folder_of(home, model, digest)
     return _described(model, digest, lambda: manifest.facts(folder, RECORD)) if os.path.lexists(folder) else None
 
 
@@ -169,7 +169,8 @@ def _described(model: str, digest: str, facts: Callable[[], dict[str, Any]]) -> 
         return None
 
 
-def _folder(home: Home, model: str, digest: str) -> Path:
+def folder_of(home: Home, model: str, digest: str) -> Path:
+    """Where a fit lies, or would."""
     return home.models / model / digest
 
 

@@ -28,7 +28,7 @@ def seal(folder: Path, name: str, facts: dict[str, Any]) -> None:
     Args:
         facts: plain data to keep with it, for `facts` to give back.
     """
-    digests = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.name != name}
+    digests = {file: _sha256(folder / file) for file in _files(folder) if file != name}
     (folder / name).write_text(_text(facts, digests), encoding="utf-8")
 
 
@@ -45,14 +45,14 @@ def checked(folder: Path, name: str, wanted: Callable[[str], bool] = lambda file
     """The facts in a folder's record, after its files were checked.
 
     Args:
-        wanted: tells by a file's name whether its bytes are read; of the others it is seen that they are there.
+        wanted: tells by a file's place in the folder whether its bytes are read; of the others it is seen that they are there.
 
     Raises:
         Damaged: the record or a file is absent, cannot be read, or is not what was written; or there is one too many.
     """
     found, digests = _record(folder, name)
     try:
-        there = {file.name for file in folder.iterdir()} - {name}
+        there = set(_files(folder)) - {name}
         if differing := sorted(there ^ digests.keys()):
             one = differing[0]
             raise Damaged(f"{folder / one}: {'is missing' if one in digests else 'does not belong there'}")
@@ -70,6 +70,12 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> list[str]:
+    """What lies in a folder and in the folders within it, by its place in it, such as `model/items.parquet`."""
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 def _record(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, str]]:

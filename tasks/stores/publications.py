@@ -17,10 +17,10 @@ import duckdb
 from tasks.errors import InputError
 from tasks.stores import database, manifest
 from tasks.stores.home import Home
+from tasks.stores.published_model import FOLDER, RECORD
 
 logger = logging.getLogger(__name__)
 
-RECORD = "manifest.json"
 DATABASE = "published.duckdb"
 ROWS_AT_A_TIME = 1 << 17
 
@@ -51,7 +51,8 @@ def swing(home: Home, folder: Path, facts: dict[str, Any], keep: int) -> None:
     """
     before, others = standing(home), kept(home)
     place = 1 + max((other.get("place", 0) for other in others), default=0)
-    manifest.seal(folder, RECORD, {**facts, "place": place, "before": before.get("run_id")})
+    at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    manifest.seal(folder, RECORD, {**facts, "published_at": at, "place": place, "before": before.get("run_id")})
     point(home, folder)
     staying = {folder.name, before.get("run_id"), *[other["run_id"] for other in others[: keep - 1]]}
     for other in home.publications.iterdir():
@@ -113,7 +114,7 @@ def opened(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
 
     Raises:
         InputError: nothing is published, or by an earlier version of this program.
-        Damaged: one of the files is not what was published.
+        Damaged: one of the files is not what was published; those of the model are looked at by who reads them.
     """
     folder = home.published.resolve()
     first = f"`python -m flows.backfill --dataset {home.dataset}` with the same --home"
@@ -122,7 +123,7 @@ def opened(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
     if not (folder / DATABASE).exists() and not (folder / RECORD).exists():
         raise InputError(f"{home.published}: was published by an earlier version of this program. Run {first} again.")
     try:
-        manifest.checked(folder, RECORD)
+        manifest.checked(folder, RECORD, lambda name: not name.startswith(f"{FOLDER}/"))
     except manifest.Damaged as error:
         raise manifest.Damaged(f"{error}. What is published is not trusted; run {first} again.") from error
     with duckdb.connect(str(folder / DATABASE), read_only=True, config=_config(home)) as connection:

@@ -69,6 +69,7 @@ def test_a_log_becomes_published_tables(first):
         "recommendations.parquet",
         "published.duckdb",
         "manifest.json",
+        "model",
     }
     stages = {stage for (stage,) in query(home, "select distinct stage from operations.contract_results where success")}
     assert stages == {"ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish"}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flows import backfill, deploy, explain, nightly_retrain, promote, sweep, tune
+from flows import PREFECT_DEFAULTS, backfill, deploy, explain, nightly_retrain, promote, recommend, serve, sweep, tune
 from models.catalogue import MODELS
-from tasks import datasets
+from tasks import datasets, model_names
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
@@ -19,6 +19,8 @@ COMMANDS = {
     "flows.explain": explain.parser,
     "flows.sweep": sweep.parser,
     "flows.promote": promote.parser,
+    "flows.recommend": recommend.parser,
+    "flows.serve": serve.parser,
 }
 
 
@@ -35,6 +37,14 @@ def test_a_documented_command_is_taken(line):
     given = COMMANDS[module]().parse_args(arguments)
     models = [given.model] if getattr(given, "model", None) else getattr(given, "models", [])
     assert set(models) <= set(MODELS)
+
+
+def test_every_help_names_the_data_sets_and_models(capsys):
+    with pytest.raises(SystemExit):
+        backfill.parser().parse_args(["--help"])
+    words = set(re.split(r"[\s,]+", capsys.readouterr().out))
+    assert set(MODELS) | set(datasets.names(ROOT / "nowhere")) <= words
+    assert set(model_names.names()) == set(MODELS)
 
 
 def test_there_are_commands_to_check():
@@ -60,6 +70,13 @@ def test_the_two_commands_of_the_readme_stand_on_one_line_each():
         ".venv/bin/python -m pytest",
     ]
     assert all("-c constraints.txt" in line for line in lines)
+
+
+def test_the_nightly_commands_tell_prefect_to_send_nothing_home():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    before = readme.partition("    prefect server start\n")[0].splitlines()[-1].split()
+    assert before[0] == "export" and len(before) == 3
+    assert all(PREFECT_DEFAULTS[name] == value for name, value in (word.split("=") for word in before[1:]))
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))])

@@ -8,10 +8,10 @@ import pytest
 
 from flows import explain as command
 from models.catalogue import MODELS
+from tasks import item_titles
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError
 from tasks.evaluate.stage import evaluate
-from tasks.explain import item_titles
 from tasks.explain import page as explanation_page
 from tasks.explain.explanation import ByModel, Explanation, explain
 from tasks.publish import PublishSettings, publish

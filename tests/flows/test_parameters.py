@@ -13,8 +13,33 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 from pydantic import ValidationError
 
-from flows import backfill, command_line, data_docs, deploy, explain, nightly_retrain, promote, sweep, tune
-from flows.parameters import Backfill, Deploy, Explain, NightlyRetrain, OfDataset, Promote, Replay, Run, Sweep, Tune
+from flows import (
+    backfill,
+    command_line,
+    data_docs,
+    deploy,
+    explain,
+    nightly_retrain,
+    promote,
+    recommend,
+    serve,
+    sweep,
+    tune,
+)
+from flows.parameters import (
+    Backfill,
+    Deploy,
+    Explain,
+    NightlyRetrain,
+    OfDataset,
+    Promote,
+    Recommend,
+    Replay,
+    Run,
+    Serve,
+    Sweep,
+    Tune,
+)
 from flows.sequence import backfill as backfill_flow
 from flows.sequence import nightly_retrain as nightly_flow
 from flows.sweeping import sweep as sweep_flow
@@ -33,6 +58,8 @@ COMMANDS = {
     OfDataset: data_docs,
     Deploy: deploy,
     Promote: promote,
+    Recommend: recommend,
+    Serve: serve,
 }
 FULL = {
     "dataset": "ml-1m",
@@ -58,6 +85,13 @@ FULL = {
     "timeout": 1.5,
     "user": "u7",
     "titles": "movies.csv",
+    "item": "i3",
+    "history": ["i1", "i 2"],
+    "n": 7,
+    "within": ["i4"],
+    "without": ["i5", "i6"],
+    "json_": True,
+    "port": 0,
     "top": 5,
     "cron": "30 2 * * *",
     "timezone": "Europe/Paris",
@@ -156,6 +190,8 @@ def test_a_command_leaves_no_complaint_on_stderr(prefect_server, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 1 and "the contract of raw.rejects is broken" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("The stage ingest was taken back")
+    assert done.stderr.count("the contract of raw.rejects is broken") == 1 and "\\n" not in done.stderr
+    assert "Task run 'ingest' - Finished in state Failed\n" in done.stderr
 
 
 def test_a_flow_that_is_run_by_another_program_leaks_nothing(prefect_server):

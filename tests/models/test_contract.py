@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_array, csr_matrix
 
 from models.catalogue import MODELS, load
 from models.fitting import FitOptions
@@ -197,14 +197,25 @@ def test_an_empty_history_gets_popularity(name, fitted, checkerboard):
 
 @every_model
 def test_contributions_of_a_history_add_up_to_the_score(name, fitted, checkerboard):
-    parts = [fitted(name).contributions(checkerboard[3], item) for item in range(40)]
-    if parts[0] is None or name in SUMS_IN_PART:
+    parts = fitted(name).contributions(checkerboard[3], np.arange(40))
+    if parts is None or name in SUMS_IN_PART:
         pytest.skip("scores are no sums over the history")
     scores = fitted(name).scores(checkerboard[3])[0]
-    said = np.array([part.any() for part in parts])
-    sums = np.array([part.sum() for part in parts])
-    np.testing.assert_allclose(sums[said], scores[said], rtol=1e-5, atol=1e-6)
+    said = parts.any(axis=0)
+    np.testing.assert_allclose(parts.sum(axis=0)[said], scores[said], rtol=1e-5, atol=1e-6)
     assert said.any() and (scores[~said] <= scores[said].min()).all()
+
+
+@every_model
+def test_similar_items_are_of_the_same_colour(name, fitted, checkerboard):
+    if name in IMPERSONAL:
+        with pytest.raises(ValueError, match="publish another model"):
+            fitted(name).similar_items(np.array([0]), 3)
+        return
+    ids, similarities = fitted(name).similar_items(np.array([6, 7]), 3)
+    assert ids.shape == similarities.shape == (2, 3)
+    assert (ids % 2 == [[0], [1]]).all() and not (ids == [[6], [7]]).any()
+    assert (np.diff(similarities) <= 0).all()
 
 
 @every_model
@@ -214,6 +225,51 @@ def test_recommendations_leave_the_history_out(name, fitted, checkerboard):
     for user in range(80):
         assert not set(ids[user]) & set(checkerboard[user].indices)
         assert (ids[user] >= 0).all() and (np.diff(scores[user]) <= 0).all()
+
+
+def _with(matrix, data=None, indices=None):
+    """A copy of a matrix with other values or columns, which nobody has looked at."""
+    parts = [matrix.data if data is None else data, matrix.indices if indices is None else indices, matrix.indptr]
+    return csr_matrix(tuple(part.copy() for part in parts), shape=matrix.shape)
+
+
+def _first_two(matrix, columns):
+    """The columns of a matrix with those of its first two entries, which are of one row, replaced."""
+    return np.concatenate([matrix.indices[columns], matrix.indices[2:]])
+
+
+NO_MATRICES = {
+    "dense": (lambda m: m.toarray(), TypeError, r"a ndarray where a scipy.sparse.csr_matrix .* give csr_matrix\("),
+    "coo": (lambda m: m.tocoo(), TypeError, r"a coo_matrix where .* give csr_matrix\("),
+    "csr array": (lambda m: csr_array(m), TypeError, r"a csr_array where .* give csr_matrix\("),
+    "complex": (lambda m: m.astype(complex), TypeError, "complex.*astype"),
+    "nan": (lambda m: _with(m, np.where(np.arange(m.nnz) == 1, np.nan, m.data)), ValueError, "user 0 .*count nan"),
+    "negative": (lambda m: _with(m, np.where(np.arange(m.nnz) == 1, -2, m.data)), ValueError, "user 0 .*count -2"),
+    "zero": (lambda m: _with(m, np.where(np.arange(m.nnz) == 1, 0, m.data)), ValueError, "eliminate_zeros"),
+    "twice": (lambda m: _with(m, indices=_first_two(m, [0, 0])), ValueError, "twice in a row; call .*sum_duplicates"),
+    "unsorted": (lambda m: _with(m, indices=_first_two(m, [1, 0])), ValueError, "not sorted.*sum_duplicates"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_MATRICES)
+def test_what_is_no_matrix_of_counts_is_refused_with_what_to_do(kind, fitted, checkerboard):
+    make_bad, error, message = NO_MATRICES[kind]
+    bad = make_bad(checkerboard)
+    with pytest.raises(error, match=f"^interactions: .*{message}"):
+        make("popularity").fit(bad)
+    for name in ("popularity", "mrf_dense", "wmf", "random_graph"):
+        with pytest.raises(error, match=f"^histories: .*{message}"):
+            fitted(name).scores(bad)
+        with pytest.raises(error, match=f"^histories: .*{message}"):
+            fitted(name).recommend(bad, 3)
+    with pytest.raises(error, match=f"^histories: .*{message}"):
+        fitted("random_graph").fold_in(bad)
+
+
+@every_model
+def test_users_and_histories_of_different_numbers_are_refused(name, fitted, checkerboard):
+    with pytest.raises(ValueError, match="2 users but 3 histories"):
+        fitted(name).scores(checkerboard[:3], users=np.array([0, 1]))
 
 
 @every_model

@@ -119,6 +119,6 @@ def test_contributions_and_the_offset_make_up_the_score(settings, long_tailed):
     model = fit(long_tailed, **settings)
     scores = model.scores(long_tailed)
     for user, item in ((0, 0), (3, 5), (long_tailed.shape[0] - 1, long_tailed.shape[1] - 1)):
-        added = model.contributions(long_tailed[user], item)
-        assert added.dtype == np.float32 and len(added) == long_tailed[user].nnz
+        added = model.contributions(long_tailed[user], np.array([item]))
+        assert added.dtype == np.float32 and added.shape == (long_tailed[user].nnz, 1)
         np.testing.assert_allclose(added.sum() + model.offset[item], scores[user, item], atol=1e-5)

@@ -118,5 +118,5 @@ def test_a_run_writes_the_tables_that_are_named(home, tmp_path):
         model_digest=fit.digest,
         matrices_digest=digests["all_edges"],
     )
-    files = {home.published / name for name in lineage.PUBLISHED_FILES}
+    files = {home.published / name for name in (*lineage.PUBLISHED_FILES, "model")}
     assert files == set(home.published.iterdir())

@@ -162,8 +162,10 @@ def test_lists_of_few_items_or_one_score_are_not_promoted(home, digests):
 
 
 def contents(home):
-    files = sorted(home.published.resolve().iterdir())
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    files = (file for file in sorted(home.published.resolve().rglob("*")) if file.is_file())
+    return {
+        str(file.relative_to(home.published.resolve())): hashlib.sha256(file.read_bytes()).hexdigest() for file in files
+    }
 
 
 def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_them(home, digests):

@@ -10,7 +10,7 @@ TITLE_COLUMNS = ("title", "name", "item_name", "movie_title")
 DELIMITERS = (",", "\t", ";", "|")
 
 
-def read(path: Path, item_columns: tuple[str, ...] = ()) -> dict[str, str]:
+def read(path: Path, item_columns: tuple[str, ...] = (), *, named_by: str = "--titles") -> dict[str, str]:
     """Item id -> title.
 
     A table with a header, its columns found by their names, in any case; or MovieLens' `movies.dat`, lines
@@ -18,6 +18,7 @@ def read(path: Path, item_columns: tuple[str, ...] = ()) -> dict[str, str]:
 
     Args:
         item_columns: more names under which the ids may stand, those of the data set's log.
+        named_by: the flag or setting that named the file, for messages.
 
     Raises:
         InputError: the file cannot be read, or its header names no column of ids or of titles.
@@ -25,28 +26,26 @@ def read(path: Path, item_columns: tuple[str, ...] = ()) -> dict[str, str]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(f"--titles {path}: cannot be read ({error.strerror}).") from error
+        raise InputError(f"{named_by} {path}: cannot be read ({error.strerror}).") from error
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         lines = data.decode("latin-1").splitlines()  # what MovieLens' older files are in
     if not lines:
-        raise InputError(f"--titles {path}: is empty.")
+        raise InputError(f"{named_by} {path}: is empty.")
     if "::" in lines[0]:
         return {parts[0]: parts[1] for parts in (line.split("::") for line in lines) if len(parts) > 1}
     delimiter = max(DELIMITERS, key=lines[0].count)
     header, *rows = csv.reader(lines, delimiter=delimiter)
-    item = _place(path, header, (*item_columns, *ITEM_COLUMNS), "of item ids")
-    title = _place(path, header, TITLE_COLUMNS, "of titles")
+    item = _place(f"{named_by} {path}", header, (*item_columns, *ITEM_COLUMNS), "of item ids")
+    title = _place(f"{named_by} {path}", header, TITLE_COLUMNS, "of titles")
     return {row[item]: row[title] for row in rows if len(row) > max(item, title)}
 
 
-def _place(path: Path, header: list[str], names: tuple[str, ...], what: str) -> int:
+def _place(where: str, header: list[str], names: tuple[str, ...], what: str) -> int:
     known = [name.strip().lower() for name in header]
     for name in names:
         if name.lower() in known:
             return known.index(name.lower())
     wanted = ", ".join(dict.fromkeys(name.lower() for name in names))
-    raise InputError(
-        f"--titles {path}, line 1: no column {what} among {', '.join(header)[:200]}. Name it one of {wanted}."
-    )
+    raise InputError(f"{where}, line 1: no column {what} among {', '.join(header)[:200]}. Name it one of {wanted}.")

@@ -1,0 +1,42 @@
+"""The console script `oneclass`: `oneclass backfill --dataset demo` is `python -m flows.backfill --dataset demo`.
+
+It takes the packages that are installed, whatever lies in the current folder.
+"""
+
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+from flows import command_line
+
+COMMANDS = {
+    "backfill": "from raw logs to published tables",
+    "recommend": "what is published, for a user or a history",
+    "serve": "what is published, over HTTP on this machine",
+    "explain": "a user's history, what is recommended to them, and why or why not",
+    "promote": "which publication stands; another model, or an earlier publication",
+    "tune": "search a model's settings",
+    "sweep": "the refits behind the report's figures that vary a setting",
+    "nightly_retrain": "the nightly run, once",
+    "deploy": "the nightly run of a data set on the Prefect server",
+    "data_docs": "Great Expectations' own pages on the contracts",
+}
+
+
+def main() -> NoReturn:
+    """Run the command that the first argument names."""
+    # The server that a command starts is a process of its own, with `-m`: it would take the current folder's packages.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
+    name = sys.argv[1].replace("-", "_") if len(sys.argv) > 1 else ""
+    if name in COMMANDS:
+        sys.argv = [f"oneclass {name}", *sys.argv[2:]]
+        command_line.start(importlib.import_module(f"flows.{name}").main)
+    helped = name in ("__help", "_h", "help")
+    print(_usage(), file=sys.stdout if helped else sys.stderr)
+    raise SystemExit(0 if helped else 2)
+
+
+def _usage() -> str:
+    lines = [f"  {name:17} {what}" for name, what in COMMANDS.items()]
+    return "\n".join(["usage: oneclass COMMAND ...", "", *lines, "", "oneclass COMMAND --help says more."])

@@ -1,0 +1,57 @@
+"""The command `flows.serve`: what is published, over HTTP on this machine, following each new publication.
+
+python -m flows.serve --dataset shop --port 8765
+"""
+
+import argparse
+import socket
+
+from flows import command_line
+from flows.parameters import Serve
+from tasks.errors import InputError
+
+HOST = "127.0.0.1"  # there is no authentication: others come by way of a proxy
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's flags."""
+    description = "What is published, over HTTP on the loopback: /recommend, /similar, /health and /docs."
+    return command_line.parser("flows.serve", description, Serve)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command until it is told to end; its exit status."""
+    given = parser().parse_args(arguments)
+    return command_line.run_alone(lambda: _serve(command_line.parameters(Serve, given)), debug=given.debug)
+
+
+def _serve(given: Serve) -> str:
+    import uvicorn
+
+    from tasks import datasets
+    from tasks.serve import following
+    from tasks.serve.app import app
+    from tasks.stores import home
+
+    root = home.root(given.home)
+    dataset = datasets.load(given.dataset, root).name
+    with following.Following(root, dataset) as followed, _listening(given.port) as listening:
+        address = f"http://{HOST}:{listening.getsockname()[1]}"
+        print(f"{dataset}, publication {followed.shop.publication}: {address}/docs; Ctrl-C ends it", flush=True)
+        settings = uvicorn.Config(app(followed, dataset), log_level="warning", access_log=False)
+        uvicorn.Server(settings).run(sockets=[listening])
+    return "Ended."
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        listening = socket.create_server((HOST, port))
+    except (OSError, OverflowError) as error:
+        raise InputError(f"--port {port}: cannot be listened on ({error}). Choose another.") from error
+    # asyncio does so for the sockets that it makes; without it an answer waits for 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+if __name__ == "__main__":
+    command_line.start(main)

@@ -1,0 +1,45 @@
+"""What models take: users x items matrices of counts, checked before anything is computed from them."""
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+
+def checked(interactions: csr_matrix) -> csr_matrix:
+    """The matrix itself, if a model can be fitted on it.
+
+    Raises:
+        TypeError, ValueError: as `checked_matrix`; or it has no edge.
+    """
+    checked_matrix(interactions, "interactions")
+    if interactions.nnz == 0:
+        raise ValueError(f"the {interactions.shape[0]} x {interactions.shape[1]} matrix of interactions has no edge")
+    return interactions
+
+
+def checked_matrix(matrix: csr_matrix, name: str) -> None:
+    """Refuse what is no users x items matrix of counts as the models take it.
+
+    Raises:
+        TypeError: it is not of scipy's type `csr_matrix`, or its values are no real numbers.
+        ValueError: columns of a row are not sorted or come twice, or a count is not positive and finite; the first such
+            entry is named.
+    """
+    if not isinstance(matrix, csr_matrix):
+        raise TypeError(
+            f"{name}: a {type(matrix).__name__} where a scipy.sparse.csr_matrix of users x items belongs; give "
+            f"csr_matrix({name})"
+        )
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: its values are of type {matrix.dtype}; give counts, such as {name}.astype('float32')")
+    if not matrix.has_canonical_format:
+        raise ValueError(
+            f"{name}: columns of a row are not sorted, or a column comes twice in a row; call {name}.sum_duplicates()"
+        )
+    bad = ~(np.isfinite(matrix.data) & (matrix.data > 0))
+    if bad.any():
+        entry = int(np.argmax(bad))
+        row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+        raise ValueError(
+            f"{name}: user {row} (row), item {matrix.indices[entry]}: the count {matrix.data[entry]} is not a positive "
+            "finite number; leave out what is no like, and call eliminate_zeros()"
+        )

@@ -1,0 +1,89 @@
+"""Item ids as columns of the published fit, and histories of ids as its matrices."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
+
+from tasks.errors import InputError
+from tasks.stores.published_model import csr_of
+
+NAMED = 5  # unknown items in a warning
+
+
+class UnknownItems(UserWarning):
+    """A history, or `within`, names items that the published model does not know; they are left out."""
+
+
+class Names:
+    """The items of a publication.
+
+    Attributes:
+        ids, titles: by column of the fit; a title is None where none was given.
+    """
+
+    def __init__(self, dataset: str, items: pl.DataFrame) -> None:
+        """`items` has item_id and title, a row a column."""
+        self.dataset = dataset
+        self.ids: list[str] = items["item_id"].to_list()
+        self.titles: list[str | None] = items["title"].to_list()
+        self._columns = {item_id: column for column, item_id in enumerate(self.ids)}
+
+    def unknown(self, item_ids: Iterable[str]) -> list[str]:
+        """Those that the publication does not have."""
+        return [item for item in texts(item_ids, "item_ids") if item not in self._columns]
+
+    def column_of(self, item_id: str) -> int:
+        """The column of an item.
+
+        Raises:
+            InputError: no such item.
+        """
+        if (column := self._columns.get(str(item_id))) is None:
+            raise InputError(f"item {item_id}: nobody in {self.dataset} likes it, or the logs do not have it.")
+        return column
+
+    def columns_of(self, item_ids: Iterable[str], name: str) -> np.ndarray:
+        """int32, the columns of the items that are known, sorted and each once."""
+        given = {self._columns[item] for item in texts(item_ids, name) if item in self._columns}
+        return np.array(sorted(given), dtype=np.int32)
+
+    def tell_unknown(self, item_ids: Sequence[str], name: str) -> None:
+        """Name those that are not known in a warning, `UnknownItems`."""
+        if unknown := self.unknown(item_ids):
+            more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+            named = ", ".join(unknown[:NAMED]) + more
+            warnings.warn(f"{name}: not known in {self.dataset}, left out: {named}", UnknownItems, stacklevel=3)
+
+    def history(self, columns: np.ndarray, counts: np.ndarray | None = None) -> csr_matrix:
+        """(1, items), one history of sorted columns; by default of one event an item."""
+        counts = np.ones(len(columns), dtype=np.float32) if counts is None else counts
+        return csr_of(counts, columns, np.array([0, len(columns)], dtype=np.int32), len(self.ids))
+
+    def histories(self, likes: pl.DataFrame, users: pl.Series) -> csr_matrix:
+        """(users, items), of one event an item.
+
+        Args:
+            likes: user_id and item_id, as text; unknown items are left out.
+            users: the user_id of each row.
+        """
+        places = pl.DataFrame({"user_id": users, "row": np.arange(len(users), dtype=np.int32)})
+        columns = pl.DataFrame({"item_id": self.ids, "column": np.arange(len(self.ids), dtype=np.int32)})
+        edges = likes.join(places, on="user_id").join(columns, on="item_id").select("row", "column").unique()
+        edges = edges.sort("row", "column")
+        counts = np.bincount(edges["row"].to_numpy(), minlength=len(users))
+        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        return csr_of(np.ones(len(edges), dtype=np.float32), edges["column"].to_numpy(), indptr, len(self.ids))
+
+
+def texts(item_ids: Iterable[str], name: str) -> list[str]:
+    """Ids as text.
+
+    Raises:
+        TypeError: a single text where a list belongs.
+    """
+    if isinstance(item_ids, str):
+        raise TypeError(f"{name}: give a list of item ids, such as [{item_ids!r}], not a single text")
+    return [item if type(item) is str else str(item) for item in item_ids]

@@ -1,0 +1,86 @@
+"""The best items of users by a fitted model, with what it knows of each and which items of the history spoke for it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from models.base import Model
+from models.numerics.threads import kernel_threads
+from models.numerics.top_items import top_items
+
+REASONS = 3
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The best items of some users.
+
+    Attributes:
+        items: int32 (users, n), columns of the fit, best first; padded with -1.
+        scores: float32 (users, n).
+        like: mean and standard deviation, float32 (users, n); None for a model without.
+        because: int32 (users, n, REASONS), the columns of the history that spoke most for an item, padded with -1;
+            None for a model whose scores are no sums over the history.
+    """
+
+    items: np.ndarray
+    scores: np.ndarray
+    like: tuple[np.ndarray, np.ndarray] | None = None
+    because: np.ndarray | None = None
+
+
+def ranked(
+    model: Model,
+    score: str,
+    histories: csr_matrix,
+    n: int,
+    *,
+    users: np.ndarray | None = None,
+    within: np.ndarray | None = None,
+    without: np.ndarray | None = None,
+) -> Ranked:
+    """The best items of each history that are not in it.
+
+    Args:
+        users: as in `Model.scores`.
+        within, without: for a single user: sorted columns to choose among, and columns to leave out.
+    """
+    n = min(n, model.item_count)
+    scores = model.scores(histories, users=users, score=score)
+    indptr, seen = histories.indptr, histories.indices
+    if without is not None and len(without):
+        seen = np.union1d(seen, without).astype(np.int32)
+        indptr = np.array([0, len(seen)])
+    if within is not None:  # a row of the candidates alone: what is no candidate is no item
+        candidates = np.setdiff1d(within, seen, assume_unique=True)
+        scores, seen, indptr = scores[:, candidates], seen[:0], np.zeros(2, dtype=np.int64)
+    with kernel_threads(model.threads):
+        items, best = top_items(scores, indptr, seen, n)
+    if within is not None and len(candidates):
+        items = np.where(items >= 0, candidates[items], -1)
+    like = model.like(histories, users=users, items=items)
+    return Ranked(items, best, like, _because(model, histories, items))
+
+
+def reasons(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:
+    """(column, what it added to the score of an item) of the items of a history that added most, above zero."""
+    added = model.contributions(history, np.array([column], dtype=np.int32))
+    if added is None:
+        return []
+    most = [place for place in np.argsort(-added[:, 0], kind="stable")[:REASONS] if added[place, 0] > 0]
+    return [(int(history.indices[place]), float(added[place, 0])) for place in most]
+
+
+def _because(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarray | None:
+    """As `Ranked` has them."""
+    found = np.full((*items.shape, REASONS), -1, dtype=np.int32)
+    for row, of_row in enumerate(items):
+        history = histories if len(items) == 1 else histories[[row]]
+        added = model.contributions(history, np.maximum(of_row, 0))
+        if added is None:
+            return None
+        order = np.argsort(-added.T, axis=1, kind="stable")[:, :REASONS]
+        spoke = np.take_along_axis(added.T, order, axis=1) > 0
+        found[row, :, : order.shape[1]] = np.where(spoke, history.indices[order], -1)
+    return found

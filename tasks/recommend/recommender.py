@@ -1,0 +1,238 @@
+"""What is published, as an object that answers: for a user, for a history, for an item."""
+
+import functools
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
+
+from models import catalogue
+from tasks.errors import InputError
+from tasks.recommend import frames, ranking
+from tasks.recommend.names import Names, texts
+from tasks.recommend.ranking import Ranked
+from tasks.stores import published_model
+from tasks.stores.home import Home
+from tasks.stores.published_model import PublishedModel
+
+USERS_AT_A_TIME = 1024
+
+
+def load(home: str | Path, dataset: str, *, threads: int = 1) -> "Recommender":
+    """What is published for a data set now, checked against its sha256; later publications change nothing of it.
+
+    Args:
+        home: the folder that `--home` names.
+        threads: numba threads; the answers do not depend on their number.
+
+    Raises:
+        InputError: nothing is published there, or no recommendations.
+        Damaged: a file is not what was published.
+    """
+    return Recommender(dataset, published_model.read(Home(Path(home), dataset)), threads)
+
+
+class Recommender:
+    """A published model with its ids, titles and histories.
+
+    Frames of items have the columns item_id, title (null where none was given), score, like_mean, like_sd (null for a
+    model without) and because: the ids of up to three items of the history that spoke most for the item, where the
+    model's scores are sums over the history.
+
+    Attributes:
+        publication: the run that published it.
+        published_at: when, in UTC.
+        model, score: which model answers, and by which of its scores.
+        fitted: the estimator.
+        names: ids, titles and columns of the items.
+        items: one row per item: item_id, title, users.
+        users: one row per user: user_id.
+    """
+
+    def __init__(self, dataset: str, published: PublishedModel, threads: int) -> None:
+        self.dataset = dataset
+        self.publication: str = published.publication["run_id"]
+        at = published.publication["published_at"]
+        self.published_at = datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        self.model, self.score = published.model, published.score
+        self.items, self.users = published.items, published.users
+        self._histories = published.histories
+        self.fitted = catalogue.load(published.model, published.fit, threads=threads)
+        self.names = Names(dataset, self.items)
+
+    def recommend(
+        self,
+        history: Iterable[str],
+        n: int = 20,
+        *,
+        within: Iterable[str] | None = None,
+        without: Iterable[str] | None = None,
+    ) -> pl.DataFrame:
+        """The n best items for somebody who likes the items of the history; those are left out.
+
+        An empty history gets the popular items. Items that are not known are named in a warning, `UnknownItems`.
+
+        Args:
+            history: item ids.
+            within: item ids to choose among; all by default.
+            without: item ids to leave out.
+
+        Returns:
+            One row per item, best first; of equal scores the item that came first in the logs.
+
+        Raises:
+            ValueError: n is below 1.
+            TypeError: a single text where a list of ids belongs.
+        """
+        history = texts(history, "history")
+        self.names.tell_unknown(history, "history")
+        row = self.names.history(self.names.columns_of(history, "history"))
+        return self._answered(row, None, n, within, without)
+
+    def recommend_for(
+        self,
+        user_id: str,
+        n: int = 20,
+        *,
+        within: Iterable[str] | None = None,
+        without: Iterable[str] | None = None,
+    ) -> pl.DataFrame:
+        """The n best items for a user of the logs, as `recommendations.parquet` has them; arguments as in `recommend`.
+
+        Raises:
+            InputError: no such user.
+        """
+        row = self._row_of(user_id)
+        return self._answered(self._history(row), np.array([row], dtype=np.int32), n, within, without)
+
+    def recommend_many(self, users: pl.DataFrame, n: int = 20) -> pl.DataFrame:
+        """The n best items for many users, in blocks.
+
+        Args:
+            users: one row per user and item that they like, `user_id` and `item_id`; or, for users of the logs by
+                what the logs have of them, one row per user, `user_id` alone.
+
+        Returns:
+            One row per user and rank: user_id, rank, and the columns of `recommend`; users in order of appearance.
+
+        Raises:
+            InputError: a column is missing, or one of the users is not known and no items were given.
+        """
+        if "user_id" not in users.columns:
+            raise InputError(f"recommend_many: the frame has no column user_id, only {', '.join(users.columns)}.")
+        names = users["user_id"].cast(pl.String).unique(maintain_order=True)
+        if "item_id" in users.columns:
+            likes = users.select(pl.col("user_id", "item_id").cast(pl.String))
+            self.names.tell_unknown(likes["item_id"].unique(maintain_order=True), "item_id")
+            histories, rows = self.names.histories(likes, names), None
+        else:
+            rows = np.array([self._row_of(name) for name in names], dtype=np.int32)
+            histories = self._histories[rows]
+        found = []
+        for start in range(0, max(len(names), 1), USERS_AT_A_TIME):  # once at least, for a frame without rows
+            block = slice(start, start + USERS_AT_A_TIME)
+            of_block = None if rows is None else rows[block]
+            ranked = ranking.ranked(self.fitted, self.score, histories[block], _count(n), users=of_block)
+            found.append(frames.of_users(ranked, names[block], self.names))
+        return pl.concat(found)
+
+    def similar_items(self, item_id: str, n: int = 20) -> pl.DataFrame:
+        """The n items most like one, by what the model learned of them (`Model.similar_items`).
+
+        Returns:
+            item_id, title and score, the similarity; best first.
+
+        Raises:
+            InputError: no such item, or the model says nothing of one item beside another.
+            ValueError: n is below 1.
+        """
+        columns, n = np.array([self.names.column_of(item_id)], dtype=np.int32), min(_count(n), self.fitted.item_count)
+        try:
+            items, scores = self.fitted.similar_items(columns, n)
+        except ValueError as error:
+            raise InputError(f"{self.dataset}: {error}.") from error
+        return frames.of_items(Ranked(items, scores), self.names).select("item_id", "title", "score")
+
+    def history(self, user_id: str) -> list[str]:
+        """The items that a user of the logs likes, in order of their first appearance in the logs.
+
+        Raises:
+            InputError: no such user.
+        """
+        return [self.names.ids[column] for column in self._history(self._row_of(user_id)).indices.tolist()]
+
+    def unknown(self, item_ids: Iterable[str]) -> list[str]:
+        """Those of the items that the published model does not know."""
+        return self.names.unknown(item_ids)
+
+    def scores_for(self, user_id: str) -> np.ndarray:
+        """float32 (items,), the scores that order the items for a user of the logs; seen items are not masked.
+
+        Raises:
+            InputError: no such user.
+        """
+        row = self._row_of(user_id)
+        return self.fitted.scores(self._history(row), users=np.array([row], dtype=np.int32), score=self.score)[0]
+
+    def reasons_for(self, user_id: str, item_id: str) -> list[tuple[str, float]]:
+        """(item id, what it added to the score of an item) of the items of a user's history that added most; empty for
+        a model whose scores are not sums over the history.
+
+        Raises:
+            InputError: no such user or item.
+        """
+        history = self._history(self._row_of(user_id))
+        found = ranking.reasons(self.fitted, history, self.names.column_of(item_id))
+        return [(self.names.ids[column], added) for column, added in found]
+
+    @functools.cached_property
+    def sums_over_history(self) -> bool:
+        """Whether scores are sums of what each item of the history adds."""
+        first = np.zeros(1, dtype=np.int32)
+        return self.fitted.contributions(self.names.history(first), first) is not None
+
+    @functools.cached_property
+    def _rows(self) -> dict[str, int]:
+        return {user_id: row for row, user_id in enumerate(self.users["user_id"].to_list())}
+
+    def _row_of(self, user_id: str) -> int:
+        if (row := self._rows.get(str(user_id))) is None:
+            some = ", ".join(self.users["user_id"].head(3).to_list())
+            raise InputError(
+                f"user {user_id}: is not among the {len(self.users):,} users of {self.dataset} that like anything, such "
+                f"as {some}. For somebody new, give a history."
+            )
+        return row
+
+    def _history(self, row: int) -> csr_matrix:
+        """A user's row of the histories; scipy's own indexing takes a millisecond."""
+        start, stop = self._histories.indptr[row : row + 2]
+        return self.names.history(self._histories.indices[start:stop], self._histories.data[start:stop])
+
+    def _answered(
+        self,
+        history: csr_matrix,
+        row: np.ndarray | None,
+        n: int,
+        within: Iterable[str] | None,
+        without: Iterable[str] | None,
+    ) -> pl.DataFrame:
+        columns = None
+        if within is not None:
+            within = texts(within, "within")
+            self.names.tell_unknown(within, "within")
+            columns = self.names.columns_of(within, "within")
+        left_out = self.names.columns_of(without or (), "without")
+        ranked = ranking.ranked(
+            self.fitted, self.score, history, _count(n), users=row, within=columns, without=left_out
+        )
+        return frames.of_items(ranked, self.names)
+
+
+def _count(n: int) -> int:
+    if n < 1:
+        raise ValueError(f"n = {n}: the number of items; give 1 or more")
+    return n

@@ -1,0 +1,1 @@
+"""What is published, over HTTP: `app` has the addresses, `following` keeps to the newest publication."""

@@ -1,0 +1,115 @@
+"""The addresses: `/recommend`, `/similar` and `/health`; `/docs` is the page of the OpenAPI description.
+
+An answer takes about a millisecond of processor time, so requests are answered one after the other in the event loop: a
+pool of threads would cost more than it gives.
+"""
+
+import warnings
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from tasks.errors import InputError
+from tasks.recommend import UnknownItems, text
+from tasks.serve.following import Following
+
+MOST = 1000
+Ids = list[str] | None
+Count = Annotated[int, Query(ge=1, le=MOST, description="how many items")]
+
+
+class Item(BaseModel):
+    """One recommended item."""
+
+    item_id: str
+    title: str | None
+    score: float
+    like_mean: float | None = None
+    like_sd: float | None = None
+    because: list[str] = []
+    """The items of the history that spoke most for it."""
+
+
+class Answer(BaseModel):
+    """Items, best first, and which publication answered; `unknown` are items of the request that it does not know."""
+
+    dataset: str
+    publication: str
+    model: str
+    score: str
+    unknown: list[str]
+    items: list[Item]
+
+
+class Health(BaseModel):
+    """Which publication answers, and how old it is. `trouble`: why a newer one does not."""
+
+    status: str
+    dataset: str
+    publication: str
+    published_at: datetime
+    age_seconds: float
+    model: str
+    score: str
+    items: int
+    users: int
+    trouble: str | None
+
+
+def app(following: Following, dataset: str) -> FastAPI:
+    """The application."""
+    made = FastAPI(
+        title=f"Recommendations for {dataset}",
+        description="No authentication of its own: for this machine, or behind a proxy that has one.",
+        version="1",
+    )
+
+    @made.exception_handler(InputError)
+    async def _not_there(request: Request, error: InputError) -> JSONResponse:
+        return JSONResponse({"detail": str(error)}, status_code=404)
+
+    @made.get("/recommend", response_model=Answer)
+    async def recommend(
+        user: Annotated[str | None, Query(description="a user of the logs")] = None,
+        item: Annotated[Ids, Query(description="the history instead of a user: items that are liked")] = None,
+        n: Count = 20,
+        within: Annotated[Ids, Query(description="items to choose among; all by default")] = None,
+        without: Annotated[Ids, Query(description="items to leave out")] = None,
+    ) -> Any:
+        """The best items for a user of the logs, or for any history (`item=a&item=b`)."""
+        if (user is None) == (not item):
+            raise HTTPException(400, "give `user`, or `item` once for each item of a history")
+        shop = following.shop
+        filters = {"within": within, "without": without}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnknownItems)  # they are in the answer
+            found = shop.recommend(item, n, **filters) if user is None else shop.recommend_for(user, n, **filters)
+        return JSONResponse(text.answer(shop, found, shop.unknown([*(item or ()), *(within or ())])))
+
+    @made.get("/similar", response_model=Answer, response_model_exclude_defaults=True)
+    async def similar(item: Annotated[str, Query(description="an item of the logs")], n: Count = 20) -> Any:
+        """The items most like one."""
+        shop = following.shop
+        return JSONResponse(text.answer(shop, shop.similar_items(item, n), []))
+
+    @made.get("/health", response_model=Health)
+    async def health() -> Any:
+        """Which publication answers, and its age."""
+        shop = following.shop
+        return {
+            "status": "behind" if following.trouble else "ok",
+            "dataset": shop.dataset,
+            "publication": shop.publication,
+            "published_at": shop.published_at,
+            "age_seconds": (datetime.now(UTC) - shop.published_at).total_seconds(),
+            "model": shop.model,
+            "score": shop.score,
+            "items": len(shop.items),
+            "users": len(shop.users),
+            "trouble": following.trouble,
+        }
+
+    return made

@@ -1,0 +1,88 @@
+"""The command `flows.recommend` and what `flows.explain` says of the published list, on the first run's home."""
+
+import json
+import re
+
+import polars as pl
+import pytest
+
+from flows import explain, published, recommend
+
+ML = ["--dataset", "ml-latest-small"]
+
+
+@pytest.fixture(scope="module")
+def asked(first):
+    """The arguments that every command takes, and the published lists of the user 7, best first."""
+    lists = pl.read_parquet(first[0] / "ml-latest-small" / "published" / "recommendations.parquet")
+    return [*ML, "--home", str(first[0])], lists.filter(pl.col("user_id") == "7").sort("rank")
+
+
+def test_a_user_gets_the_published_list(asked, capsys):
+    arguments, expected = asked
+    assert recommend.main([*arguments, "--user", "7", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [row["item_id"] for row in answer["items"]] == expected["item_id"].to_list()
+    assert answer["model"] and answer["publication"] and answer["unknown"] == []
+    assert recommend.main([*arguments, "--user", "7", "--n", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(rf"^ +1 +{expected['item_id'][0]} ", printed, flags=re.MULTILINE)
+    assert re.search(rf"^ +2 +{expected['item_id'][1]} ", printed, flags=re.MULTILINE)
+
+
+def test_a_history_of_known_and_unknown_items_is_answered(asked, capsys):
+    arguments, _ = asked
+    given = ["--history", "1,3,no such film", "--n", "3", "--without", "5", "--within", "5,7,9,11,13"]
+    assert recommend.main([*arguments, *given, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["unknown"] == ["no such film"]
+    assert len(answer["items"]) == 3 and {row["item_id"] for row in answer["items"]} <= {"7", "9", "11", "13"}
+    assert recommend.main([*arguments, *given]) == 0
+    assert "Not known, left out: no such film" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--user", "nobody"], "user nobody: is not among the"),
+        (["--user", "7", "--history", "1"], "--user and --history: give one of them"),
+        ([], "--user and --history: give one of them"),
+        (["--user", "7", "--n", "0"], "--n 0: must be at least 1"),
+        (["--user", "7", "--dataset", "ml-latest-smal"], "unknown. Did you mean ml-latest-small?"),
+        (
+            ["--user", "7", "--dataset", "demo"],
+            "nothing is published yet. Run `python -m flows.backfill --dataset demo`",
+        ),
+    ],
+)
+def test_what_cannot_be_answered_is_told(asked, capsys, given, message):
+    assert recommend.main([*asked[0], *given]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_explanation_begins_with_the_published_list(after_first, asked, capsys):
+    _, expected = asked
+    arguments = [*ML, "--home", str(after_first), "--user", "7"]
+    assert explain.main([*arguments, "--top", "4", "--models", "popularity"]) == 0
+    printed = capsys.readouterr().out
+    published = printed.split("Published: ")[1].split("\n\n")[1]
+    assert re.findall(r"^ +\d+ +(\S+)", published, flags=re.MULTILINE) == expected["item_id"][:4].to_list()
+    assert "popularity, by score; fitted on leave_one_out" in printed
+    page = (after_first / "ml-latest-small" / "report" / "users" / "7.html").read_text()
+    assert page.index("Published: ") < page.index("<h2>popularity")
+
+
+def test_an_item_that_is_not_in_the_list_is_explained(after_first, asked, capsys):
+    _, expected = asked
+    arguments = [*ML, "--home", str(after_first), "--user", "7", "--top", "4", "--item"]
+
+    def said(item):
+        assert explain.main([*arguments, item]) == 0
+        return next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{item}: "))
+
+    best, fifth = expected["item_id"][0], expected["item_id"][4]
+    assert f"{best}: place 1 of " in said(best) and "not among" not in said(best)
+    assert f"{fifth}: place 5 of " in said(fifth) and "so it is not among the first 4" in said(fifth)
+    liked = published.load(after_first, "ml-latest-small").history("7")[0]
+    assert "is not recommended to 7, who likes it: the items of a history are left out" in said(liked)
+    assert "nobody in ml-latest-small likes it" in said("no-such-film")

@@ -1,0 +1,75 @@
+"""A small log with each of some models published, once a session; for the rooms that answer from a publication."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from models.catalogue import MODELS
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.publish import Choice, PublishSettings, publish
+from tasks.recommend import load
+from tasks.split import ALL_EDGES, SplitSettings, split
+from tasks.stores.home import Home
+from tasks.train import train
+from tests.conftest import home_in, log_into
+
+SETTINGS = {
+    "popularity": {},
+    "mrf_dense": {"l2": 2.0},
+    "slim": {"l1": 1.0, "l2": 10.0},
+    "wmf": {"factors": 4, "iterations": 2},
+    "random_graph": {"factors": 4, "iterations": 2},
+}
+TITLES = "item_id,title\n" + "".join(f'i{item},"Item, the {item}th"\n' for item in range(30))
+
+
+@pytest.fixture(scope="session")
+def split_once(tmp_path_factory):
+    """(home, digest of the matrix of every edge): 60 users of two tastes."""
+    home = home_in(tmp_path_factory.mktemp("split"))
+    generator = np.random.default_rng(1)
+    pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
+    log_into(home, [(user, item, 1) for user, item in sorted(pairs)])
+    binarize(home, BinarizeSettings(), "run")
+    digests = split(home, SplitSettings(held_out_share=0.2), "run", protocols=["leave_one_out"], seed=1).digests
+    (home.root / "titles.csv").write_text(TITLES)
+    return home, digests[ALL_EDGES]
+
+
+def publish_model(home, digest, model, run_id):
+    fit = train(
+        home,
+        run_id,
+        protocol=ALL_EDGES,
+        matrices_digest=digest,
+        model=model,
+        settings=MODELS[model].Settings(**SETTINGS[model]),
+        seed=0,
+    )
+    settings = PublishSettings(top_n=5, titles=str(home.root / "titles.csv"), keep=9)
+    choice = Choice(model, MODELS[model].score_names[-1])
+    publish(home, run_id, settings, choice=choice, model_digest=fit.digest, matrices_digest=digest)
+
+
+@pytest.fixture(scope="session")
+def by_model(split_once, tmp_path_factory):
+    """A home that has published each model, and what answers for each; for tests that only read."""
+    home, digest = split_once
+    shops = {}
+    for model in SETTINGS:
+        publish_model(home, digest, model, f"of-{model}")
+        shops[model] = load(home.root, "small")
+    return home, shops
+
+
+@pytest.fixture(scope="session")
+def shop(by_model):
+    return by_model[1]["mrf_dense"]
+
+
+@pytest.fixture
+def copied(by_model, tmp_path):
+    """A home of one's own, with random_graph published."""
+    shutil.copytree(by_model[0].root, tmp_path / "var", symlinks=True)
+    return Home(tmp_path / "var", "small", by_model[0].limits)

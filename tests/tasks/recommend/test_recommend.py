@@ -1,0 +1,189 @@
+"""What is published, asked from Python: it answers as `recommendations.parquet` says, without Prefect or a warehouse."""
+
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+
+import polars as pl
+import pytest
+
+from flows import published
+from tasks.errors import InputError
+from tasks.publish import PublishSettings, publish
+from tasks.stores import manifest, warehouse
+from tests.tasks.conftest import SETTINGS, publish_model
+
+
+@pytest.mark.parametrize("model", SETTINGS)
+def test_a_user_of_the_logs_gets_what_is_published(by_model, model):
+    home, shops = by_model
+    lists = pl.read_parquet(home.publications / f"of-{model}" / "recommendations.parquet")
+    assert lists["user_id"].n_unique() == 60
+    many = shops[model].recommend_many(pl.DataFrame({"user_id": lists["user_id"].unique()}), n=5)
+    for user, expected in lists.partition_by("user_id", as_dict=True).items():
+        found = shops[model].recommend_for(*user, n=5)
+        columns = ["item_id", "score", "like_mean", "like_sd"]
+        assert found.select(columns).equals(expected.sort("rank").select(columns))
+        assert many.filter(pl.col("user_id") == user[0]).drop("user_id", "rank").equals(found)
+        assert found["title"].to_list() == [
+            f"Item, the {item[1:]}th" if int(item[1:]) < 30 else None for item in found["item_id"]
+        ]
+
+
+@pytest.mark.parametrize("model", ["popularity", "mrf_dense", "slim"])  # which learn nothing of a user
+def test_a_history_gets_what_its_user_gets(by_model, model):
+    shop = by_model[1][model]
+    for user in ("u7", "u8"):
+        assert shop.recommend(shop.history(user), n=9).equals(shop.recommend_for(user, n=9))
+
+
+def test_many_histories_are_answered_as_one_is(by_model):
+    for shop in by_model[1].values():
+        given = pl.DataFrame({"user_id": ["b", "b", "a"], "item_id": ["i1", "i3", "i22"]})
+        found = shop.recommend_many(given, n=4)
+        assert found["user_id"].unique(maintain_order=True).to_list() == ["b", "a"]
+        assert found["rank"].to_list() == [1, 2, 3, 4] * 2
+        for user, history in (("b", ["i3", "i1"]), ("a", ["i22"])):
+            one = shop.recommend(history, n=4)
+            assert found.filter(pl.col("user_id") == user).drop("user_id", "rank").equals(one)
+    assert len(shop.recommend_many(given.head(0))) == 0
+
+
+def test_reasons_are_the_largest_weights_of_the_history(shop):
+    weights = shop.fitted.weights
+    column = {item: place for place, item in enumerate(shop.items["item_id"])}
+    history = shop.history("u7")
+    for item, because in shop.recommend(history, n=5).select("item_id", "because").iter_rows():
+        added = {one: weights[column[one], column[item]] for one in history}
+        best = sorted(added, key=lambda one: -added[one])[:3]
+        assert because == [one for one in best if added[one] > 0] and because
+        assert shop.reasons_for("u7", item) == [(one, float(added[one])) for one in because]
+
+
+def test_a_model_with_a_like_says_how_sure_it_is_and_others_do_not(by_model):
+    for model, shop in by_model[1].items():
+        found = shop.recommend(["i1", "i2"], n=5)
+        if model == "random_graph":
+            assert found["like_mean"].is_between(0, 1).all() and (found["like_sd"] > 0).all()
+        else:
+            assert found["like_mean"].null_count() == found["like_sd"].null_count() == 5
+        assert found["because"].list.len().sum() > 0 or model in ("popularity", "wmf", "random_graph")
+
+
+def test_filters_choose_among_items_and_leave_some_out(by_model):
+    for shop in by_model[1].values():
+        everything = shop.recommend(["i1", "i2"], n=99)
+        assert len(everything) == len(shop.items) - 2
+        best = everything["item_id"].to_list()
+        without = shop.recommend(["i1", "i2"], n=99, without=[best[0], best[2], "never seen"])
+        assert without["item_id"].to_list() == [best[1], *best[3:]]
+        within = shop.recommend(["i1", "i2"], n=2, within=[best[9], best[0], best[5], "i1"], without=[best[0]])
+        assert within.equals(everything.filter(pl.col("item_id").is_in([best[5], best[9]])))
+        assert len(shop.recommend(["i1"], within=["i1"])) == len(shop.recommend(["i1"], within=[])) == 0
+
+
+def test_items_that_are_not_known_are_named(shop):
+    with pytest.warns(published.UnknownItems, match="history: not known in small, left out: nil, nought"):
+        found = shop.recommend(["i1", "nil", "nought"], n=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert found.equals(shop.recommend(["i1", "i1"], n=3))
+    assert shop.unknown(["i1", "nil"]) == ["nil"]
+
+
+def test_an_empty_history_gets_popular_items(shop):
+    popular = shop.items.sort("users", descending=True)["users"].head(5).to_list()
+    users = dict(zip(shop.items["item_id"], shop.items["users"], strict=True))
+    assert [users[item] for item in shop.recommend([], n=5)["item_id"]] == popular
+
+
+@pytest.mark.parametrize("model", ["mrf_dense", "slim", "wmf", "random_graph"])
+def test_similar_items_are_of_the_same_taste(by_model, model):
+    found = by_model[1][model].similar_items("i3", n=4)
+    assert found.columns == ["item_id", "title", "score"] and found["score"].is_sorted(descending=True)
+    assert "i3" not in found["item_id"] and all(int(item[1:]) < 20 for item in found["item_id"])
+
+
+def test_who_or_what_is_not_there_is_told(by_model, shop):
+    with pytest.raises(InputError, match="user nobody: is not among the 60 users of small"):
+        shop.recommend_for("nobody")
+    with pytest.raises(InputError, match="item nil: nobody in small likes it"):
+        shop.similar_items("nil")
+    with pytest.raises(InputError, match="popularity says nothing of one item beside another"):
+        by_model[1]["popularity"].similar_items("i3")
+    with pytest.raises(ValueError, match="n = 0"):
+        shop.recommend(["i1"], n=0)
+    with pytest.raises(TypeError, match="give a list of item ids"):
+        shop.recommend("i1")
+    with pytest.raises(InputError, match="no column user_id, only item"):
+        shop.recommend_many(pl.DataFrame({"item": ["i1"]}))
+
+
+def test_a_later_publication_changes_nothing_of_what_was_loaded(copied, split_once):
+    before = published.load(copied.root, "small")
+    answer = before.recommend_for("u7")
+    publish_model(copied, split_once[1], "mrf_dense", "next")
+    shutil.rmtree(copied.publications / "of-random_graph")
+    assert before.recommend_for("u7").equals(answer)
+    now = published.load(copied.root, "small")
+    assert (now.publication, now.model) == ("next", "mrf_dense") and now.published_at > before.published_at
+
+
+def test_equal_fits_are_published_in_equal_files(copied, split_once):
+    publish_model(copied, split_once[1], "mrf_dense", "again")
+    found = [
+        {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+        for folder in (copied.publications / name / "model" for name in ("of-mrf_dense", "again"))
+    ]
+    assert found[0] == found[1] and len(found[0]) == 10
+
+
+def test_a_run_that_recommends_nothing_keeps_the_model_that_stood(copied):
+    answer = published.load(copied.root, "small").recommend_for("u7")
+    publish(copied, "given-alone", PublishSettings())
+    after = published.load(copied.root, "small")
+    assert after.publication == "given-alone" and after.recommend_for("u7").equals(answer)
+
+
+def test_a_file_that_is_not_what_was_published_is_named(copied):
+    file = copied.published / "model" / "items.parquet"
+    file.write_bytes(file.read_bytes()[:-9] + b"?" + file.read_bytes()[-8:])
+    with pytest.raises(manifest.Damaged, match="items.parquet.*run `python -m flows.backfill --dataset small`"):
+        published.load(copied.root, "small")
+
+
+def test_a_home_without_a_model_says_what_to_run(copied, tmp_path):
+    with pytest.raises(InputError, match="nothing is published yet. Run `python -m flows.backfill --dataset small`"):
+        published.load(tmp_path, "small")
+    shutil.rmtree(copied.published / "model")
+    with pytest.raises(InputError, match="holds no model to ask"):
+        published.load(copied.root, "small")
+
+
+def test_a_publication_needs_no_store_and_no_warehouse(copied):
+    lists = pl.read_parquet(copied.published / "recommendations.parquet")
+    for name in ("models", "matrices"):
+        shutil.rmtree(copied.folder / name)
+    copied.warehouse.unlink()
+    program = (
+        "import sys, json; from flows import published; shop = published.load(sys.argv[1], 'small'); "
+        "ids = shop.recommend_for('u7', n=5)['item_id'].to_list(); "
+        "print(json.dumps([ids, [one for one in ('prefect', 'duckdb', 'great_expectations') if one in sys.modules]]))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program, str(copied.root)], capture_output=True, text=True, check=True
+    )
+    ids, loaded = json.loads(answer.stdout)
+    assert loaded == []
+    assert ids == lists.filter(pl.col("user_id") == "u7").sort("rank")["item_id"].to_list()
+
+
+def test_the_model_is_a_link_to_the_store_and_not_a_copy(by_model):
+    home, _ = by_model
+    with warehouse.connect(home, read_only=True) as connection:
+        query = "select digest from operations.model_fits where model = 'mrf_dense'"
+        (digest,) = connection.execute(query).fetchone()
+    kept = home.models / "mrf_dense" / digest / "weights.npy"
+    assert kept.samefile(home.publications / "of-mrf_dense" / "model" / "fit" / "weights.npy")
