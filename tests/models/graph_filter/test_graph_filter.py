@@ -120,3 +120,41 @@ def test_other_exponents_divide_by_the_largest_eigenvalue(likes):
     )  # fmt: skip
     agrees(model, likes, expected)
     assert model.eigenvalue == pytest.approx(largest, rel=1e-5)
+
+
+def test_items_that_no_path_reaches_follow_by_popularity():
+    """Two components: of the other one nothing is known, and its items come last, the more popular first."""
+    likes = np.zeros((9, 7))
+    likes[:4, :3] = 1
+    likes[0, 2] = 0
+    likes[4:, 3], likes[4:7, 4], likes[4, 5] = 1, 1, 1
+    model = fit(likes)
+    scores = model.scores(csr_matrix(likes[[0]]))[0]
+    assert np.argsort(-scores, kind="stable")[:3].tolist() == [0, 1, 2]
+    assert np.argsort(-scores, kind="stable")[3:].tolist() == [3, 4, 5, 6]
+    assert (scores[:3] > 0).all() and (scores[3:] < 0).all() and len(set(scores[3:].tolist())) == 4
+
+
+@pytest.mark.parametrize("settings", [{"polynomial": "plateau"}, {"sharpening": 1.0}, {}])
+def test_contributions_are_the_column_of_the_filter(likes, settings):
+    """Each item of the history scored by itself, as a history of its own."""
+    model = fit(likes, **{"low_pass": 0.3, "vectors": 6, "in_exponent": 0.8, "out_exponent": 0.1, **settings})
+    history = csr_matrix(likes[[3]])
+    alone = np.zeros((history.nnz, 40))
+    alone[np.arange(history.nnz), history.indices] = 1
+    by_itself = model.scores(csr_matrix(alone))
+    for item in (0, 5, 30):
+        np.testing.assert_allclose(model.contributions(history, item), by_itself[:, item], rtol=1e-4, atol=1e-6)
+
+
+def test_a_filter_without_a_spectrum_draws_nothing(likes):
+    settings = GraphFilterSettings(low_pass=0.0, sharpening=0.0, polynomial="linear")
+    one, two = (GraphFilter(settings, seed=seed).fit(csr_matrix(likes)) for seed in (1, 2))
+    assert one.vectors.shape == (40, 0) and one.eigenvalue == 1
+    np.testing.assert_array_equal(one.scores(csr_matrix(likes)), two.scores(csr_matrix(likes)))
+
+
+def test_counts_do_not_matter(likes):
+    counts = np.where(likes > 0, np.arange(40) + 1, 0)
+    one, two = (fit(matrix, low_pass=0.3, vectors=5) for matrix in (likes, counts))
+    np.testing.assert_array_equal(one.scores(csr_matrix(likes)), two.scores(csr_matrix(counts)))
