@@ -10,8 +10,8 @@ model, nDCG@100 and S of the validation users:
 
     old      the defaults as they were before any was set from the log
     new      the defaults
-    best     by nDCG@100, of the defaults and of `--draws` seeded draws from the model's search space, in which a setting
-             that its rule takes from the log is drawn within a factor AROUND of the rule's value; the density of
+    best     by nDCG@100, of the defaults and of `--draws` seeded draws from the model's search space, in which a span
+             of a setting that its rule takes from the log is within a factor AROUND of the rule's value; the density of
              mrf_sparse stays at its rule's, for the cost of a fit grows with its cube
     ratio    new nDCG@100 / best nDCG@100
 
@@ -59,6 +59,10 @@ OLD = {  # defaults until they were set from the log
     "mrf_sparse": {"l2": 1.0, "alpha": 0.75, "user_weight_exponent": 0.0, "centred": True, "density": 0.005,
                    "r": 0.0},
     "mrf_dense": {"l2": 6.0, "alpha": 0.75, "user_weight_exponent": 0.0, "centred": True},
+    "graph_filter": {  # GF-CF's published settings: it had no defaults before
+        "user_exponent": 1.0, "in_exponent": 0.5, "out_exponent": 0.5, "low_pass": 0.3, "vectors": 256,
+        "low_pass_exponent": 0.5,
+    },
 }  # fmt: skip
 USERS = {"slim": 1500, "mrf_sparse": 1000, "mrf_dense": 1000}
 AROUND = 6.0
@@ -119,7 +123,7 @@ def drawn(kind: type[ModelSettings], log: Log, rng: np.random.Generator) -> dict
     around = {
         name: Span(by_rule[name] / AROUND, by_rule[name] * AROUND, log=True)
         for name in kind.search_space
-        if given[name] is None and by_rule[name]
+        if given[name] is None and by_rule[name] and isinstance(kind.search_space[name], Span)
     }
     around |= {"density": Choice((by_rule["density"],))} if "density" in around else {}
     return {name: _value(range_, rng) for name, range_ in {**kind.search_space, **around}.items()}

@@ -1,7 +1,6 @@
 """The normalised graph W = D_u^-a R D_i^-b, its product S = W'W with blocks of items, and its top singular vectors.
 
-S is never formed: S z is two sparse products. A sparse product adds up a row in the order of its entries, one column of
-the block like another, so its bits depend neither on threads nor on the other columns.
+S is never formed: S z is two sparse products.
 """
 
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from models.numerics.products import tall_times
 from models.numerics.random_numbers import normals, purpose
 
-OVERSAMPLING = 16  # vectors that are iterated beside the wanted ones (Halko, Martinsson and Tropp advise 5 to 10)
 COLUMNS = 64  # of a block that goes through the graph at a time: a row of it is four cache lines
 CHUNK = 8192  # rows whose products are added up at a time, in float64
 NULL = 1e-5  # an eigenvalue of S below this share of the largest is zero in float32
@@ -46,7 +45,7 @@ class NormalizedGraph:
 
     def squared(self, block: np.ndarray) -> np.ndarray:
         """S z, float32 (items, width), for a block z of that shape."""
-        return self.of_items @ (self.of_users @ block)
+        return tall_times(self.of_items, tall_times(self.of_users, block))
 
 
 def powers(degrees: np.ndarray, exponent: float) -> np.ndarray:
@@ -57,22 +56,26 @@ def powers(degrees: np.ndarray, exponent: float) -> np.ndarray:
     return found
 
 
-def top_eigenvectors(graph: NormalizedGraph, count: int, passes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def top_eigenvectors(
+    graph: NormalizedGraph, count: int, oversampling: int, passes: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues of S and their eigenvectors, which are the right singular vectors of W.
 
     Randomized subspace iteration, Halko, Martinsson and Tropp, "Finding structure with randomness", 2011, algorithm
     4.4: normal starts, keyed by seed and item, go through S again and again, and are made orthogonal after each pass.
-    Call it with BLAS on one thread, or its last bits change with the threads.
+    With BLAS on one thread, its bits do not depend on the number of kernel threads.
 
     Args:
         count: vectors wanted; there are fewer where the rank of W is lower.
+        oversampling: vectors that are iterated beside these; a pass turns the wanted ones towards the top by the ratio
+            of their eigenvalues to that of the last one that is iterated.
         passes: products with S.
 
     Returns:
         eigenvalues, float64 (count,), the largest first, and eigenvectors, float32 (items, count).
     """
     items = graph.of_items.shape[0]
-    width = min(count + OVERSAMPLING, *graph.of_items.shape)
+    width = min(count + oversampling, *graph.of_items.shape)
     basis = normals(seed, purpose("graph_filter vectors"), items, width)
     for _ in range(passes):
         for start in range(0, width, COLUMNS):

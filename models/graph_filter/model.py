@@ -24,9 +24,8 @@ The largest eigenvalue is 1 where du = 1 and in + out = 1, as in these papers; e
 the plateau mean the same.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -37,40 +36,61 @@ from models.fitting import Epoch, FitOptions
 from models.graph_filter.graph import COLUMNS, NormalizedGraph, powers, top_eigenvectors
 from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
 from models.numerics.no_evidence import order_by_popularity
-from models.numerics.threads import single_threaded_blas
+from models.numerics.threads import kernel_threads, single_threaded_blas
 from models.search_space import Choice, SearchSpace, Span
+
+VECTORS = 2.0  # times the square root of the number of items
 
 
 class GraphFilterSettings(ModelSettings):
-    """Exponents of the normalisation, the polynomial, the low-pass and the sharpening."""
+    """The defaults were chosen on validation users of seven logs; the papers' are in `benchmarks.graph_filter`."""
 
     search_space: ClassVar[SearchSpace] = {
-        "user_exponent": Span(0.3, 1.2),
-        "in_exponent": Span(0.0, 1.0),
-        "out_exponent": Span(0.0, 1.0),
-        "low_pass": Span(0.0, 1.0),
-        "vectors": Choice((32, 64, 128, 256, 512)),
-        "low_pass_exponent": Span(0.0, 0.5),
-        "sharpening": Span(0.0, 2.5),
+        "polynomial": Choice(("linear", "plateau")),
+        "user_exponent": Span(0.5, 1.0),
+        "in_exponent": Span(0.3, 0.9),
+        "out_exponent": Span(0.0, 0.4),
+        "flatness": Span(1.0, 6.0),
+        "low_pass": Span(0.2, 3.0, log=True),
+        "vectors": Choice((64, 128, 256, 512)),
+        "low_pass_exponent": Span(0.0, 0.4),
+        "sharpening": Span(0.0, 1.0),
     }
 
     polynomial: Literal["linear", "plateau"] = Field(
         "linear",
-        description="p: linear, A itself; plateau, ChebyCF's, which lets all but the ends of the spectrum pass alike.",
+        description="p: linear, A itself; plateau, ChebyCF's, which ranks a little better and takes seven times as long.",
     )
-    user_exponent: float = Field(1.0, ge=-1, le=3, description="du: a path through a user weighs degree^-du.")
-    in_exponent: float = Field(0.5, ge=-1, le=3, description="An item of the history weighs degree^-in.")
-    out_exponent: float = Field(0.5, ge=-1, le=3, description="An item's score weighs degree^-out.")
+    user_exponent: float = Field(0.7, ge=-1, le=3, description="du: a path through a user weighs degree^-du.")
+    in_exponent: float = Field(0.6, ge=-1, le=3, description="An item of the history weighs degree^-in.")
+    out_exponent: float = Field(0.1, ge=-1, le=3, description="An item's score weighs degree^-out.")
     order: int = Field(8, ge=1, le=64, description="Degree K of the polynomial that stands for the plateau.")
-    flatness: float = Field(1.5, gt=0, description="phi: the larger, the flatter the middle of the plateau.")
-    low_pass: float = Field(0.3, ge=0, description="alpha, the weight of the ideal low-pass; 0 to leave it out.")
-    vectors: int = Field(256, ge=1, description="Singular vectors of the low-pass.")
-    low_pass_exponent: float = Field(0.5, ge=-1, le=3, description="gamma: the low-pass scales by degree^-+gamma.")
+    flatness: float = Field(3.0, gt=0, description="phi: the larger, the flatter the middle of the plateau.")
+    low_pass: float = Field(1.0, ge=0, description="alpha, the weight of the ideal low-pass; 0 to leave it out.")
+    vectors: int | None = Field(
+        None, ge=1, description="Singular vectors of the low-pass. By default 2 sqrt(items), rounded."
+    )
+    low_pass_exponent: float = Field(
+        0.1,
+        ge=-1,
+        le=3,
+        description="gamma: the low-pass divides an item of the history by degree^gamma, and gives "
+        "it back to the score.",
+    )
     sharpening: float = Field(0.0, ge=0, description="h, the time of the sharpening; 0 to leave it out.")
     sharpening_terms: int = Field(
         4, ge=1, le=16, description="Terms of the sharpening's series: 1 for a step of Euler's, 4 of Runge-Kutta's."
     )
-    passes: int = Field(8, ge=2, description="Passes of the randomized singular value decomposition.")
+    passes: int = Field(6, ge=2, description="Passes of the randomized singular value decomposition.")
+    oversampling: int = Field(
+        16, ge=0, description="Vectors that these passes carry beside the wanted ones; with more they are exacter."
+    )
+
+    def resolved(self, interactions: csr_matrix) -> Self:
+        """The settings with the number of vectors for a (users, items) log."""
+        if self.vectors is not None:
+            return self
+        return self.model_copy(update={"vectors": max(1, round(VECTORS * interactions.shape[1] ** 0.5))})
 
 
 class GraphFilter(Model):
@@ -93,8 +113,10 @@ class GraphFilter(Model):
         self.eigenvalue, self.vectors = 1.0, np.zeros((self.item_count, 0), dtype=np.float32)
         wanted = chosen.vectors if chosen.low_pass else 0
         if wanted or chosen.sharpening or chosen.polynomial == "plateau":
-            with single_threaded_blas():
-                values, vectors = top_eigenvectors(self.graph, max(wanted, 1), chosen.passes, self.seed)
+            with kernel_threads(self.threads), single_threaded_blas():
+                values, vectors = top_eigenvectors(
+                    self.graph, max(wanted, 1), chosen.oversampling, chosen.passes, self.seed
+                )
             self.eigenvalue, self.vectors = float(values[0]), np.ascontiguousarray(vectors[:, :wanted])
             self.graph = self.graph.scaled(self.eigenvalue**-0.5)
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
@@ -103,20 +125,17 @@ class GraphFilter(Model):
         """Column `item` of the filter, at the items of the history; their sum is the score where it is not all zero."""
         column = np.zeros((self.item_count, 1), dtype=np.float32)
         column[item] = 1
-        with single_threaded_blas():
+        with kernel_threads(self.threads), single_threaded_blas():
             return self._passed(self._sharpened(column, -1), -1)[history.indices, 0]
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         scores = np.empty(histories.shape, dtype=np.float32)
-
-        def fill(start: int) -> None:
-            some = histories[start : start + COLUMNS]
-            block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
-            block[some.indices, np.repeat(np.arange(some.shape[0]), np.diff(some.indptr))] = 1
-            scores[start : start + COLUMNS] = self._sharpened(self._passed(block, 1), 1).T
-
-        with single_threaded_blas(), ThreadPoolExecutor(max(1, self.threads)) as pool:
-            list(pool.map(fill, range(0, histories.shape[0], COLUMNS)))
+        with kernel_threads(self.threads), single_threaded_blas():
+            for start in range(0, histories.shape[0], COLUMNS):
+                some = histories[start : start + COLUMNS]
+                block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
+                block[some.indices, np.repeat(np.arange(some.shape[0]), np.diff(some.indptr))] = 1
+                scores[start : start + COLUMNS] = self._sharpened(self._passed(block, 1), 1).T
         return order_by_popularity(scores, self.item_degrees)
 
     def _passed(self, block: np.ndarray, sign: int) -> np.ndarray:

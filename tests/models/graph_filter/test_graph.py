@@ -28,7 +28,7 @@ def test_top_vectors_are_those_of_lapack(clustered):
     graph = graph_of(clustered)
     dense = graph.of_users.toarray().astype(np.float64)
     _, singular, rows = np.linalg.svd(dense)
-    values, vectors = top_eigenvectors(graph, 10, 8, seed=1)
+    values, vectors = top_eigenvectors(graph, 10, 16, 8, seed=1)
     assert vectors.dtype == np.float32 and vectors.shape == (300, 10)
     np.testing.assert_allclose(values, singular[:10] ** 2, rtol=1e-5)
     np.testing.assert_allclose(projection(vectors), rows[:10].T @ rows[:10], atol=2e-5)
@@ -38,14 +38,15 @@ def test_more_passes_come_closer(clustered):
     graph = graph_of(clustered)
     rows = np.linalg.svd(graph.of_users.toarray().astype(np.float64))[2][:40]
     far = [
-        np.linalg.norm(projection(top_eigenvectors(graph, 40, passes, 1)[1]) - rows.T @ rows) for passes in (2, 6, 18)
+        np.linalg.norm(projection(top_eigenvectors(graph, 40, 16, passes, 1)[1]) - rows.T @ rows)
+        for passes in (2, 6, 18)
     ]
     assert far[0] > 1.3 * far[1] > 1.3 * far[2]
 
 
 def test_the_start_is_drawn_by_the_seed(clustered):
     graph = graph_of(clustered)
-    one, again, other = (top_eigenvectors(graph, 40, 3, seed)[1] for seed in (1, 1, 2))
+    one, again, other = (top_eigenvectors(graph, 40, 16, 3, seed)[1] for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, again)
     assert np.abs(projection(one) - projection(other)).max() > 1e-3
 
@@ -53,7 +54,7 @@ def test_the_start_is_drawn_by_the_seed(clustered):
 @pytest.mark.parametrize("rank", [1, 3])
 def test_directions_of_no_value_are_left_out(rank):
     likes = np.kron(np.eye(rank), np.ones((6, 5)))
-    values, vectors = top_eigenvectors(graph_of(likes), 12, 4, seed=0)
+    values, vectors = top_eigenvectors(graph_of(likes), 12, 16, 4, seed=0)
     np.testing.assert_allclose(values, np.ones(rank), rtol=1e-6)
     np.testing.assert_allclose(projection(vectors), np.kron(np.eye(rank), np.full((5, 5), 0.2)), atol=1e-6)
 
