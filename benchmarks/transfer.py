@@ -61,7 +61,7 @@ OLD = {  # defaults until they were set from the log
     "mrf_dense": {"l2": 6.0, "alpha": 0.75, "user_weight_exponent": 0.0, "centred": True},
     "graph_filter": {  # GF-CF's published settings: it had no defaults before
         "user_exponent": 1.0, "in_exponent": 0.5, "out_exponent": 0.5, "low_pass": 0.3, "vectors": 256,
-        "low_pass_exponent": 0.5,
+        "low_pass_exponent": 0.5, "sharpening": 0.0,
     },
 }  # fmt: skip
 USERS = {"slim": 1500, "mrf_sparse": 1000, "mrf_dense": 1000}

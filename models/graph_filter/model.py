@@ -59,7 +59,7 @@ class GraphFilterSettings(ModelSettings):
 
     polynomial: Literal["linear", "plateau"] = Field(
         "linear",
-        description="p: linear, A itself; plateau, ChebyCF's, which ranks a little better and takes seven times as long.",
+        description="p: linear, A itself; plateau, ChebyCF's, which takes fourteen products with the graph instead of two.",
     )
     user_exponent: float = Field(0.7, ge=-1, le=3, description="du: a path through a user weighs degree^-du.")
     in_exponent: float = Field(0.6, ge=-1, le=3, description="An item of the history weighs degree^-in.")
@@ -74,12 +74,11 @@ class GraphFilterSettings(ModelSettings):
         0.1,
         ge=-1,
         le=3,
-        description="gamma: the low-pass divides an item of the history by degree^gamma, and gives "
-        "it back to the score.",
+        description="gamma: the low-pass divides the items of a history by degree^gamma, and multiplies scores by it.",
     )
-    sharpening: float = Field(0.0, ge=0, description="h, the time of the sharpening; 0 to leave it out.")
+    sharpening: float = Field(0.4, ge=0, description="h, the time of the sharpening; 0 to leave it out.")
     sharpening_terms: int = Field(
-        4, ge=1, le=16, description="Terms of the sharpening's series: 1 for a step of Euler's, 4 of Runge-Kutta's."
+        1, ge=1, le=16, description="Terms of the sharpening's series: 1 for a step of Euler's, 4 of Runge-Kutta's."
     )
     passes: int = Field(6, ge=2, description="Passes of the randomized singular value decomposition.")
     oversampling: int = Field(

@@ -22,6 +22,7 @@ SHORT = {
     "mrf_sparse": {"l2": 2.0, "density": 0.5, "r": 0.1},
     "wmf": {"factors": 8, "iterations": 6},
     "slim": {"l1": 1.0, "l2": 10.0},
+    "graph_filter": {"vectors": 4},
 }
 DRAWS_NOTHING = {"popularity", "mrf_dense", "mrf_sparse", "slim"}
 IMPERSONAL = {"popularity"}

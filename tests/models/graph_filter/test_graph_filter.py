@@ -22,7 +22,9 @@ def likes():
 
 
 def fit(likes, **chosen):
-    return GraphFilter(GraphFilterSettings(**{**PAPERS, **EXACT, "low_pass": 0.0, **chosen})).fit(csr_matrix(likes))
+    return GraphFilter(GraphFilterSettings(**{**PAPERS, **EXACT, "low_pass": 0.0, "sharpening": 0.0, **chosen})).fit(
+        csr_matrix(likes)
+    )
 
 
 def power(degrees, exponent):
@@ -158,3 +160,10 @@ def test_counts_do_not_matter(likes):
     counts = np.where(likes > 0, np.arange(40) + 1, 0)
     one, two = (fit(matrix, low_pass=0.3, vectors=5) for matrix in (likes, counts))
     np.testing.assert_array_equal(one.scores(csr_matrix(likes)), two.scores(csr_matrix(counts)))
+
+
+def test_vectors_left_to_the_log_are_twice_the_root_of_the_items(likes):
+    assert GraphFilterSettings().resolved(csr_matrix(likes)).vectors == 13
+    assert GraphFilterSettings(vectors=5).resolved(csr_matrix(likes)).vectors == 5
+    model = GraphFilter().fit(csr_matrix(likes))
+    assert model.vectors.shape == (40, 13) and model.settings.vectors is None
