@@ -64,7 +64,7 @@ OLD = {  # defaults until they were set from the log, for `--zeros`
                    "r": 0.0},
     "mrf_dense": {"l2": 6.0, "alpha": 0.75, "user_weight_exponent": 0.0, "centred": True},
 }  # fmt: skip
-TRIED = ("wmf", "slim", "mrf_dense", "mrf_sparse", "bpr_uniform", "random_graph", "paired_symbols")
+TRIED = ("wmf", "slim", "mrf_dense", "mrf_sparse", "graph_filter", "bpr_uniform", "random_graph", "paired_symbols")
 USERS = {"slim": 1500, "mrf_sparse": 1000, "mrf_dense": 1000}
 MOST_ITEMS = 16_000  # of an items x items array: a log with more, after the draw of users, is left out
 

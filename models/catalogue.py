@@ -9,6 +9,7 @@ from models.base import Model
 from models.binary_matrix.model import BinaryMatrix
 from models.blend.model import Blend
 from models.bpr.model import BPRPopularity, BPRUniform
+from models.graph_filter.model import GraphFilter
 from models.hpf.model import HPF
 from models.mrf.dense import MRFDense
 from models.mrf.sparse import MRFSparse
@@ -28,6 +29,7 @@ MODELS: dict[str, type[Model]] = {
         MRFSparse,
         SLIM,
         WMF,
+        GraphFilter,
         RandomGraph,
         PairedSymbols,
         BinaryMatrix,

@@ -33,6 +33,14 @@ def values_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
     return _product(rows.indptr, rows.indices, rows.data, table)
 
 
+def tall_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
+    """`values_times` of an R with more rows than T has columns: sorting R's indices would take longer than it saves."""
+    out = np.zeros((rows.shape[0], table.shape[1]), dtype=np.float32)
+    indptr, indices = read_only(rows.indptr, np.int64), read_only(rows.indices, np.int32)
+    _add_products(indptr, indices, read_only(rows.data, np.float32), read_only(table, np.float32), out)
+    return out
+
+
 def sparse_times(histories: csr_matrix, table: csr_matrix) -> np.ndarray:
     """H T, float32 (block, columns), dense: H (block, items) read as zeros and ones, T (items, columns) sparse."""
     out = np.zeros((histories.shape[0], table.shape[1]), dtype=np.float32)

@@ -67,6 +67,7 @@ class Dataset(BaseModel):
         "mrf_sparse",
         "slim",
         "wmf",
+        "graph_filter",
         "random_graph",
         "paired_symbols",
         "binary_matrix",

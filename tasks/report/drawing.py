@@ -55,6 +55,7 @@ DASHES = ("-", (0, (5, 1.6)), (0, (1.6, 1.2)))
 MODELS = (
     "random_graph", "bpr_uniform", "mrf_dense", "paired_symbols", "hpf", "binary_matrix", "bpr_popularity",
     "mrf_sparse", "wmf", "slim", "mult_vae", "cdae", "mult_dae",
+    "graph_filter",
 )  # fmt: skip
 STYLE = {
     "svg.fonttype": "none",

@@ -28,6 +28,7 @@ SHORT = {
             {"model": "wmf", "settings": {"factors": 8, "iterations": 6}},
         ]
     },
+    "graph_filter": {"vectors": 4},
 }
 DRAWS_NOTHING = {"popularity", "mrf_dense", "mrf_sparse", "slim"}
 IMPERSONAL = {"popularity"}

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from models.numerics import products
-from models.numerics.products import COLUMNS, GROUP, TILE, dense_times, pattern_times, sparse_times
+from models.numerics.products import COLUMNS, GROUP, TILE, dense_times, pattern_times, sparse_times, tall_times
 from models.numerics.threads import kernel_threads
 
 SHAPES = [(1, 1), (GROUP + 1, COLUMNS + 3), (2 * GROUP, 7), (9, 2 * TILE), (5, TILE + 1), (20, 1)]
@@ -23,6 +23,7 @@ def test_products_agree_with_numpy(block, columns):
     rows, table = (rng.normal(size=shape).astype(np.float32) for shape in ((block, 50), (50, columns)))
     np.testing.assert_allclose(pattern_times(histories, table), (histories.toarray() > 0) @ table, atol=1e-5)
     np.testing.assert_allclose(dense_times(rows, table), rows @ table, atol=1e-5)
+    np.testing.assert_array_equal(tall_times(csr_matrix(rows), table), dense_times(rows, table))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -1,0 +1,9 @@
+"""Filters of the normalised graph of users and items: linear, low-pass, Chebyshev, sharpened.
+
+`model` has the settings and the formula, `graph` the normalised graph and its top singular vectors, `polynomials` the
+series that a filter is made of.
+"""
+
+from models.graph_filter.model import GraphFilter
+
+__all__ = ["GraphFilter"]

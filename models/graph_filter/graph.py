@@ -1,0 +1,102 @@
+"""The normalised graph W = D_u^-a R D_i^-b, its product S = W'W with blocks of items, and its top singular vectors.
+
+S is never formed: S z is two sparse products.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from models.numerics.products import tall_times
+from models.numerics.random_numbers import normals, purpose
+
+COLUMNS = 64  # of a block that goes through the graph at a time: a row of it is four cache lines
+CHUNK = 8192  # rows whose products are added up at a time, in float64
+NULL = 1e-5  # an eigenvalue of S below this share of the largest is zero in float32
+
+
+@dataclass(frozen=True)
+class NormalizedGraph:
+    """W, float32, in both orders.
+
+    Attributes:
+        of_users: (users, items) CSR, W.
+        of_items: (items, users) CSR, W'.
+    """
+
+    of_users: csr_matrix
+    of_items: csr_matrix
+
+    @classmethod
+    def of(cls, pattern: csr_matrix, user_exponent: float, item_exponent: float) -> Self:
+        """D_u^-user_exponent R D_i^-item_exponent; R is the (users, items) matrix read as zeros and ones."""
+        user_degrees = np.diff(pattern.indptr)
+        item_degrees = np.bincount(pattern.indices, minlength=pattern.shape[1])
+        of_user, of_item = powers(user_degrees, -user_exponent), powers(item_degrees, -item_exponent)
+        values = np.repeat(of_user, user_degrees) * of_item[pattern.indices]
+        whole = csr_matrix((values, pattern.indices, pattern.indptr), shape=pattern.shape)
+        return cls(whole, whole.T.tocsr())
+
+    def scaled(self, factor: float) -> Self:
+        """The graph of W times a factor."""
+        return type(self)(self.of_users * np.float32(factor), self.of_items * np.float32(factor))
+
+    def squared(self, block: np.ndarray) -> np.ndarray:
+        """S z, float32 (items, width), for a block z of that shape."""
+        return tall_times(self.of_items, tall_times(self.of_users, block))
+
+
+def powers(degrees: np.ndarray, exponent: float) -> np.ndarray:
+    """degree^exponent, float32; 0 for a vertex without an edge."""
+    found = np.zeros(len(degrees), dtype=np.float32)
+    active = degrees > 0
+    found[active] = degrees[active].astype(np.float64) ** exponent
+    return found
+
+
+def top_eigenvectors(
+    graph: NormalizedGraph, count: int, oversampling: int, passes: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The largest eigenvalues of S and their eigenvectors, which are the right singular vectors of W.
+
+    Randomized subspace iteration, Halko, Martinsson and Tropp, "Finding structure with randomness", 2011, algorithm
+    4.4: normal starts, keyed by seed and item, go through S again and again, and are made orthogonal after each pass.
+    With BLAS on one thread, its bits do not depend on the number of kernel threads.
+
+    Args:
+        count: vectors wanted; there are fewer where the rank of W is lower.
+        oversampling: vectors that are iterated beside these; a pass turns the wanted ones towards the top by the ratio
+            of their eigenvalues to that of the last one that is iterated.
+        passes: products with S.
+
+    Returns:
+        eigenvalues, float64 (count,), the largest first, and eigenvectors, float32 (items, count).
+    """
+    items = graph.of_items.shape[0]
+    width = min(count + oversampling, *graph.of_items.shape)
+    basis = normals(seed, purpose("graph_filter vectors"), items, width)
+    for _ in range(passes):
+        for start in range(0, width, COLUMNS):
+            basis[:, start : start + COLUMNS] = graph.squared(np.ascontiguousarray(basis[:, start : start + COLUMNS]))
+        values, basis = _orthogonal(basis)
+        width = len(values)
+    return values[:count], np.ascontiguousarray(basis[:, :count])
+
+
+def _orthogonal(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values and left singular vectors of a tall block, those of a null direction left out.
+
+    By the eigenvectors of its Gram matrix, the sums of which are in float64: for 40,000 rows that is twenty times as
+    fast as LAPACK's QR. If the block is S times orthonormal columns, the singular values approach S's eigenvalues.
+    """
+    gram = np.zeros((block.shape[1],) * 2)
+    for start in range(0, len(block), CHUNK):
+        rows = block[start : start + CHUNK].astype(np.float64)
+        gram += rows.T @ rows
+    squares, rotation = np.linalg.eigh(gram)
+    values = np.sqrt(np.maximum(squares[::-1], 0))
+    kept = values > NULL * values[0]
+    turn = rotation[:, ::-1][:, kept] / values[kept]
+    return values[kept], block @ turn.astype(np.float32)

@@ -1,0 +1,187 @@
+"""Graph filters: scores are a user's row, filtered by the normalised graph of users and items.
+
+R are the edges, D_u and D_i the degrees, x is a user's row of zeros and ones. With
+
+    W = D_u^(-du/2) R D_i^(-(in+out)/2),    S = W'W / its largest eigenvalue,    A = D_i^-delta S D_i^delta,
+    delta = (in - out) / 2,    V the top right singular vectors of W
+
+the scores are
+
+    s = (x p(A) + alpha x D_i^-gamma V V' D_i^gamma) (1 - h A + h^2 A^2 / 2 - ...)
+
+and items x items arrays are never formed. Four published filters are settings of it:
+
+    linear       p(A) = A: s_i = d_i^-out sum_v R_vi d_v^-du sum_(j in x) d_j^-in R_vj, of which LinkProp (Fu et al.,
+                 "Revisiting neighborhood-based link prediction for collaborative filtering", 2022) and RP3beta are cases
+    GF-CF        with in = out = 1/2, du = 1, alpha > 0 and gamma = 1/2: Shen et al., "How powerful is graph convolution
+                 for recommendation?", 2021
+    ChebyCF      p the plateau, in = 1/2 + beta, out = 1/2 - beta, gamma = beta: Kim et al., "Graph spectral filtering
+                 with Chebyshev interpolation for recommendation", 2025
+    BSPM         GF-CF and h > 0, the sharpening: Choi et al., "Blurring-sharpening process models for collaborative
+                 filtering", 2023
+
+The largest eigenvalue is 1 where du = 1 and in + out = 1, as in these papers; elsewhere the division makes alpha, h and
+the plateau mean the same.
+"""
+
+from time import perf_counter
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from models.base import Model, ModelSettings
+from models.fitting import Epoch, FitOptions
+from models.graph_filter.graph import COLUMNS, NormalizedGraph, powers, top_eigenvectors
+from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
+from models.numerics.no_evidence import order_by_popularity
+from models.numerics.threads import kernel_threads, single_threaded_blas
+from models.search_space import Choice, SearchSpace, Span
+
+VECTORS = 2.0  # times the square root of the number of items
+
+
+class GraphFilterSettings(ModelSettings):
+    """The defaults were chosen on validation users of seven logs; the papers' are in `benchmarks.graph_filter`."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "polynomial": Choice(("linear", "plateau"), by_hand=True),
+        "user_exponent": Span(0.5, 1.0),
+        "in_exponent": Span(0.3, 0.9),
+        "out_exponent": Span(0.0, 0.4),
+        "flatness": Span(1.0, 6.0),
+        "low_pass": Span(0.2, 3.0, log=True),
+        "vectors": Choice((64, 128, 256, 512), by_hand=True),
+        "low_pass_exponent": Span(0.0, 0.4),
+        "sharpening": Span(0.0, 1.0),
+    }
+
+    polynomial: Literal["linear", "plateau"] = Field(
+        "linear",
+        description="p: linear, A itself; plateau, ChebyCF's, which takes fourteen products with the graph instead of two.",
+    )
+    user_exponent: float = Field(0.7, ge=-1, le=3, description="du: a path through a user weighs degree^-du.")
+    in_exponent: float = Field(0.6, ge=-1, le=3, description="An item of the history weighs degree^-in.")
+    out_exponent: float = Field(0.1, ge=-1, le=3, description="An item's score weighs degree^-out.")
+    order: int = Field(8, ge=1, le=64, description="Degree K of the polynomial that stands for the plateau.")
+    flatness: float = Field(3.0, gt=0, description="phi: the larger, the flatter the middle of the plateau.")
+    low_pass: float = Field(1.0, ge=0, description="alpha, the weight of the ideal low-pass; 0 to leave it out.")
+    vectors: int | None = Field(
+        None, ge=1, description="Singular vectors of the low-pass. By default 2 sqrt(items), rounded."
+    )
+    low_pass_exponent: float = Field(
+        0.1,
+        ge=-1,
+        le=3,
+        description="gamma: the low-pass divides the items of a history by degree^gamma, and multiplies scores by it.",
+    )
+    sharpening: float = Field(0.4, ge=0, description="h, the time of the sharpening; 0 to leave it out.")
+    sharpening_terms: int = Field(
+        1, ge=1, le=16, description="Terms of the sharpening's series: 1 for a step of Euler's, 4 of Runge-Kutta's."
+    )
+    passes: int = Field(6, ge=2, description="Passes of the randomized singular value decomposition.")
+    oversampling: int = Field(
+        16, ge=0, description="Vectors that these passes carry beside the wanted ones; with more they are exacter."
+    )
+
+    def resolved(self, interactions: csr_matrix) -> Self:
+        """The settings with the number of vectors for a (users, items) log."""
+        if self.vectors is not None:
+            return self
+        return self.model_copy(update={"vectors": max(1, round(VECTORS * interactions.shape[1] ** 0.5))})
+
+
+class GraphFilter(Model):
+    """A polynomial of the normalised graph, and its low-pass, applied to histories.
+
+    Attributes:
+        edges: (users, items) CSR, the pattern of the training edges.
+        eigenvalue: float64, the largest eigenvalue of W'W; 1 where nothing depends on it.
+        vectors: float32 (items, k), V; k is 0 without a low-pass, and at most the rank of W.
+    """
+
+    name = "graph_filter"
+    Settings = GraphFilterSettings
+
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
+        started, chosen = perf_counter(), self.resolved
+        ones = np.ones(interactions.nnz, dtype=np.int8)
+        self.edges = csr_matrix((ones, interactions.indices, interactions.indptr), shape=interactions.shape)
+        self.graph = self._normalized()
+        self.eigenvalue, self.vectors = 1.0, np.zeros((self.item_count, 0), dtype=np.float32)
+        wanted = chosen.vectors if chosen.low_pass else 0
+        if wanted or chosen.sharpening or chosen.polynomial == "plateau":
+            with kernel_threads(self.threads), single_threaded_blas():
+                values, vectors = top_eigenvectors(
+                    self.graph, max(wanted, 1), chosen.oversampling, chosen.passes, self.seed
+                )
+            self.eigenvalue, self.vectors = float(values[0]), np.ascontiguousarray(vectors[:, :wanted])
+            self.graph = self.graph.scaled(self.eigenvalue**-0.5)
+        options.on_epoch(Epoch(1, 1, perf_counter() - started))
+
+    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
+        """Columns `items` of the filter, at the items of the history; a sum is the score where it is not all zero."""
+        columns = np.zeros((self.item_count, len(items)), dtype=np.float32)
+        columns[items, np.arange(len(items))] = 1
+        with kernel_threads(self.threads), single_threaded_blas():
+            return self._passed(self._sharpened(columns, -1), -1)[history.indices]
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        scores = np.empty(histories.shape, dtype=np.float32)
+        with kernel_threads(self.threads), single_threaded_blas():
+            for start in range(0, histories.shape[0], COLUMNS):
+                some = histories[start : start + COLUMNS]
+                block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
+                block[some.indices, np.repeat(np.arange(some.shape[0]), np.diff(some.indptr))] = 1
+                scores[start : start + COLUMNS] = self._sharpened(self._passed(block, 1), 1).T
+        return order_by_popularity(scores, self.item_degrees)
+
+    def _passed(self, block: np.ndarray, sign: int) -> np.ndarray:
+        """x p(A) + alpha x D^-gamma V V' D^gamma for the columns x of a block; sign -1 for the transposed filter."""
+        chosen = self.resolved
+        passed = self._between(self._polynomial, block, sign)
+        if self.vectors.shape[1]:
+            before, after = (self._degree_powers(way * sign * chosen.low_pass_exponent) for way in (-1, 1))
+            low = self.vectors @ (self.vectors.T @ (before * block))
+            low *= np.float32(chosen.low_pass) * after
+            passed += low
+        return passed
+
+    def _sharpened(self, block: np.ndarray, sign: int) -> np.ndarray:
+        chosen = self.resolved
+        if not chosen.sharpening:
+            return block
+        return self._between(
+            lambda z: decay_series(chosen.sharpening, chosen.sharpening_terms, self.graph.squared, z), block, sign
+        )
+
+    def _between(self, series: Product, block: np.ndarray, sign: int) -> np.ndarray:
+        """D^delta f(S) D^-delta z, the transpose of a polynomial f of A, on columns z; sign -1 for f(A) itself."""
+        delta = sign * (self.resolved.in_exponent - self.resolved.out_exponent) / 2
+        return self._degree_powers(delta) * series(self._degree_powers(-delta) * block)
+
+    def _polynomial(self, block: np.ndarray) -> np.ndarray:
+        if self.resolved.polynomial == "linear":
+            return self.graph.squared(block)
+        return chebyshev_series(plateau(self.resolved.order, self.resolved.flatness), self.graph.squared, block)
+
+    def _normalized(self) -> NormalizedGraph:
+        chosen = self.resolved
+        item_exponent = (chosen.in_exponent + chosen.out_exponent) / 2
+        return NormalizedGraph.of(self.edges, chosen.user_exponent / 2, item_exponent)
+
+    def _degree_powers(self, exponent: float) -> np.ndarray:
+        """float32 (items, 1)."""
+        return powers(self.item_degrees, exponent)[:, None]
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        edges, eigenvalue = self.edges, np.array(self.eigenvalue)
+        return {"indptr": edges.indptr, "indices": edges.indices, "vectors": self.vectors, "eigenvalue": eigenvalue}
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        indptr, indices = arrays["indptr"], arrays["indices"]
+        parts = np.ones(len(indices), dtype=np.int8), indices, indptr
+        self.edges = csr_matrix(parts, shape=(len(indptr) - 1, self.item_count), copy=False)
+        self.eigenvalue, self.vectors = float(arrays["eigenvalue"]), arrays["vectors"]
+        self.graph = self._normalized().scaled(self.eigenvalue**-0.5)

@@ -1,0 +1,169 @@
+"""The four filters against dense float64 formulas, written from the papers; and degenerate graphs."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from models.graph_filter.model import GraphFilter, GraphFilterSettings
+
+PAPERS = {"user_exponent": 1.0, "in_exponent": 0.5, "out_exponent": 0.5}  # R~ = D_u^-1/2 R D_i^-1/2
+EXACT = {"passes": 60}  # of the subspace iteration, so that only rounding is left
+
+
+@pytest.fixture(scope="module")
+def likes():
+    """60 users x 40 items, a long tail; item 7 is nobody's, user 5 likes nothing."""
+    rng = np.random.default_rng(4)
+    found = rng.random((60, 40)) < 0.5 / np.sqrt(np.arange(1, 41))
+    found[:, 7], found[5] = False, False
+    return found.astype(np.float64)
+
+
+def fit(likes, **chosen):
+    return GraphFilter(GraphFilterSettings(**{**PAPERS, **EXACT, "low_pass": 0.0, "sharpening": 0.0, **chosen})).fit(
+        csr_matrix(likes)
+    )
+
+
+def power(degrees, exponent):
+    """diag(degree^exponent), with zeros where the degree is zero."""
+    return np.diag([degree**exponent if degree else 0.0 for degree in degrees])
+
+
+def normalized(likes):
+    """R~ = D_u^-1/2 R D_i^-1/2."""
+    return power(likes.sum(axis=1), -0.5) @ likes @ power(likes.sum(axis=0), -0.5)
+
+
+def top_vectors(matrix, count):
+    """V V' of the top right singular vectors."""
+    rows = np.linalg.svd(matrix)[2][:count]
+    return rows.T @ rows
+
+
+def agrees(model, likes, expected):
+    """Scores of every user with a history, but for items that no evidence reaches."""
+    asked = likes.sum(axis=1) > 0
+    scores, expected = model.scores(csr_matrix(likes))[asked], expected[asked]
+    said = np.abs(expected) > 1e-12
+    assert said.mean() > 0.9
+    np.testing.assert_allclose(scores[said], expected[said], rtol=2e-4, atol=2e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("du, into, out", [(0.7, 0.7, 0.2), (1.0, 0.5, 0.5), (1.3, 0.0, 1.0)])
+def test_linear_filter_is_the_sum_over_paths(likes, du, into, out):
+    """s_ui = d_i^-out sum_v R_vi d_v^-du sum_(j in history) R_vj d_j^-in."""
+    of_users, of_items = likes.sum(axis=1), likes.sum(axis=0)
+    expected = np.zeros_like(likes)
+    for user, item in np.ndindex(*likes.shape):
+        for other in np.flatnonzero(likes[:, item]):
+            shared = np.flatnonzero(likes[user] * likes[other])
+            path = sum(of_items[liked] ** -into for liked in shared)
+            expected[user, item] += of_items[item] ** -out * of_users[other] ** -du * path
+    agrees(fit(likes, user_exponent=du, in_exponent=into, out_exponent=out), likes, expected)
+
+
+def test_gf_cf_adds_an_ideal_low_pass(likes):
+    """Shen et al. 2021, section 4: x R~'R~ + alpha x D_i^-1/2 V V' D_i^1/2."""
+    r, degrees = normalized(likes), likes.sum(axis=0)
+    low = power(degrees, -0.5) @ top_vectors(r, 6) @ power(degrees, 0.5)
+    model = fit(likes, low_pass=0.3, vectors=6, low_pass_exponent=0.5)
+    agrees(model, likes, likes @ r.T @ r + 0.3 * likes @ low)
+    assert model.eigenvalue == pytest.approx(1, abs=1e-5)
+
+
+def test_chebycf_interpolates_the_plateau(likes):
+    """Kim et al. 2025: Chebyshev polynomials of L~ = I - 2 R~'R~, by their own recurrence."""
+    order, flatness, beta, alpha = 8, 1.5, 0.4, 0.2
+    r, degrees = normalized(likes), likes.sum(axis=0)
+    laplacian = np.eye(40) - 2 * r.T @ r
+    nodes = [math.cos((order + 1 + 0.5 - j) * math.pi / (order + 1)) for j in range(1, order + 2)]
+    points = [round(math.cos((order - j) * math.pi / order), 3) for j in range(order + 1)]
+    targets = [round(0.5 + (-t) ** flatness / 2 if t < 0 else 0.5 - t**flatness / 2, 3) for t in points]
+    values = [2 / (order + 1) * sum(y * math.cos(k * math.acos(x)) for x, y in zip(nodes, targets)) for k in range(9)]
+    values[0] /= 2
+    assert values[0] == pytest.approx(0.5) and values[1] == pytest.approx(-0.493, abs=1e-3)
+    signal = likes @ power(degrees, -beta)
+    terms = [signal, signal @ laplacian]
+    while len(terms) <= order:
+        terms.append(2 * terms[-1] @ laplacian - terms[-2])
+    filtered = sum(value * term for value, term in zip(values, terms)) + alpha * signal @ top_vectors(r, 10)
+    settings = {"polynomial": "plateau", "order": order, "flatness": flatness, "low_pass": alpha, "vectors": 10}
+    exponents = {"in_exponent": 0.5 + beta, "out_exponent": 0.5 - beta, "low_pass_exponent": beta}
+    agrees(fit(likes, **settings, **exponents), likes, filtered @ power(degrees, beta))
+
+
+@pytest.mark.parametrize("terms", [1, 4])
+def test_bspm_sharpens_what_is_blurred(likes, terms):
+    """Choi et al. 2023, early merge: a step of dz/dt = -z R~'R~ from z = x R~'R~ + the low-pass."""
+    r, degrees = normalized(likes), likes.sum(axis=0)
+    low = power(degrees, -0.5) @ top_vectors(r, 5) @ power(degrees, 0.5)
+    blurred = likes @ r.T @ r + 0.2 * likes @ low
+    steps = [blurred @ np.linalg.matrix_power(-2.5 * r.T @ r, j) / math.factorial(j) for j in range(terms + 1)]
+    model = fit(likes, low_pass=0.2, vectors=5, low_pass_exponent=0.5, sharpening=2.5, sharpening_terms=terms)
+    agrees(model, likes, sum(steps))
+
+
+def test_other_exponents_divide_by_the_largest_eigenvalue(likes):
+    """So that alpha and h mean the same as where it is 1."""
+    of_users, of_items = power(likes.sum(axis=1), -0.3), power(likes.sum(axis=0), -0.4)
+    w = of_users @ likes @ of_items
+    largest = np.linalg.norm(w, 2) ** 2
+    assert not 0.9 < largest < 1.1
+    into, out = power(likes.sum(axis=0), -0.25), power(likes.sum(axis=0), 0.25)  # delta = (.65 - .15) / 2
+    low = power(likes.sum(axis=0), -0.1) @ top_vectors(w, 4) @ power(likes.sum(axis=0), 0.1)
+    blur = into @ w.T @ w @ out / largest
+    expected = (likes @ blur + 0.5 * likes @ low) @ (np.eye(40) - 0.8 * blur)
+    model = fit(
+        likes, user_exponent=0.6, in_exponent=0.65, out_exponent=0.15, low_pass=0.5, vectors=4, low_pass_exponent=0.1,
+        sharpening=0.8, sharpening_terms=1,
+    )  # fmt: skip
+    agrees(model, likes, expected)
+    assert model.eigenvalue == pytest.approx(largest, rel=1e-5)
+
+
+def test_items_that_no_path_reaches_follow_by_popularity():
+    """Two components: of the other one nothing is known, and its items come last, the more popular first."""
+    likes = np.zeros((9, 7))
+    likes[:4, :3] = 1
+    likes[0, 2] = 0
+    likes[4:, 3], likes[4:7, 4], likes[4, 5] = 1, 1, 1
+    model = fit(likes)
+    scores = model.scores(csr_matrix(likes[[0]]))[0]
+    assert np.argsort(-scores, kind="stable")[:3].tolist() == [0, 1, 2]
+    assert np.argsort(-scores, kind="stable")[3:].tolist() == [3, 4, 5, 6]
+    assert (scores[:3] > 0).all() and (scores[3:] < 0).all() and len(set(scores[3:].tolist())) == 4
+
+
+@pytest.mark.parametrize("settings", [{"polynomial": "plateau"}, {"sharpening": 1.0}, {}])
+def test_contributions_are_the_column_of_the_filter(likes, settings):
+    """Each item of the history scored by itself, as a history of its own."""
+    model = fit(likes, **{"low_pass": 0.3, "vectors": 6, "in_exponent": 0.8, "out_exponent": 0.1, **settings})
+    history = csr_matrix(likes[[3]])
+    alone = np.zeros((history.nnz, 40))
+    alone[np.arange(history.nnz), history.indices] = 1
+    by_itself = model.scores(csr_matrix(alone))
+    for item in (0, 5, 30):
+        np.testing.assert_allclose(model.contributions(history, np.array([item]))[:, 0], by_itself[:, item], rtol=1e-4, atol=1e-6)
+
+
+def test_a_filter_without_a_spectrum_draws_nothing(likes):
+    settings = GraphFilterSettings(low_pass=0.0, sharpening=0.0, polynomial="linear")
+    one, two = (GraphFilter(settings, seed=seed).fit(csr_matrix(likes)) for seed in (1, 2))
+    assert one.vectors.shape == (40, 0) and one.eigenvalue == 1
+    np.testing.assert_array_equal(one.scores(csr_matrix(likes)), two.scores(csr_matrix(likes)))
+
+
+def test_counts_do_not_matter(likes):
+    counts = np.where(likes > 0, np.arange(40) + 1, 0)
+    one, two = (fit(matrix, low_pass=0.3, vectors=5) for matrix in (likes, counts))
+    np.testing.assert_array_equal(one.scores(csr_matrix(likes)), two.scores(csr_matrix(counts)))
+
+
+def test_vectors_left_to_the_log_are_twice_the_root_of_the_items(likes):
+    assert GraphFilterSettings().resolved(csr_matrix(likes)).vectors == 13
+    assert GraphFilterSettings(vectors=5).resolved(csr_matrix(likes)).vectors == 5
+    model = GraphFilter().fit(csr_matrix(likes))
+    assert model.vectors.shape == (40, 13) and model.settings.vectors is None
