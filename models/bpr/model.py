@@ -32,7 +32,9 @@ SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 50 MB
 
 
 class BPRSettings(ModelSettings):
-    """The defaults were chosen by hand on held-out edges of ml-1m, where similar settings differ by little more than noise."""
+    """The defaults were chosen by hand on held-out edges of ml-1m, where similar settings differ by little more than noise;
+    the number of factors on validation users of ml-100k, ml-1m, lastfm and citeulike-a: 64 rank better than 20 on all.
+    """
 
     search_space: ClassVar[SearchSpace] = {
         "factors": Choice((20, 32, 64, 128), by_hand=True),
@@ -42,7 +44,7 @@ class BPRSettings(ModelSettings):
         "degree_exponent": Choice((0.0, 0.5, 1.0)),
     }
 
-    factors: int = Field(20, ge=1, le=1024, description="Length K of the factors of users and items.")
+    factors: int = Field(64, ge=1, le=1024, description="Length K of the factors of users and items.")
     epochs: int = Field(100, ge=1, description="Passes over the edges; a pass samples one negative for each edge.")
     learning_rate: float = Field(
         0.1, gt=0, le=1, description="Step size of the first epoch; it falls linearly towards zero."

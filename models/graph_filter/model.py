@@ -97,7 +97,8 @@ class GraphFilter(Model):
 
     Attributes:
         edges: (users, items) CSR, the pattern of the training edges.
-        eigenvalue: float64, the largest eigenvalue of W'W; 1 where nothing depends on it.
+        graph: W over the root of `eigenvalue`.
+        eigenvalue: the largest eigenvalue of W'W; 1 where nothing depends on it.
         vectors: float32 (items, k), V; k is 0 without a low-pass, and at most the rank of W.
     """
 

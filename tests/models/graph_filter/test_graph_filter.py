@@ -146,7 +146,9 @@ def test_contributions_are_the_column_of_the_filter(likes, settings):
     alone[np.arange(history.nnz), history.indices] = 1
     by_itself = model.scores(csr_matrix(alone))
     for item in (0, 5, 30):
-        np.testing.assert_allclose(model.contributions(history, np.array([item]))[:, 0], by_itself[:, item], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            model.contributions(history, np.array([item]))[:, 0], by_itself[:, item], rtol=1e-4, atol=1e-6
+        )
 
 
 def test_a_filter_without_a_spectrum_draws_nothing(likes):
