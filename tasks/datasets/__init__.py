@@ -20,11 +20,14 @@ class Columns(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    user: tuple[str, ...] = ("user_id", "userId", "user")
-    item: tuple[str, ...] = ("item_id", "itemId", "item")
-    value: tuple[str, ...] = ("value", "rating", "count", "weight")
+    user: tuple[str, ...] = ("user_id", "userId", "user", "customer_id", "customerId", "customer")
+    item: tuple[str, ...] = (
+        "item_id", "itemId", "item", "product_id", "productId", "product", "sku", "movie_id", "movieId", "track_id",
+        "artist_id", "book_id", "article_id",
+    )  # fmt: skip
+    value: tuple[str, ...] = ("value", "rating", "count", "weight", "quantity")
     """Empty where the log has no values: every event then counts 1."""
-    time: tuple[str, ...] = ("timestamp", "occurred_at", "time", "date")
+    time: tuple[str, ...] = ("timestamp", "occurred_at", "ordered_at", "time", "date")
     """Seconds since 1970 or ISO 8601; a log without such a column has no times."""
 
 
