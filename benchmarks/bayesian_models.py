@@ -27,11 +27,12 @@ from scipy.sparse import csr_matrix
 from flows.command_line import parse_assignment
 from flows.parameters import Backfill
 from flows.settings import RunSettings, resolve
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.catalogue import MODELS
 from models.evaluation import metrics
 from models.random_graph.model import RandomGraph
 from models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, USER_FACTORS
+from models.settings import ModelSettings
 from tasks.binarize import binarize
 from tasks.demo.story import make_demo
 from tasks.evaluate import stage as evaluate

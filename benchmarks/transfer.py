@@ -36,12 +36,13 @@ from scipy.sparse import csr_matrix
 from benchmarks.bayesian_models import prepared
 from flows.parameters import Backfill
 from flows.settings import resolve
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.catalogue import MODELS
 from models.evaluation.metrics import user_metrics
 from models.evaluation.ranking import target_ranks
 from models.numerics.products import sparse_times
 from models.search_space import Choice, Multiple, Range
+from models.settings import ModelSettings
 from tasks.stores import matrices
 from tasks.stores.home import Home, Limits
 from tasks.tuning import before_fits, trial_task

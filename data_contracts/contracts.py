@@ -9,16 +9,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-STAGES = (
-    "ingest",
-    "binarize",
-    "split",
-    "diagnose",
-    "tune",
-    "train",
-    "evaluate",
-    "publish",
-)  # in the order that they run
+# In the order that they run.
+STAGES = ("ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish")
 UNEXPECTED_ROWS = "unexpected_rows"
 COLUMNS = "columns"  # the rule that every contract has: its columns are as declared
 

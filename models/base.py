@@ -1,14 +1,13 @@
-"""The interface of every model: fit, fold in, score, recommend, save and load; and its settings."""
+"""The interface of every model: fit, fold in, score, recommend, save and load."""
 
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 from scipy.sparse import csr_matrix
 
 from models import fitting
@@ -17,43 +16,10 @@ from models.numerics.counts import checked, checked_matrix
 from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
-from models.search_space import Multiple, SearchSpace
+from models.settings import ModelSettings
 
 if TYPE_CHECKING:
     from models.negatives.laws import NegativeLaw
-
-
-class ModelSettings(BaseModel):
-    """Settings of one model. They are frozen, and unknown keys are refused.
-
-    Attributes:
-        search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
-            that are a `Multiple`, each one's rule may rest on the ones before it.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    search_space: ClassVar[SearchSpace] = {}
-
-    def resolved(self, interactions: csr_matrix) -> Self:
-        """The settings for a fit on this matrix: those that are None, which leaves them to the log, by their rules."""
-        return self
-
-    def tried(self, values: Mapping[str, Any], interactions: csr_matrix) -> Self:
-        """These settings with values of the search space in their place, for a fit on this matrix.
-
-        Args:
-            values: by setting; where the search space has a `Multiple`, that of what the rule makes of the matrix and
-                of the values before it in the search space.
-
-        Raises:
-            ValueError: the settings do not go together.
-        """
-        multiples = [name for name, range_ in self.search_space.items() if isinstance(range_, Multiple)]
-        found = self.model_copy(update={**values, **{name: None for name in multiples if name in values}})
-        for name in multiples:
-            if name in values and (by_rule := getattr(found.resolved(interactions), name)) is not None:
-                found = found.model_copy(update={name: values[name] * by_rule})
-        return type(self)(**found.model_dump())
 
 
 class Model(ABC):

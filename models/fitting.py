@@ -9,7 +9,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 if TYPE_CHECKING:
-    from models.base import Model, ModelSettings
+    from models.base import Model
+    from models.settings import ModelSettings
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.fitting import FitOptions
+from models.settings import ModelSettings
 
 
 class PopularitySettings(ModelSettings):

@@ -3,29 +3,28 @@
 import logging
 from collections.abc import Iterator, Mapping
 from datetime import date
-from typing import Any
 
 import numpy as np
-import polars as pl
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.blend import BlendSettings, Candidates, Member, Weighed, weigh
 from models.blend.scale import brought_to_scale
 from models.evaluation import metrics
 from models.numerics.threads import kernel_threads
-from tasks.evaluate.stage import rank
+from models.settings import ModelSettings
 from tasks.promotion import METRIC, PROTOCOL
-from tasks.stores import fits, matrices, warehouse
+from tasks.stores import fits, matrices
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part
-from tasks.tuning.trial import LEAST_USERS
+from tasks.tuning.settled import Settled, record
+from tasks.tuning.trial import LEAST_USERS, judge, some_users
+from tasks.tuning.validation import JUDGES
 
 logger = logging.getLogger(__name__)
 
 MOST_MEMBERS = 5
-JUDGES = 1000  # validation users at most
 BLOCK_ENTRIES = 1 << 24  # scores of one model held at a time
 
 
@@ -52,14 +51,15 @@ def blend(
         day: up to which the run takes events.
     """
     split = matrices.read(home, matrices_digest, parts=("validation",))
-    part = _judges(split.parts.get("validation"))
-    count = 0 if part is None else part.targets.shape[0]
+    validation = split.parts.get("validation")
+    part = some_users(validation, JUDGES) if validation else None
+    count = part.targets.shape[0] if part else 0
     if count < LEAST_USERS:
         return _refused(home, run_id, f"{count} validation users are too few to weigh models by")
     lists = _best_lists(home, digests, part)
     if len(lists) < 2:
         return _refused(home, run_id, "there are not two models to add")
-    weighed = weigh(Candidates.of_blocks(_blocks(lists, part, home.limits.threads), len(lists)), seed)
+    weighed = weigh(Candidates.of_blocks(_blocks(lists, part, home.limits.threads)), seed)
     found = _settings(lists, weighed, settings)
     alone, together = weighed.alone[weighed.best].mean(), weighed.cross_validated.mean()
     best = f"{lists[weighed.best][0].name}/{lists[weighed.best][1]}"
@@ -73,17 +73,8 @@ def blend(
         "reached": float(together), "standard_error": error, "users": split.train.shape[0],
         "items": split.train.shape[1], "edges": split.train.nnz, "key": matrices_digest,
     }  # fmt: skip
-    _note(home, run_id, "search", _told(found), found, row)
+    record(home, run_id, [Settled("blend", "search", _told(found), found, row)])
     return found
-
-
-def _judges(part: Part | None) -> Part | None:
-    """Validation users with something to be found, at most JUDGES, spread evenly."""
-    if part is None:
-        return None
-    rows = np.flatnonzero(np.diff(part.targets.indptr))
-    rows = rows[np.arange(min(JUDGES, len(rows))) * len(rows) // max(1, min(JUDGES, len(rows)))]
-    return Part(part.histories[rows], part.targets[rows], part.users[rows])
 
 
 def _best_lists(home: Home, digests: Mapping[str, str], part: Part) -> list[tuple[Model, str]]:
@@ -91,9 +82,8 @@ def _best_lists(home: Home, digests: Mapping[str, str], part: Part) -> list[tupl
     found = []
     for name, digest in digests.items():
         model = fits.load(home, name, digest)
-        values = {score: rank(model, score, part)[0][METRIC].mean() for score in model.score_names}
-        best = max(values, key=values.get)
-        found.append((values[best], model, best))
+        mean, score = judge(model, part, METRIC)
+        found.append((mean.value, model, score))
     found.sort(key=lambda one: -one[0])
     return [(model, score) for _, model, score in found[:MOST_MEMBERS]]
 
@@ -127,15 +117,7 @@ def _told(found: BlendSettings) -> str:
 
 def _refused(home: Home, run_id: str, why: str) -> None:
     logger.info("blend: %s", why)
-    _note(home, run_id, "default", why, BlendSettings(), {})
-
-
-def _note(home: Home, run_id: str, origin: str, reason: str, settings: BlendSettings, searched: dict[str, Any]) -> None:
-    row = {"run_id": run_id, "model": "blend", "origin": origin, "reason": reason, **searched}
-    with warehouse.stage(home, run_id, "tune") as connection:
-        connection.execute("delete from operations.model_settings where run_id = ? and model = 'blend'", [run_id])
-        rows = pl.DataFrame([{**row, "settings": settings.model_dump_json()}])
-        warehouse.insert(connection, "operations.model_settings", rows)
+    record(home, run_id, [Settled("blend", "default", why, BlendSettings())])
 
 
 blend_task = task(name="blend", task_run_name="blend", cache_policy=NO_CACHE, persist_result=False)(blend)

@@ -17,9 +17,9 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from models import catalogue
-from models.base import ModelSettings
 from models.evaluation import metrics
 from models.evaluation.metrics import Mean
+from models.settings import ModelSettings
 from tasks.errors import InputError
 from tasks.evaluate.stage import rank
 from tasks.orchestration.stage_task import stage_task

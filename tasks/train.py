@@ -14,9 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
 
 import sql
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.catalogue import MODELS
 from models.fitting import Epoch, FitOptions, ValidationUsers
+from models.settings import ModelSettings
 from tasks import machine
 from tasks.errors import InputError, OneclassError
 from tasks.orchestration import progress

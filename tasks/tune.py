@@ -3,14 +3,13 @@
 from collections.abc import Collection, Mapping
 from datetime import date
 
-import polars as pl
-
-from models.base import ModelSettings
+from models.settings import ModelSettings
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import PROTOCOLS
-from tasks.stores import matrices, warehouse
+from tasks.stores import matrices
 from tasks.stores.home import Home
 from tasks.tuning.before_fits import Log, When, settle
+from tasks.tuning.settled import record
 
 
 def tune(
@@ -45,10 +44,7 @@ def tune(
         for model, settings in models.items()
         if settings.search_space
     ]
-    with warehouse.stage(home, run_id, "tune") as connection:
-        connection.execute("delete from operations.model_settings where run_id = ?", [run_id])
-        rows = pl.DataFrame([{"run_id": run_id, **one.row} for one in found], infer_schema_length=None)
-        warehouse.insert(connection, "operations.model_settings", rows)
+    record(home, run_id, found)
     return {**models, **{one.model: one.settings for one in found}}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from xdist.remote import Producer
@@ -63,6 +64,13 @@ def home(tmp_path: Path) -> Home:
 def log_events(home: Home) -> Callable[..., None]:
     """`log_into` the test's own home."""
     return partial(log_into, home)
+
+
+def two_tastes(home: Home, users: int = 60, items: int = 20, likes: int = 12) -> None:
+    """Log likes of users of two tastes, each with `items` items of its own; a user has at most so many likes."""
+    generator = np.random.default_rng(1)
+    pairs = {(f"u{u}", f"i{u % 2 * items + generator.integers(items)}") for u in range(users) for _ in range(likes)}
+    log_into(home, [(user, item, 1) for user, item in sorted(pairs)])
 
 
 def log_into(home: Home, events: Sequence[tuple], file_id: int = 1) -> None:

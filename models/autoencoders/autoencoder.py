@@ -16,13 +16,14 @@ from scipy.sparse import csr_matrix
 
 from models.autoencoders import checkpoints
 from models.autoencoders.draws import held_out
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.evaluation import metrics
 from models.evaluation.ranking import target_ranks
 from models.fitting import Epoch, FitOptions, ValidationUsers
 from models.numerics.products import dense_times, pattern_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
+from models.settings import ModelSettings
 
 if TYPE_CHECKING:
     import torch

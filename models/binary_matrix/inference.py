@@ -7,7 +7,6 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import ModelSettings
 from models.binary_matrix import kernels
 from models.binary_matrix.minibatch import SHARDS, Entries, Moving, grouping
 from models.binary_matrix.sampling import EntrySampler, Strategy
@@ -15,6 +14,7 @@ from models.numerics.adjacency import adjacency
 from models.numerics.lanes import padded
 from models.numerics.random_numbers import normals, purpose
 from models.search_space import SearchSpace, Span
+from models.settings import ModelSettings
 
 SMOOTHING = 0.2  # weight of the newest minibatch in the running mean of the noise-to-signal ratio
 

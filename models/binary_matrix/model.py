@@ -32,7 +32,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.binary_matrix import kernels
 from models.binary_matrix.inference import BinaryMatrixPosterior, BinaryMatrixSettings, Inference, float32_pair
 from models.binary_matrix.minibatch import SHARDS
@@ -45,6 +45,7 @@ from models.numerics.gaussian_factors import GaussianFactors
 from models.numerics.products import dense_times
 from models.numerics.shards import even_runs
 from models.numerics.threads import kernel_threads
+from models.settings import ModelSettings
 
 
 class BinaryMatrix(Model):

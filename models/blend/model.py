@@ -12,10 +12,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.sparse import csr_matrix
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.blend.scale import brought_to_scale, scale_of
 from models.fitting import Epoch, FitOptions
 from models.numerics.threads import kernel_threads
+from models.settings import ModelSettings
 
 
 class Member(BaseModel):

@@ -61,13 +61,12 @@ class Candidates:
     _known: dict[tuple[float, ...], np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def of_blocks(cls, blocks: Iterable[tuple[np.ndarray, csr_matrix, csr_matrix]], models: int) -> "Candidates":
+    def of_blocks(cls, blocks: Iterable[tuple[np.ndarray, csr_matrix, csr_matrix]]) -> "Candidates":
         """From blocks of users: (models, block, items) scores on the common scale, histories and targets."""
         parts = [cls._of_block(*block) for block in blocks]
         places = max(part.gains.shape[1] for part in parts)
         scores = np.concatenate([_widened(part.scores, places, -np.inf) for part in parts], axis=1)
         gains = np.concatenate([_widened(part.gains, places, False) for part in parts])
-        assert len(scores) == models
         return cls(scores, gains, np.concatenate([part.ideal for part in parts]))
 
     @classmethod

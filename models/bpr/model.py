@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.bpr.kernels import CELLS, SHARDS, draw_samples, fold_kernel, step_kernel
 from models.fitting import Epoch, FitOptions
 from models.numerics.products import dense_times, read_only
@@ -27,6 +27,7 @@ from models.numerics.random_numbers import normals, purpose
 from models.numerics.shards import runs
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
+from models.settings import ModelSettings
 
 SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 50 MB
 

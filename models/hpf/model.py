@@ -45,7 +45,7 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.hpf import kernels
 from models.hpf.ascent import SHARDS, Ascent, GammaFactors, GammaParameters, Prior, edges
@@ -53,6 +53,7 @@ from models.numerics.products import dense_times
 from models.numerics.shards import even_runs
 from models.numerics.threads import kernel_threads
 from models.search_space import SearchSpace, Span
+from models.settings import ModelSettings
 
 
 class HPFSettings(ModelSettings):

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.numerics.gram import Rescaling, columns, mean_over_edges, rescaling
 from models.numerics.gram_inverse import regularized_inverse
@@ -22,6 +22,7 @@ from models.numerics.products import dense_times, pattern_times
 from models.numerics.spd_inverse import TILE
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, Multiple, SearchSpace, Span
+from models.settings import ModelSettings
 
 RIDGE = 6.0  # times `mean_over_edges`
 

@@ -25,7 +25,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.fitting import Epoch, FitOptions, Start
 from models.negatives.laws import CensoredPairs
 from models.negatives.like_probability import log_odds, spread
@@ -34,6 +34,7 @@ from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
 from models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols, blank_rows
 from models.search_space import SearchSpace, Span
+from models.settings import ModelSettings
 
 START = purpose("paired_symbols start")
 START_SCALE, START_VARIANCE = 0.1, 0.1

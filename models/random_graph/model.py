@@ -14,7 +14,7 @@ from numba import njit
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.fitting import Epoch, FitOptions, Start
 from models.negatives.balanced_histogram import balanced
 from models.negatives.draws import alias_table, histogram, histogram_power
@@ -26,6 +26,7 @@ from models.numerics.threads import kernel_threads
 from models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes, update_side
 from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
 from models.search_space import Choice, SearchSpace, Span
+from models.settings import ModelSettings
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
 FOLD_IN = purpose("random graph: fold-in")

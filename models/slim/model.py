@@ -17,13 +17,14 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.numerics.gram import columns, mean_over_edges
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.products import entries_of, read_only, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Multiple, SearchSpace, Span
+from models.settings import ModelSettings
 from models.slim.kernels import Solved, count_candidates, count_pairs, fill_pairs, solve_columns
 
 L1, L2 = 0.05, 5.0  # times `mean_over_edges`

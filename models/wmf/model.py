@@ -31,13 +31,14 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.numerics.degree_weights import degree_weights_or_ones
 from models.numerics.lanes import padded
 from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, Multiple, SearchSpace, Span
+from models.settings import ModelSettings
 from models.wmf.sides import Loss, RowSystems, Solver, empty_table, rows
 
 UNOBSERVED, SHRINKAGE = 12.0, 0.08  # of the default loss

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from models.base import ModelSettings
 from models.catalogue import MODELS
 from models.evaluation.metrics import Mean, compare, mean
+from models.settings import ModelSettings
 from tasks.errors import OneclassError
 from tasks.evaluate.stage import rank
 from tasks.promotion import gates

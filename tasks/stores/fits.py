@@ -22,7 +22,8 @@ import numpy as np
 
 import sql
 from models import catalogue, fingerprint
-from models.base import Model, ModelSettings
+from models.base import Model
+from models.settings import ModelSettings
 from tasks.stores import manifest
 from tasks.stores.home import Home
 

@@ -11,16 +11,17 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal
+from typing import Literal
 
 from scipy.sparse import csr_matrix
 
-from models.base import ModelSettings
 from models.catalogue import MODELS
+from models.settings import ModelSettings
 from tasks.errors import InputError
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 from tasks.tuning.best_settings import short
+from tasks.tuning.settled import Settled
 from tasks.tuning.study import Outcome, Search, Study
 from tasks.tuning.trial import LEAST_USERS, trial_task
 from tasks.tuning.validation import validation
@@ -33,28 +34,6 @@ ITEMS = 8_000  # with more, a model whose cost is that of its items is not searc
 DAYS, MOVED = 30, 1.25  # a search is good for so long, while users, items and edges are so many times as many at most
 
 When = Literal["auto", "off", "always"]
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Where a model's settings come from: a row of `operations.model_settings`, without the run.
-
-    Attributes:
-        settings: what every fit of the run has.
-        searched: the columns of a search; none where none was made or kept.
-    """
-
-    model: str
-    origin: Literal["search", "kept", "data set", "given", "default"]
-    reason: str
-    settings: ModelSettings
-    searched: dict[str, Any] | None = None
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """The columns and their values."""
-        said = {"model": self.model, "origin": self.origin, "reason": self.reason}
-        return {**said, **(self.searched or {}), "settings": self.settings.model_dump_json()}
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from scipy.sparse import csr_matrix
 from sqlalchemy import URL
 
 from models import fingerprint
-from models.base import ModelSettings
 from models.catalogue import MODELS
 from models.search_space import Choice, Multiple, Range, SearchSpace
+from models.settings import ModelSettings
 from tasks.protocols import PROTOCOLS
 from tasks.stores.home import Home
 

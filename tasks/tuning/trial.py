@@ -105,7 +105,7 @@ class _Checkpoints:
         if not reached:
             return
         began = time.perf_counter()
-        mean, _ = judge(self.model, _some(self.judged.part, self._affordable(epoch.of)), self.judged.metric)
+        mean, _ = judge(self.model, some_users(self.judged.part, self._affordable(epoch.of)), self.judged.metric)
         self.seconds += time.perf_counter() - began
         self.percent, self.value = int(100 * reached[-1]), mean.value
         self.trial.report(mean.value, self.percent)
@@ -120,11 +120,11 @@ class _Checkpoints:
         return max(LEAST_USERS, int(min(by_scores, by_folding)))
 
 
-def _some(part: Part, users: int) -> Part:
+def some_users(part: Part, users: int) -> Part:
     """At most `users` users of a part who have an edge to be found, spread evenly over the part."""
     with_targets = np.flatnonzero(np.diff(part.targets.indptr))
     users = min(users, len(with_targets))
-    chosen = with_targets[np.arange(users) * len(with_targets) // users]
+    chosen = with_targets[np.arange(users) * len(with_targets) // max(users, 1)]
     rows = None if part.rows is None else part.rows[chosen]
     return Part(part.histories[chosen], part.targets[chosen], part.users[chosen], rows)
 

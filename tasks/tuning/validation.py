@@ -5,6 +5,7 @@ validation part; one is cut from their training edges by a hash of user and item
 one edge of every user with two or more, or a fifth of the edges of every user with five or more.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,7 @@ class Validation:
         return int(np.count_nonzero(np.diff(self.part.targets.indptr)))
 
 
+@functools.lru_cache(maxsize=1)  # a study asks for the same parts at every trial
 def validation(home: Home, protocol: str, matrices_digest: str, seed: int, edges: int | None = None) -> Validation:
     """The training and validation parts of a stored split.
 

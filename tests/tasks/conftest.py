@@ -2,7 +2,6 @@
 
 import shutil
 
-import numpy as np
 import pytest
 
 from models.catalogue import MODELS
@@ -12,7 +11,7 @@ from tasks.recommend import load
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores.home import Home
 from tasks.train import train
-from tests.conftest import home_in, log_into
+from tests.conftest import home_in, two_tastes
 
 SETTINGS = {
     "popularity": {},
@@ -28,9 +27,7 @@ TITLES = "item_id,title\n" + "".join(f'i{item},"Item, the {item}th"\n' for item 
 def split_once(tmp_path_factory):
     """(home, digest of the matrix of every edge): 60 users of two tastes."""
     home = home_in(tmp_path_factory.mktemp("split"))
-    generator = np.random.default_rng(1)
-    pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
-    log_into(home, [(user, item, 1) for user, item in sorted(pairs)])
+    two_tastes(home)
     binarize(home, BinarizeSettings(), "run")
     digests = split(home, SplitSettings(held_out_share=0.2), "run", protocols=["leave_one_out"], seed=1).digests
     (home.root / "titles.csv").write_text(TITLES)

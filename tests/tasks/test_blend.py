@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.blend import BlendSettings
 from models.catalogue import MODELS
+from models.settings import ModelSettings
 from tasks import blend as stage
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.blend import blend

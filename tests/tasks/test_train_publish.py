@@ -18,7 +18,7 @@ from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import manifest, matrices, retention, runs, warehouse
 from tasks.train import fitted as fit_of_a_sweep
 from tasks.train import train
-from tests.conftest import home_in, log_into
+from tests.conftest import home_in, two_tastes
 
 PROTOCOL = "leave_one_out"
 
@@ -27,9 +27,7 @@ PROTOCOL = "leave_one_out"
 def split_once(tmp_path_factory):
     """(home, digests): two groups of users with tastes of their own, binarized and split."""
     home = home_in(tmp_path_factory.mktemp("split"))
-    generator = np.random.default_rng(1)
-    pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
-    log_into(home, [(user, item, 1) for user, item in sorted(pairs)])
+    two_tastes(home)
     binarize(home, BinarizeSettings(), "run")
     return home, split(
         home, SplitSettings(held_out_share=0.2), "run", protocols=["strong_generalization", "leave_one_out"], seed=1

@@ -128,7 +128,7 @@ def planted(users, items, truth, seed, noise=0.0):
 
 def test_a_planted_mixture_is_recovered():
     scores, histories, targets = planted(150, 300, (1.0, 0.5, 0.0), seed=1)
-    found = weigh(Candidates.of_blocks([(scores, histories, targets)], 3), seed=2)
+    found = weigh(Candidates.of_blocks([(scores, histories, targets)]), seed=2)
     first, second, third = found.weights
     assert second / first == pytest.approx(0.5, abs=0.26) and third <= 0.125 * first
     assert found.cross_validated.mean() == found.value.mean() == 1.0
@@ -137,7 +137,7 @@ def test_a_planted_mixture_is_recovered():
 
 def test_a_model_that_adds_nothing_gets_no_weight():
     scores, histories, targets = planted(200, 300, (1.0, 0.0), seed=3)
-    found = weigh(Candidates.of_blocks([(scores, histories, targets)], 2), seed=2)
+    found = weigh(Candidates.of_blocks([(scores, histories, targets)]), seed=2)
     assert found.weights == (1.0, 0.0)
     np.testing.assert_array_equal(found.cross_validated, found.alone[0])
 
@@ -149,7 +149,7 @@ def test_ndcg_of_candidates_is_that_of_whole_rankings():
     for weights in ((1.0, 0.0), (0.75, 1.5)):
         whole = np.tensordot(np.array(weights, dtype=np.float32), scores, 1).astype(np.float32)
         expected = user_metrics(target_ranks(whole, histories, targets))["ndcg@100"]
-        np.testing.assert_allclose(Candidates.of_blocks(blocks, 2).ndcg(weights), expected, atol=1e-9)
+        np.testing.assert_allclose(Candidates.of_blocks(blocks).ndcg(weights), expected, atol=1e-9)
 
 
 def test_cross_validation_does_not_judge_users_by_weights_that_they_chose():
@@ -161,5 +161,5 @@ def test_cross_validation_does_not_judge_users_by_weights_that_they_chose():
     scores = np.stack(
         [brought_to_scale(generator.normal(size=(60, 200)).astype(np.float32), histories) for _ in range(5)]
     )
-    found = weigh(Candidates.of_blocks([(scores, histories, targets.tocsr())], 5), seed=1)
+    found = weigh(Candidates.of_blocks([(scores, histories, targets.tocsr())]), seed=1)
     assert found.value.mean() > found.cross_validated.mean()

@@ -43,7 +43,7 @@ def top_vectors(matrix, count):
     return rows.T @ rows
 
 
-def agrees(model, likes, expected):
+def assert_agrees(model, likes, expected):
     """Scores of every user with a history, but for items that no evidence reaches."""
     asked = likes.sum(axis=1) > 0
     scores, expected = model.scores(csr_matrix(likes))[asked], expected[asked]
@@ -62,7 +62,7 @@ def test_linear_filter_is_the_sum_over_paths(likes, du, into, out):
             shared = np.flatnonzero(likes[user] * likes[other])
             path = sum(of_items[liked] ** -into for liked in shared)
             expected[user, item] += of_items[item] ** -out * of_users[other] ** -du * path
-    agrees(fit(likes, user_exponent=du, in_exponent=into, out_exponent=out), likes, expected)
+    assert_agrees(fit(likes, user_exponent=du, in_exponent=into, out_exponent=out), likes, expected)
 
 
 def test_gf_cf_adds_an_ideal_low_pass(likes):
@@ -70,7 +70,7 @@ def test_gf_cf_adds_an_ideal_low_pass(likes):
     r, degrees = normalized(likes), likes.sum(axis=0)
     low = power(degrees, -0.5) @ top_vectors(r, 6) @ power(degrees, 0.5)
     model = fit(likes, low_pass=0.3, vectors=6, low_pass_exponent=0.5)
-    agrees(model, likes, likes @ r.T @ r + 0.3 * likes @ low)
+    assert_agrees(model, likes, likes @ r.T @ r + 0.3 * likes @ low)
     assert model.eigenvalue == pytest.approx(1, abs=1e-5)
 
 
@@ -92,7 +92,7 @@ def test_chebycf_interpolates_the_plateau(likes):
     filtered = sum(value * term for value, term in zip(values, terms)) + alpha * signal @ top_vectors(r, 10)
     settings = {"polynomial": "plateau", "order": order, "flatness": flatness, "low_pass": alpha, "vectors": 10}
     exponents = {"in_exponent": 0.5 + beta, "out_exponent": 0.5 - beta, "low_pass_exponent": beta}
-    agrees(fit(likes, **settings, **exponents), likes, filtered @ power(degrees, beta))
+    assert_agrees(fit(likes, **settings, **exponents), likes, filtered @ power(degrees, beta))
 
 
 @pytest.mark.parametrize("terms", [1, 4])
@@ -103,7 +103,7 @@ def test_bspm_sharpens_what_is_blurred(likes, terms):
     blurred = likes @ r.T @ r + 0.2 * likes @ low
     steps = [blurred @ np.linalg.matrix_power(-2.5 * r.T @ r, j) / math.factorial(j) for j in range(terms + 1)]
     model = fit(likes, low_pass=0.2, vectors=5, low_pass_exponent=0.5, sharpening=2.5, sharpening_terms=terms)
-    agrees(model, likes, sum(steps))
+    assert_agrees(model, likes, sum(steps))
 
 
 def test_other_exponents_divide_by_the_largest_eigenvalue(likes):
@@ -120,7 +120,7 @@ def test_other_exponents_divide_by_the_largest_eigenvalue(likes):
         likes, user_exponent=0.6, in_exponent=0.65, out_exponent=0.15, low_pass=0.5, vectors=4, low_pass_exponent=0.1,
         sharpening=0.8, sharpening_terms=1,
     )  # fmt: skip
-    agrees(model, likes, expected)
+    assert_agrees(model, likes, expected)
     assert model.eigenvalue == pytest.approx(largest, rel=1e-5)
 
 

@@ -10,9 +10,10 @@ from scipy import stats
 from scipy.sparse import csr_matrix
 
 from models import catalogue
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.negatives.laws import AllZeros, NegativeLaw
 from models.popularity import Popularity
+from models.settings import ModelSettings
 from tasks.errors import OneclassError
 from tasks.evaluate import stage
 from tasks.evaluate.tables import OF_LEAVE_ONE_OUT, OF_PROTOCOL

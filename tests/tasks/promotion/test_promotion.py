@@ -17,7 +17,7 @@ from tasks.publish import Choice, PublishSettings, publish
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import manifest, publications, runs, warehouse
 from tasks.train import train
-from tests.conftest import home_in, log_into
+from tests.conftest import home_in, two_tastes
 
 PROTOCOL = "strong_generalization"
 SETTINGS = {"mrf_dense": MODELS["mrf_dense"].Settings(), "popularity": MODELS["popularity"].Settings()}
@@ -57,9 +57,7 @@ def judged(home, run_id, digests, model, fits, limits=None, **settings):
 def first(tmp_path_factory):
     """(home, digests) after a night that published: two tastes, 240 people, 200 items."""
     home = home_in(tmp_path_factory.mktemp("first"))
-    generator = np.random.default_rng(1)
-    pairs = {(f"u{u}", f"i{u % 2 * 100 + generator.integers(100)}") for u in range(240) for _ in range(24)}
-    log_into(home, [(user, item, 1) for user, item in sorted(pairs)])
+    two_tastes(home, users=240, items=100, likes=24)
     with runs.recorded(home, "first", "backfill", {"models": {"mrf_dense": {}, "popularity": {}}, "seed": 0}):
         digests = prepared(home)
         fits = {model: fitted(home, "first", digests, PROTOCOL, model) for model in SETTINGS}

@@ -10,10 +10,11 @@ import pytest
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.catalogue import MODELS
 from models.popularity import Popularity
 from models.search_space import Multiple, Span
+from models.settings import ModelSettings
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.split import SplitSettings, split
 from tasks.stores import warehouse

@@ -12,10 +12,11 @@ from pydantic import Field
 
 from flows.parameters import Backfill
 from flows.settings import resolve
-from models.base import Model, ModelSettings
+from models.base import Model
 from models.catalogue import MODELS
 from models.fitting import Epoch
 from models.search_space import Choice, Span
+from models.settings import ModelSettings
 from tasks import tuning
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError

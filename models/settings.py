@@ -1,0 +1,42 @@
+"""The settings of every model: frozen, those that are left to the log resolved by a rule, those of a trial put in."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict
+from scipy.sparse import csr_matrix
+
+from models.search_space import Multiple, SearchSpace
+
+
+class ModelSettings(BaseModel):
+    """Settings of one model. They are frozen, and unknown keys are refused.
+
+    Attributes:
+        search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
+            that are a `Multiple`, each one's rule may rest on the ones before it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    search_space: ClassVar[SearchSpace] = {}
+
+    def resolved(self, interactions: csr_matrix) -> Self:
+        """The settings for a fit on this matrix: those that are None, which leaves them to the log, by their rules."""
+        return self
+
+    def tried(self, values: Mapping[str, Any], interactions: csr_matrix) -> Self:
+        """These settings with values of the search space in their place, for a fit on this matrix.
+
+        Args:
+            values: by setting; where the search space has a `Multiple`, that of what the rule makes of the matrix and
+                of the values before it in the search space.
+
+        Raises:
+            ValueError: the settings do not go together.
+        """
+        multiples = [name for name, range_ in self.search_space.items() if isinstance(range_, Multiple)]
+        found = self.model_copy(update={**values, **{name: None for name in multiples if name in values}})
+        for name in multiples:
+            if name in values and (by_rule := getattr(found.resolved(interactions), name)) is not None:
+                found = found.model_copy(update={name: values[name] * by_rule})
+        return type(self)(**found.model_dump())
