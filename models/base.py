@@ -244,6 +244,17 @@ class Model(ABC):
             self._kept[name] = make()
         return self._kept[name]
 
+    def folded(self, histories: csr_matrix) -> Any:
+        """`fold_in`, kept by a loaded model for the block that was asked for last: its scores and `like` share it."""
+        if self._kept is None:
+            return self.fold_in(histories)
+        arrays = histories.indptr, histories.indices, histories.data
+        last, found = self._kept.get("fold-in", ((), None))
+        if not last or not all(map(np.array_equal, last, arrays)):
+            found = self.fold_in(histories)
+            self._kept["fold-in"] = tuple(array.copy() for array in arrays), found
+        return found
+
     def _known(self, histories: csr_matrix) -> csr_matrix:
         """The histories without the items that have no training edge, with `item_count` columns; `checked_matrix`."""
         checked_matrix(histories, "histories")

@@ -1,45 +1,65 @@
-"""Every model by its name."""
+"""Every model by its name. A model's file is imported when the model is first asked for, and not before."""
 
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from pathlib import Path
 
-from models.autoencoders.cdae import CDAE
-from models.autoencoders.mult_dae import MultDAE
-from models.autoencoders.mult_vae import MultVAE
 from models.base import Model
-from models.binary_matrix.model import BinaryMatrix
-from models.blend.model import Blend
-from models.bpr.model import BPRPopularity, BPRUniform
-from models.graph_filter.model import GraphFilter
-from models.hpf.model import HPF
-from models.mrf.dense import MRFDense
-from models.mrf.sparse import MRFSparse
-from models.paired_symbols.model import PairedSymbols
-from models.popularity import Popularity
-from models.random_graph.model import RandomGraph
-from models.slim.model import SLIM
-from models.wmf.model import WMF
 
-MODELS: dict[str, type[Model]] = {
-    model.name: model
-    for model in (
-        Popularity,
-        BPRUniform,
-        BPRPopularity,
-        MRFDense,
-        MRFSparse,
-        SLIM,
-        WMF,
-        GraphFilter,
-        RandomGraph,
-        PairedSymbols,
-        BinaryMatrix,
-        HPF,
-        CDAE,
-        MultDAE,
-        MultVAE,
-        Blend,
-    )
-}
+
+class Catalogue(MutableMapping[str, type[Model]]):
+    """Estimators by name, in the order in which tables without another order list them.
+
+    Args:
+        homes: where each class is: its module, a colon, its name.
+    """
+
+    def __init__(self, homes: dict[str, str]) -> None:
+        self._known: dict[str, str | type[Model]] = dict(homes)
+
+    def __getitem__(self, name: str) -> type[Model]:
+        found = self._known[name]
+        if isinstance(found, str):
+            module, _, kind = found.partition(":")
+            found = self._known[name] = getattr(import_module(module), kind)
+        return found
+
+    def __setitem__(self, name: str, model: type[Model]) -> None:
+        self._known[name] = model
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, name: object) -> bool:  # without an import
+        return name in self._known
+
+
+MODELS = Catalogue(
+    {
+        "popularity": "models.popularity:Popularity",
+        "bpr_uniform": "models.bpr.model:BPRUniform",
+        "bpr_popularity": "models.bpr.model:BPRPopularity",
+        "mrf_dense": "models.mrf.dense:MRFDense",
+        "mrf_sparse": "models.mrf.sparse:MRFSparse",
+        "slim": "models.slim.model:SLIM",
+        "wmf": "models.wmf.model:WMF",
+        "graph_filter": "models.graph_filter.model:GraphFilter",
+        "random_graph": "models.random_graph.model:RandomGraph",
+        "paired_symbols": "models.paired_symbols.model:PairedSymbols",
+        "binary_matrix": "models.binary_matrix.model:BinaryMatrix",
+        "hpf": "models.hpf.model:HPF",
+        "cdae": "models.autoencoders.cdae:CDAE",
+        "mult_dae": "models.autoencoders.mult_dae:MultDAE",
+        "mult_vae": "models.autoencoders.mult_vae:MultVAE",
+        "blend": "models.blend.model:Blend",
+    }
+)
 
 
 def load(name: str, folder: Path, *, threads: int = 1) -> Model:

@@ -130,12 +130,14 @@ class BinaryMatrix(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         K, table = self.settings.factors, self._user_table(histories, users)
         with kernel_threads(self.threads):
-            scores = dense_times(table[:, :K], np.ascontiguousarray(self.q.items[:, :K].T))
+            scores = dense_times(
+                table[:, :K], self.kept("columns", lambda: np.ascontiguousarray(self.q.items[:, :K].T))
+            )
         scores += np.float32(self.q.z[0])
         return scores
 
     def _user_table(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        return self.fold_in(histories) if users is None else self.q.users[users]
+        return self.folded(histories) if users is None else self.q.users[users]
 
     def _side(self, table: np.ndarray, bias: float, bias_precision: float) -> GaussianFactors:
         K, width = self.settings.factors, table.shape[1] // 2

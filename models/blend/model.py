@@ -63,7 +63,7 @@ class Blend(Model):
         Raises:
             ValueError: a member is unknown, is a blend itself, or does not have the score.
         """
-        kinds = import_module("models.catalogue").MODELS  # which imports this file, as it does every model's
+        kinds = import_module("models.catalogue").MODELS  # by name, as a family imports no other
         for member in settings.members:
             if member.model not in kinds or member.model == cls.name:
                 raise ValueError(f"members: {member.model} is no model that a blend can be made of")

@@ -122,7 +122,7 @@ class BPR(Model):
         return out[:, :factors].copy()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        rows = self.fold_in(histories) if users is None else np.asarray(self.user_factors[users])
+        rows = self.folded(histories) if users is None else np.asarray(self.user_factors[users])
         rows = np.column_stack([rows, np.ones(len(rows), dtype=np.float32)])
         with kernel_threads(self.threads):
             return dense_times(rows, self.kept("columns", self._columns))

@@ -35,7 +35,8 @@ from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.graph_filter.graph import COLUMNS, NormalizedGraph, powers, top_eigenvectors
 from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
-from models.numerics.no_evidence import order_by_popularity
+from models.numerics.no_evidence import factors_below, order_by_popularity
+from models.numerics.products import dense_times, values_times
 from models.numerics.threads import kernel_threads, single_threaded_blas
 from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
@@ -105,12 +106,13 @@ class GraphFilter(Model):
 
     name = "graph_filter"
     Settings = GraphFilterSettings
+    _factors: tuple[np.ndarray, np.ndarray] | None = None
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen = perf_counter(), self.resolved
         ones = np.ones(interactions.nnz, dtype=np.int8)
         self.edges = csr_matrix((ones, interactions.indices, interactions.indptr), shape=interactions.shape)
-        self.graph = self._normalized()
+        self.graph, self._factors = self._normalized(), None
         self.eigenvalue, self.vectors = 1.0, np.zeros((self.item_count, 0), dtype=np.float32)
         wanted = chosen.vectors if chosen.low_pass else 0
         if wanted or chosen.sharpening or chosen.polynomial == "plateau":
@@ -126,29 +128,40 @@ class GraphFilter(Model):
         """Columns `items` of the filter, at the items of the history; a sum is the score where it is not all zero."""
         columns = np.zeros((self.item_count, len(items)), dtype=np.float32)
         columns[items, np.arange(len(items))] = 1
-        with kernel_threads(self.threads), single_threaded_blas():
-            return self._passed(self._sharpened(columns, -1), -1)[history.indices]
+        before, after = self._low_pass()
+        with kernel_threads(self.threads):
+            added = self._between(self._polynomial, self._sharpened(columns, -1), -1)[history.indices]
+            low = before[history.indices] * self.vectors[history.indices]
+            return added + dense_times(low, np.ascontiguousarray(after[:, items]))
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         scores = np.empty(histories.shape, dtype=np.float32)
-        with kernel_threads(self.threads), single_threaded_blas():
+        before, after = self._low_pass()
+        below = self.kept("below", lambda: factors_below(self.item_degrees))
+        with kernel_threads(self.threads):
             for start in range(0, histories.shape[0], COLUMNS):
                 some = histories[start : start + COLUMNS]
                 block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
                 block[some.indices, np.repeat(np.arange(some.shape[0]), np.diff(some.indptr))] = 1
-                scores[start : start + COLUMNS] = self._sharpened(self._passed(block, 1), 1).T
-        return order_by_popularity(scores, self.item_degrees)
+                of_block = self._sharpened(self._between(self._polynomial, block, 1), 1).T
+                parts = before[some.indices, 0], some.indices, some.indptr
+                low = values_times(csr_matrix(parts, shape=some.shape), self.vectors)
+                np.add(of_block, dense_times(low, after), out=scores[start : start + COLUMNS])
+        return order_by_popularity(scores, self.item_degrees, below)
 
-    def _passed(self, block: np.ndarray, sign: int) -> np.ndarray:
-        """x p(A) + alpha x D^-gamma V V' D^gamma for the columns x of a block; sign -1 for the transposed filter."""
-        chosen = self.resolved
-        passed = self._between(self._polynomial, block, sign)
-        if self.vectors.shape[1]:
-            before, after = (self._degree_powers(way * sign * chosen.low_pass_exponent) for way in (-1, 1))
-            low = self.vectors @ (self.vectors.T @ (before * block))
-            low *= np.float32(chosen.low_pass) * after
-            passed += low
-        return passed
+    def _low_pass(self) -> tuple[np.ndarray, np.ndarray]:
+        """The low-pass, sharpened, as two factors: D^-gamma, (items, 1), to come before V, and alpha V' D^gamma times
+        the sharpening, (k, items), to come after it.
+        """
+        if self._factors is None:
+            gamma = self.resolved.low_pass_exponent
+            after = np.float32(self.resolved.low_pass) * self._degree_powers(gamma) * self.vectors
+            with kernel_threads(self.threads):
+                for start in range(0, after.shape[1], COLUMNS):
+                    some = np.ascontiguousarray(after[:, start : start + COLUMNS])
+                    after[:, start : start + COLUMNS] = self._sharpened(some, 1)
+            self._factors = self._degree_powers(-gamma), np.ascontiguousarray(after.T)
+        return self._factors
 
     def _sharpened(self, block: np.ndarray, sign: int) -> np.ndarray:
         chosen = self.resolved
@@ -175,7 +188,7 @@ class GraphFilter(Model):
 
     def _degree_powers(self, exponent: float) -> np.ndarray:
         """float32 (items, 1)."""
-        return powers(self.item_degrees, exponent)[:, None]
+        return self.kept(f"degrees to the {exponent}", lambda: powers(self.item_degrees, exponent)[:, None])
 
     def _arrays(self) -> dict[str, np.ndarray]:
         edges, eigenvalue = self.edges, np.array(self.eigenvalue)

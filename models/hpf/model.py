@@ -171,9 +171,9 @@ class HPF(Model):
         return means
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        means = self.fold_in(histories) if users is None else self.user_shape[users] / self.user_rate[users]
+        means = self.folded(histories) if users is None else self.user_shape[users] / self.user_rate[users]
         with kernel_threads(self.threads):
-            return dense_times(means, np.ascontiguousarray((self.item_shape / self.item_rate).T))
+            return dense_times(means, self.kept("columns", lambda: np.ascontiguousarray(self.item_vectors().T)))
 
     def item_vectors(self) -> np.ndarray:
         """The means of the items' factors."""

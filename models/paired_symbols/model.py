@@ -127,11 +127,11 @@ class PairedSymbols(Model):
             (mean, sd), float32 (block, n): the mean is the score `like`, the standard deviation is by
             Gauss-Hermite quadrature over the Gaussian of a_ij; NaN where the item is -1.
         """
-        rows = self._user_rows(self._known(histories), users)
+        rows = self._user_rows(histories, users)
         if np.ndim(items) == 2:
             mean, variance = self._pair_moments(rows, np.asarray(items))
         else:
-            mean, variance = self._moments(rows, slice(None) if items is None else items)
+            mean, variance = self._moments(rows, items)
         like = expit(log_odds(mean, variance))
         return like, spread(mean, variance, like, expit, lambda weight, value: weight * value**2)
 
@@ -188,23 +188,36 @@ class PairedSymbols(Model):
         return posterior.bound(sums)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        found = log_odds(*self._moments(self._user_rows(histories, users), slice(None)))
+        found = log_odds(*self._moments(self._user_rows(histories, users), None))
         if score == "popularity_x_odds":
-            weight = self.settings.popularity_weight
-            return found + (weight * np.log(self.item_popularity)).astype(np.float32)
+            return found + self.kept("popularity", self._weighted_log_popularity)
         like = expit(found)
         return like if score == "like" else like * self.item_popularity.astype(np.float32)
 
-    def _moments(self, rows: np.ndarray, items: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
-        """E a and var a of every pair of some users' rows and some items, float32 (users, items)."""
+    def _weighted_log_popularity(self) -> np.ndarray:
+        """a log psi, float32 (items,)."""
+        return (self.settings.popularity_weight * np.log(self.item_popularity)).astype(np.float32)
+
+    def _moments(self, rows: np.ndarray, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """E a and var a of every pair of some users' rows and some items, all by default, float32 (users, items)."""
         u, b, u_variance, b_variance = self._parts(rows)
-        v, c, v_variance, c_variance = self._parts(self.item_rows[items])
+        of_means, of_variances, c, c_variance = self._columns(items)
         with kernel_threads(self.threads):
-            mean = dense_times(u, v.T)
-            variance = dense_times(np.hstack([u**2 + u_variance, u_variance]), np.hstack([v_variance, v**2]).T)
+            mean = dense_times(u, of_means)
+            variance = dense_times(np.hstack([u**2 + u_variance, u_variance]), of_variances)
         mean += b[:, None] + c
         variance += b_variance[:, None] + c_variance
         return mean, variance
+
+    def _columns(self, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What the moments need of some items: float32 (K, items) and (2 K, items), and the biases' moments."""
+
+        def made(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+            v, c, v_variance, c_variance = self._parts(rows)
+            means, variances = v.T, np.hstack([v_variance, v**2]).T
+            return np.ascontiguousarray(means), np.ascontiguousarray(variances), c.copy(), c_variance.copy()
+
+        return self.kept("columns", lambda: made(self.item_rows)) if items is None else made(self.item_rows[items])
 
     def _pair_moments(self, rows: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """E a and var a of each user and that user's own items, float32 (users, n); E a is NaN where the item is -1."""
@@ -222,7 +235,7 @@ class PairedSymbols(Model):
         return rows[..., :k], rows[..., k], rows[..., width : width + k], rows[..., width + k]
 
     def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        return self.fold_in(histories) if users is None else self.user_rows[users]
+        return self.folded(histories) if users is None else self.user_rows[users]
 
     def _item_symbols(self) -> Symbols:
         """The items as the fixed side of a fold-in: rows, shares and background cache; made once."""

@@ -182,7 +182,7 @@ class RandomGraph(Model):
             columns = self.kept("columns", lambda: columns_of(self.posterior.items))
             logits = like_logits(self._side(histories, users), columns)
         if score == "popularity_x_odds":
-            logits += (self.settings.popularity_weight * self._log_popularity()).astype(np.float32)
+            logits += self.kept("popularity", self._weighted_log_popularity)
             return logits
         like = np.negative(logits, out=logits)
         np.exp(like, out=like)
@@ -193,12 +193,13 @@ class RandomGraph(Model):
         return like
 
     def _side(self, histories: csr_matrix, users: np.ndarray | None) -> Vertices:
-        return self.fold_in(histories) if users is None else self.posterior.users.rows(users)
+        return self.folded(histories) if users is None else self.posterior.users.rows(users)
 
-    def _log_popularity(self) -> np.ndarray:
-        """log pi; an item without an edge gets half of the smallest pi."""
+    def _weighted_log_popularity(self) -> np.ndarray:
+        """a log pi, float32 (items,); an item without an edge gets half of the smallest pi."""
         rarest = self.histogram[self.histogram > 0].min()
-        return np.log(np.where(self.histogram > 0, self.histogram, rarest / 2))
+        logs = np.log(np.where(self.histogram > 0, self.histogram, rarest / 2))
+        return (self.settings.popularity_weight * logs).astype(np.float32)
 
     def sampler(self, interactions: csr_matrix) -> GraphSampler:
         """The sampler of hidden graphs; sets `gamma`, `histogram` and `weights`."""

@@ -170,7 +170,7 @@ class WMF(Model):
         return EXACT if chosen.solver == "cholesky" else Solver(0, int(padded(chosen.block)))
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        of_users = self.fold_in(histories) if users is None else np.asarray(self.user_factors[users])
+        of_users = self.folded(histories) if users is None else np.asarray(self.user_factors[users])
         with kernel_threads(self.threads):
             return dense_times(of_users, self.kept("columns", lambda: np.ascontiguousarray(self.item_factors.T)))
 

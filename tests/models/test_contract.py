@@ -1,6 +1,8 @@
 """What every model in the catalogue promises, checked on small data with short settings."""
 
 import importlib.util
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -44,6 +46,16 @@ def _unless_its_extra_is_absent(name):
 
 
 every_model = pytest.mark.parametrize("name", [_unless_its_extra_is_absent(name) for name in MODELS])
+
+
+def test_a_models_file_is_imported_when_the_model_is_asked_for():
+    code = (
+        "import sys; from models.catalogue import MODELS; "
+        "loaded = lambda: {name.split('.')[1] for name in sys.modules if name.endswith('.model')}; "
+        "assert not loaded() and 'wmf' in MODELS and not loaded(); MODELS['wmf']; assert loaded() == {'wmf'}, loaded()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert {name: model.name for name, model in MODELS.items()} == {name: name for name in MODELS}
 
 
 def make(name, *, seed=3, threads=1):
@@ -105,6 +117,30 @@ def test_saving_and_loading_change_nothing(name, fitted, checkerboard, tmp_path)
     assert {file.suffix for file in tmp_path.iterdir()} == {".npy", ".json"}
     for file in tmp_path.glob("*.npy"):
         assert np.isfinite(np.load(file)).all(), file.stem
+
+
+@every_model
+def test_what_a_loaded_model_was_asked_before_changes_no_answer(name, fitted, checkerboard, tmp_path):
+    fitted(name).save(tmp_path)
+    asked = load(name, tmp_path)
+    for users in ([5], [6, 7], [5], [8]):
+        histories = checkerboard[users]
+        np.testing.assert_array_equal(all_scores(asked, histories), all_scores(load(name, tmp_path), histories))
+        histories.indices[:1] = (
+            0 if histories.indices[0] else 1
+        )  # the caller's own array, of another history from now on
+        np.testing.assert_array_equal(all_scores(asked, histories), all_scores(load(name, tmp_path), histories))
+
+
+@pytest.mark.parametrize("name", ["random_graph", "paired_symbols"])
+def test_the_scores_and_like_of_a_block_fold_it_in_once(name, fitted, checkerboard, tmp_path, monkeypatch):
+    fitted(name).save(tmp_path)
+    asked, folds = load(name, tmp_path), []
+    fold_in = type(asked).fold_in
+    monkeypatch.setattr(type(asked), "fold_in", lambda model, block: folds.append(block) or fold_in(model, block))
+    all_scores(asked, checkerboard[:3])
+    asked.like(checkerboard[:3])
+    assert len(folds) == 1
 
 
 @every_model

@@ -55,3 +55,8 @@ def test_even_runs_differ_by_one_row_at_most(rows):
     bounds = even_runs(rows, 16)
     assert len(bounds) == 17 and bounds[0] == 0 and bounds[-1] == rows
     assert bounds.tolist() == [rows * k // 16 for k in range(17)]
+
+
+@given(st.lists(st.integers(0, 30), max_size=2))
+def test_one_row_is_one_shard(degrees):
+    assert shards(starts_of(degrees)).tolist() == np.unique(runs(starts_of(degrees), 64, 8)).tolist()
