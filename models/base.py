@@ -3,7 +3,7 @@
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -114,13 +114,15 @@ class Model(ABC):
         score = self.score_names[0] if score is None else score
         if score not in self.score_names:
             raise ValueError(f"{self.name} has no score {score!r}; it has {', '.join(self.score_names)}")
-        histories = self._known(histories)
-        if users is not None and len(users) != histories.shape[0]:
-            raise ValueError(f"{len(users)} users but {histories.shape[0]} histories; give one history for each user")
-        scores = self._scores(histories, users, score)
-        if users is None:
-            scores[np.diff(histories.indptr) == 0] = self.item_degrees.astype(np.float32)
+        histories = self._block(histories, users)
+        scores = self._for_empty(self._scores(histories, users, score), histories, users)
         return scores if items is None else scores[:, items]
+
+    def each_score(self, histories: csr_matrix, *, users: np.ndarray | None = None) -> Iterator[tuple[str, np.ndarray]]:
+        """Each of `score_names` with its `scores`, one after the other; what they have in common is computed once."""
+        histories = self._block(histories, users)
+        for score, scores in zip(self.score_names, self._each_score(histories, users), strict=True):
+            yield score, self._for_empty(scores, histories, users)
 
     def recommend(
         self, histories: csr_matrix, n: int, *, users: np.ndarray | None = None, score: str | None = None
@@ -280,6 +282,23 @@ class Model(ABC):
     @abstractmethod
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """A new float32 (block, items) array; the caller overwrites the rows of empty histories."""
+
+    def _each_score(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
+        """`_scores` by each of `score_names`; for a model of which they share work to override."""
+        return (self._scores(histories, users, score) for score in self.score_names)
+
+    def _block(self, histories: csr_matrix, users: np.ndarray | None) -> csr_matrix:
+        """Histories that are known, one for each of the users."""
+        histories = self._known(histories)
+        if users is not None and len(users) != histories.shape[0]:
+            raise ValueError(f"{len(users)} users but {histories.shape[0]} histories; give one history for each user")
+        return histories
+
+    def _for_empty(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+        """The scores, those of an unseen user with an empty history replaced by popularity."""
+        if users is None:
+            scores[np.diff(histories.indptr) == 0] = self.item_degrees.astype(np.float32)
+        return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Fitted arrays by name, `item_degrees` excepted."""

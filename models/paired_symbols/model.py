@@ -18,6 +18,7 @@ have a misprint: u_i should be u_i', over which the sum in their denominator run
 """
 
 import time
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -188,10 +189,20 @@ class PairedSymbols(Model):
         return posterior.bound(sums)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        found = log_odds(*self._moments(self._user_rows(histories, users), None))
+        return self._of_logits(self._logits(histories, users), score)
+
+    def _each_score(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
+        logits = self._logits(histories, users)
+        return (self._of_logits(logits, score) for score in self.score_names)
+
+    def _logits(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+        return log_odds(*self._moments(self._user_rows(histories, users), None))
+
+    def _of_logits(self, logits: np.ndarray, score: str) -> np.ndarray:
+        """A score from the logits of the like probability, a new array."""
         if score == "popularity_x_odds":
-            return found + self.kept("popularity", self._weighted_log_popularity)
-        like = expit(found)
+            return logits + self.kept("popularity", self._weighted_log_popularity)
+        like = expit(logits)
         return like if score == "like" else like * self.item_popularity.astype(np.float32)
 
     def _weighted_log_popularity(self) -> np.ndarray:

@@ -6,6 +6,7 @@ apart how popular an item is (pi_n: how often it is considered) and how well it 
 """
 
 import time
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import ClassVar
 
@@ -178,9 +179,19 @@ class RandomGraph(Model):
         return WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        return self._of_logits(self._logits(histories, users), score)
+
+    def _each_score(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
+        logits = self._logits(histories, users)
+        return (self._of_logits(logits.copy(), score) for score in self.score_names)
+
+    def _logits(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         with kernel_threads(self.threads):
             columns = self.kept("columns", lambda: columns_of(self.posterior.items))
-            logits = like_logits(self._side(histories, users), columns)
+            return like_logits(self._side(histories, users), columns)
+
+    def _of_logits(self, logits: np.ndarray, score: str) -> np.ndarray:
+        """A score from the logits of the like probability, in their place."""
         if score == "popularity_x_odds":
             logits += self.kept("popularity", self._weighted_log_popularity)
             return logits

@@ -6,8 +6,10 @@ number a metric. `tasks/evaluate/like.py` judges `like`; `tasks/evaluate/tables.
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -34,6 +36,7 @@ from tasks.train import is_of_the_model
 
 logger = logging.getLogger(__name__)
 
+EachScore = Callable[[csr_matrix, np.ndarray | None], Iterator[tuple[str, np.ndarray]]]
 BLOCK_BYTES = 256_000_000  # of one block of scores; large blocks let item-item models read their weights less often
 
 
@@ -110,64 +113,99 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_d
 def _of_model(model: Model, split: SplitMatrices, item_degrees: np.ndarray) -> Iterator[Ranked]:
     """Every ranked list of one model."""
     protocol, parts = split.protocol, split.parts
-    for score in model.score_names:
-        started = time.perf_counter()
-        exposure = Exposure(item_degrees, split.train.shape[0])
-        of_users, edge_ranks = rank(model, score, parts["test"], exposure)
+    main, tuned_by = PROTOCOLS[protocol].judged_by, PROTOCOLS[protocol].tuned_by
+    started = time.perf_counter()
+    exposures = {score: Exposure(item_degrees, split.train.shape[0]) for score in model.score_names}
+    tested, validation = rank_each(model, parts["test"], exposures), {}
+    if "validation" in parts and len(_with_targets(parts["validation"])):
+        validation = rank_each(model, parts["validation"])
+    logger.info("%s %s: ranked in %.1f s", protocol, model.name, time.perf_counter() - started)
+    for score, (of_users, edge_ranks) in tested.items():
         means = metrics.over_users(of_users)
-        if "validation" in parts and len(_with_targets(parts["validation"])):
-            validation, _ = rank(model, score, parts["validation"])
-            tuned_by = PROTOCOLS[protocol].tuned_by
-            means[f"validation_{tuned_by}"] = metrics.over_users(validation)[tuned_by]
+        if validation:
+            means[f"validation_{tuned_by}"] = metrics.over_users(validation[score].of_users)[tuned_by]
         bins, cells = [], []
         if protocol == "leave_one_out":
             sides = _degrees_of_edges(parts["test"], item_degrees)
             bins = _by_degree(edge_ranks, sides)
             cells = metrics.by_both_degrees(edge_ranks, sides["user"], sides["item"])
-        main = PROTOCOLS[protocol].judged_by
         logger.info(
-            "%s %s/%s: %s %.4f over %d users, %.1f s",
+            "%s %s/%s: %s %.4f over %d users",
             protocol,
             model.name,
             score,
             main,
             means[main].value,
             means[main].users,
-            time.perf_counter() - started,
         )
-        yield Ranked(model.name, score, of_users, means, exposure.metrics(), bins, cells)
+        yield Ranked(model.name, score, of_users, means, exposures[score].metrics(), bins, cells)
 
 
-def rank(
-    model: Model, score: str, part: Part, exposure: Exposure | None = None
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """`metrics.user_metrics` of the part's users that have a target, and S of each of their targets.
+class Ranks(NamedTuple):
+    """One score's ranks for the users of a part that have a target.
+
+    Attributes:
+        of_users: `metrics.user_metrics`.
+        of_edges: S of each of their targets.
+    """
+
+    of_users: dict[str, np.ndarray]
+    of_edges: np.ndarray
+
+
+def rank(model: Model, score: str, part: Part) -> Ranks:
+    """The ranks of the users' targets by one score of a model."""
+
+    def scores(histories: csr_matrix, users: np.ndarray | None) -> Iterator[tuple[str, np.ndarray]]:
+        yield score, model.scores(histories, users=users, score=score)
+
+    return _rank(model, scores, part, {})[score]
+
+
+def rank_each(model: Model, part: Part, exposures: Mapping[str, Exposure] = MappingProxyType({})) -> dict[str, Ranks]:
+    """The ranks of the users' targets by every score of a model, in one pass over the users.
 
     Args:
-        exposure: counts these users' first recommendations, where they are wanted.
+        exposures: by score; count these users' first recommendations, where they are wanted.
     """
+    return _rank(model, lambda histories, users: model.each_score(histories, users=users), part, exposures)
+
+
+def _rank(model: Model, each: EachScore, part: Part, exposures: Mapping[str, Exposure]) -> dict[str, Ranks]:
     users = _with_targets(part)
     size = max(1, BLOCK_BYTES // (4 * part.targets.shape[1]))
-    blocks, edge_ranks = [], []
-    for start in progress.over(range(0, len(users), size), f"{model.name}/{score} ranks for {len(users):,} users"):
+    found: dict[str, list[Ranks]] = {}
+    for start in progress.over(range(0, len(users), size), f"{model.name} ranks for {len(users):,} users"):
         block = users[start : start + size]
-        histories, targets = part.histories[block], part.targets[block]
-        scores = model.scores(histories, users=None if part.rows is None else part.rows[block], score=score)
-        try:
-            with kernel_threads(model.threads):
-                ranks = target_ranks(scores, histories, targets)
-                if exposure is not None:
-                    best, _ = top_items(scores, histories.indptr, histories.indices, FIRST)
-                    exposure.add(best, histories)
-        except NotRankable as error:
-            user = int(part.users[block[error.row]])
-            raise OneclassError(
-                f"{model.name}, score {score!r}, user_index {user}: {error.reason}; its items cannot be ranked"
-            ) from error
-        blocks.append(metrics.user_metrics(ranks))
-        edge_ranks.append(metrics.edge_ranks(ranks))
-    of_users = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-    return of_users, np.concatenate(edge_ranks)
+        rows = None if part.rows is None else part.rows[block]
+        for score, scores in each(part.histories[block], rows):
+            ranks = _rank_block(model, score, scores, part, block, exposures.get(score))
+            found.setdefault(score, []).append(ranks)
+    return {
+        score: Ranks(
+            {name: np.concatenate([one.of_users[name] for one in blocks]) for name in blocks[0].of_users},
+            np.concatenate([one.of_edges for one in blocks]),
+        )
+        for score, blocks in found.items()
+    }
+
+
+def _rank_block(
+    model: Model, score: str, scores: np.ndarray, part: Part, block: np.ndarray, exposure: Exposure | None
+) -> Ranks:
+    histories, targets = part.histories[block], part.targets[block]
+    try:
+        with kernel_threads(model.threads):
+            ranks = target_ranks(scores, histories, targets)
+            if exposure is not None:
+                best, _ = top_items(scores, histories.indptr, histories.indices, FIRST)
+                exposure.add(best, histories)
+    except NotRankable as error:
+        user = int(part.users[block[error.row]])
+        raise OneclassError(
+            f"{model.name}, score {score!r}, user_index {user}: {error.reason}; its items cannot be ranked"
+        ) from error
+    return Ranks(metrics.user_metrics(ranks), metrics.edge_ranks(ranks))
 
 
 def _with_targets(part: Part) -> np.ndarray:

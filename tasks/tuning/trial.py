@@ -15,7 +15,7 @@ from models.evaluation import metrics
 from models.evaluation.metrics import Mean
 from models.fitting import Epoch, FitOptions, ValidationUsers
 from tasks.errors import OneclassError
-from tasks.evaluate.stage import rank
+from tasks.evaluate.stage import rank_each
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part
 from tasks.tuning.best_settings import short
@@ -75,7 +75,7 @@ def run_trial(home: Home, search: Search) -> Outcome:
 
 def judge(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
     """The metric of the best of the model's scores, and the name of that score."""
-    means = {score: metrics.over_users(rank(model, score, part)[0])[metric] for score in model.score_names}
+    means = {score: metrics.over_users(ranks.of_users)[metric] for score, ranks in rank_each(model, part).items()}
     best = max(means, key=lambda score: means[score].value)
     return means[best], best
 

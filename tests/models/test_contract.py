@@ -91,6 +91,15 @@ def test_scores_are_finite_float32_of_the_blocks_shape(name, fitted, checkerboar
 
 
 @every_model
+def test_each_score_has_the_bits_of_the_score_alone(name, fitted, checkerboard):
+    histories = csr_matrix(checkerboard[:4].toarray() * np.array([[1], [1], [0], [1]]))  # one of them empty
+    for users in (None, np.array([4, 7, 9, 2])):
+        each = dict(fitted(name).each_score(histories, users=users))
+        assert tuple(each) == fitted(name).score_names
+        np.testing.assert_array_equal(np.stack([*each.values()]), all_scores(fitted(name), histories, users=users))
+
+
+@every_model
 def test_an_unknown_score_is_refused(name, fitted, checkerboard):
     with pytest.raises(ValueError, match="nonsense"):
         fitted(name).scores(checkerboard[:1], score="nonsense")
