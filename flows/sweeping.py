@@ -81,8 +81,9 @@ def closing_words(results: dict[str, list[Result]]) -> str:
         lines += [f"{name}, {SWEEPS[name].protocol}, {metric}:"]
         overall = [one for one in of_sweep if one.metric == metric and one.degree_low is None]
         of_refit = len(overall) // len(SWEEPS[name].settings)
+        wide = max(len(sweeps.label(name, place)) for place in range(len(SWEEPS[name].settings)))
         for place, one in enumerate(overall):
             what = sweeps.label(name, place // of_refit)
             value = f"{one.value:.4f}" if one.standard_error is None else f"{one.value:.4f} ± {one.standard_error:.4f}"
-            lines.append(f"  {what:36} {one.score:18} {value:16} {one.seconds:8.1f} s")
+            lines.append(f"  {what:{wide}} {one.score:18} {value:16} {one.seconds:8.1f} s")
     return "\n".join(lines)

@@ -21,30 +21,36 @@ from models.evaluation import metrics
 from models.evaluation.metrics import Mean
 from models.settings import ModelSettings
 from tasks.errors import InputError
-from tasks.evaluate.stage import rank
+from tasks.evaluate.stage import by_degree, degrees_of_edges, rank_each
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
-from tasks.stores.matrices import Part
+from tasks.stores.matrices import SplitMatrices
 from tasks.train import fitted
 
 logger = logging.getLogger(__name__)
 
-ROWS_TO_COMPILE = 64  # users of a first fit, thrown away, so that no refit's time includes compiling the kernels
+ROWS_TO_COMPILE = 64  # users of a first fit, thrown away, so that no refit's time includes compiling its kernels
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A model, the protocol that judges it, and for each refit the settings that replace the model's own."""
+    """A model, the protocol that judges it, and for each refit the settings that replace the model's own.
+
+    Attributes:
+        by_pass: an attribute of the fitted model with one number a pass, to be kept too.
+    """
 
     model: str
     protocol: str
     settings: tuple[dict[str, Any], ...]
+    by_pass: str | None = None
 
 
 @dataclass(frozen=True)
 class Result:
-    """One value of one refit: over all users, or over those whose training degree lies in a bin.
+    """One value of one refit: over all users, or over the held-out edges whose user, or item, has a training degree in
+    a bin.
 
     Attributes:
         settings: those that the sweep varies, as JSON; `operations.runs` has the others.
@@ -52,6 +58,7 @@ class Result:
 
     settings: str
     score: str
+    side: str | None
     degree_low: int | None
     degree_high: int | None
     metric: str
@@ -69,8 +76,19 @@ def _grid(**values: Sequence[Any]) -> tuple[dict[str, Any], ...]:
 SWEEPS = {
     # Figure 3 of Paquet, Koenigstein and Winther (2014): mean rank as r in D' = rD varies.
     "paired_symbols_r": SweepPlan("paired_symbols", "leave_one_out", _grid(r=(0.25, 0.5, 1.0, 2.0, 4.0, 8.0))),
-    # Section 6 of Paquet and Koenigstein (2013); a power of the histogram, gamma, would overrule r.
+    # Its section 5: a slight benefit of K = 30, 40 and 50 over K = 20.
+    "paired_symbols_factors": SweepPlan("paired_symbols", "leave_one_out", _grid(factors=(20, 30, 40, 50))),
+    # Figures 6 and 7 of Paquet and Koenigstein (2013); a power of the histogram, gamma, would overrule r.
     "random_graph_r": SweepPlan("random_graph", "leave_one_out", _grid(r=(0.5, 1.0), gamma=(None,))),
+    # Boxes 9 and 10 of the poster of Hernandez-Lobato, Houlsby and Ghahramani: how entries are drawn, with the size S of
+    # a minibatch by box 8; then S held at a value.
+    "binary_matrix_minibatch": SweepPlan(
+        "binary_matrix",
+        "leave_one_out",
+        _grid(sampling=("uniform", "balanced", "biased"))
+        + tuple({"least_batch": size, "most_batch": size} for size in (1_000, 10_000, 100_000)),
+        by_pass="minibatches",
+    ),
     # Table 2 of Steck (2019): accuracy against training time.
     "mrf_sparse_density": SweepPlan(
         "mrf_sparse", "strong_generalization", _grid(density=(0.001, 0.005, 0.02, 0.1), r=(0.0, 0.1, 0.5))
@@ -87,7 +105,10 @@ def settings_of(sweep: SweepPlan, own: ModelSettings) -> list[ModelSettings]:
 def label(name: str, place: int) -> str:
     """A refit in words, such as `paired_symbols r=0.25`."""
     sweep = SWEEPS[name]
-    return " ".join([sweep.model, *(f"{key}={value:g}" for key, value in _varied(sweep, place).items())])
+    varied = _varied(sweep, place).items()
+    return " ".join(
+        [sweep.model, *(f"{key}={value if isinstance(value, str) else f'{value:g}'}" for key, value in varied)]
+    )
 
 
 def _varied(sweep: SweepPlan, place: int) -> dict[str, Any]:
@@ -108,21 +129,21 @@ def refit(
     """
     sweep = SWEEPS[name]
     split = matrices.read(home, matrices_digest)
-    if place == 0:
-        _compile(sweep.model, settings, split.train, home.limits.threads)
+    _compile(sweep.model, settings, split.train, home.limits.threads)
     fit = fitted(home, matrices_digest=matrices_digest, model=sweep.model, settings=settings, seed=seed)
     model = fits.load(home, fit.model, fit.digest)
     described = json.dumps(_varied(sweep, place), sort_keys=True)
     results = []
-    for score in model.score_names:
-        of_users, edge_ranks = rank(model, score, split.parts["test"])
-        means = metrics.over_users(of_users)
-        found = [(None, None, metric, mean) for metric, mean in means.items()]
+    for score, ranks in rank_each(model, split.parts["test"]).items():
+        means = metrics.over_users(ranks.of_users)
+        found = [(None, None, None, metric, mean) for metric, mean in means.items()]
+        if sweep.by_pass:
+            found += _by_pass(sweep.by_pass, getattr(model, sweep.by_pass), users=split.train.shape[0])
         if sweep.protocol == "leave_one_out":
-            found += _by_user_degree(split.parts["test"], edge_ranks)
+            found += _in_bins(split, ranks.of_edges)
         results += [
-            Result(described, score, low, high, metric, mean.value, mean.standard_error, mean.users, fit.seconds)
-            for low, high, metric, mean in found
+            Result(described, score, *where, metric, mean.value, mean.standard_error, mean.users, fit.seconds)
+            for *where, metric, mean in found
         ]
         logger.info(
             "%s, %s: mean rank %.4f, nDCG@100 %.4f",
@@ -171,13 +192,22 @@ def _compile(model: str, settings: ModelSettings, train: csr_matrix, threads: in
         )
 
 
-def _by_user_degree(part: Part, edge_ranks: np.ndarray) -> list[tuple[int, int, str, Mean]]:
-    """The mean rank of the edges in each bin of the users' training degrees; each user has one edge."""
-    degrees = np.repeat(np.diff(part.histories.indptr), np.diff(part.targets.indptr))
-    return [
-        (cell.low, cell.high, "mean_rank", Mean(cell.mean, None, cell.edges))
-        for cell in metrics.by_degree(edge_ranks, degrees)
-    ]
+Found = tuple[str | None, int | None, int | None, str, Mean]  # side, degree_low, degree_high, metric, mean
+
+
+def _by_pass(name: str, numbers: np.ndarray, users: int) -> list[Found]:
+    """`<name>@<pass>`, from pass 1."""
+    return [(None, None, None, f"{name}@{at}", Mean(float(one), None, users)) for at, one in enumerate(numbers, 1)]
+
+
+def _in_bins(split: SplitMatrices, edge_ranks: np.ndarray) -> list[Found]:
+    """The mean rank of the edges in each bin of their users' training degrees, and of their items', and percentiles."""
+    item_degrees = np.bincount(split.train.indices, minlength=split.train.shape[1])
+    found: list[Found] = []
+    for side, cell in by_degree(edge_ranks, degrees_of_edges(split.parts["test"], item_degrees)):
+        values = {"mean_rank": cell.mean, **dict(zip(metrics.PERCENTILES, cell.percentiles, strict=True))}
+        found += [(side, cell.low, cell.high, name, Mean(value, None, cell.edges)) for name, value in values.items()]
+    return found
 
 
 refit_task = stage_task(refit, "refit {name} {place}")

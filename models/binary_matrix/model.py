@@ -54,6 +54,7 @@ class BinaryMatrix(Model):
     Attributes:
         q: the posterior.
         bounds: float64 (passes,), the bound, estimated from the entries of each pass.
+        minibatches: float64 (passes,), S, the number of entries in the minibatch after each pass.
     """
 
     name: ClassVar[str] = "binary_matrix"
@@ -71,13 +72,14 @@ class BinaryMatrix(Model):
             self.q = q
             sampler = EntrySampler.of(interactions, settings.sampling)
             inference = Inference(self.q, sampler, settings, self.seed)
-            bounds = []
+            bounds, minibatches = [], []
             for number in range(1, settings.passes + 1):
                 started = perf_counter()
                 values = inference.pass_over(entries)
                 bounds.append(values["bound"])
+                minibatches.append(values["minibatch"])
                 options.on_epoch(Epoch(number, settings.passes, perf_counter() - started, values))
-        self.bounds = np.array(bounds)
+        self.bounds, self.minibatches = np.array(bounds), np.array(minibatches)
 
     def bound(self, interactions: csr_matrix) -> float:
         """The exact bound, from every entry of the matrix that the model was fitted on."""
@@ -146,9 +148,9 @@ class BinaryMatrix(Model):
         return GaussianFactors(mean, precision, *biases)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {**vars(self.q), "bounds": self.bounds}
+        return {**vars(self.q), "bounds": self.bounds, "minibatches": self.minibatches}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.bounds = arrays.pop("bounds")
+        self.bounds, self.minibatches = arrays.pop("bounds"), arrays.pop("minibatches")
         self.q = BinaryMatrixPosterior(**arrays)
         self.q.items = np.array(self.q.items)  # the kernels are compiled for writable arrays

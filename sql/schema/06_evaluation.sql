@@ -92,8 +92,8 @@ create table if not exists evaluation.beyond_accuracy (
     standard_error double,
     users bigint not null
 );
--- evaluation.sweeps: one row per sweep, refit (its settings as JSON), protocol, score, bin of user training
--- degrees (null over all users) and metric. `seconds` is the wall time of the fit.
+-- evaluation.sweeps: one row per sweep, refit (its settings as JSON), protocol, score, side (user or item), bin of that
+-- side's training degrees (null over all users) and metric. `seconds` is the wall time of the fit.
 create table if not exists evaluation.sweeps (
     sweep varchar not null,
     swept_at timestamp not null,
@@ -107,5 +107,6 @@ create table if not exists evaluation.sweeps (
     value double not null,
     standard_error double,
     users bigint not null,
-    seconds double not null
+    seconds double not null,
+    side varchar
 );

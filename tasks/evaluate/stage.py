@@ -126,8 +126,8 @@ def _of_model(model: Model, split: SplitMatrices, item_degrees: np.ndarray) -> I
             means[f"validation_{tuned_by}"] = metrics.over_users(validation[score].of_users)[tuned_by]
         bins, cells = [], []
         if protocol == "leave_one_out":
-            sides = _degrees_of_edges(parts["test"], item_degrees)
-            bins = _by_degree(edge_ranks, sides)
+            sides = degrees_of_edges(parts["test"], item_degrees)
+            bins = by_degree(edge_ranks, sides)
             cells = metrics.by_both_degrees(edge_ranks, sides["user"], sides["item"])
         logger.info(
             "%s %s/%s: %s %.4f over %d users",
@@ -221,13 +221,14 @@ def _item_degrees(train: csr_matrix, chunk: int = 1 << 22) -> np.ndarray:
     return degrees
 
 
-def _degrees_of_edges(part: Part, item_degrees: np.ndarray) -> dict[str, np.ndarray]:
+def degrees_of_edges(part: Part, item_degrees: np.ndarray) -> dict[str, np.ndarray]:
     """Training degrees of the user and of the item of every target."""
     user_degrees = np.repeat(np.diff(part.histories.indptr), np.diff(part.targets.indptr))
     return {"user": user_degrees, "item": item_degrees[part.targets.indices]}
 
 
-def _by_degree(edge_ranks: np.ndarray, sides: dict[str, np.ndarray]) -> list[tuple[str, DegreeBin]]:
+def by_degree(edge_ranks: np.ndarray, sides: dict[str, np.ndarray]) -> list[tuple[str, DegreeBin]]:
+    """(side, bin): the ranks of the targets by the degrees of `degrees_of_edges`, side by side."""
     return [(side, one) for side, degrees in sides.items() for one in metrics.by_degree(edge_ranks, degrees)]
 
 

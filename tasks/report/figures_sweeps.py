@@ -18,7 +18,7 @@ def by_rate(rows: list[Row]) -> Figure:
     chosen = [
         row | {"r": rate}
         for row in rows
-        if row["model"] == CENSORED and row["metric"] == "mean_rank" and row["degree_low"] is not None
+        if row["model"] == CENSORED and row["metric"] == "mean_rank" and row["side"] == "user"
         and (rate := json.loads(row["settings"]).get("r")) is not None
     ]  # fmt: skip
     by_score = grouped(sorted(chosen, key=lambda row: (row["score"], row["r"], row["degree_low"])), "score")

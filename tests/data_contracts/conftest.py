@@ -117,9 +117,9 @@ insert into evaluation.beyond_accuracy values
     ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'novelty@20', 3.5, 0.2, 3);
 insert into evaluation.sweeps values
     ('r', timestamp '2026-01-02', 'leave_one_out', 'paired_symbols', '{"r": 2}', 'like', null, null,
-     'mean_rank', 0.9, 0.01, 3, 1.5),
+     'mean_rank', 0.9, 0.01, 3, 1.5, null),
     ('r', timestamp '2026-01-02', 'leave_one_out', 'paired_symbols', '{"r": 2}', 'like', 2, 3,
-     'mean_rank', 0.9, null, 1, 1.5);
+     'mean_rank', 0.9, null, 1, 1.5, 'user');
 insert into diagnostics.hidden_graph_ratios values
     (1, 0, 3, 0), (1, 1, 3, 0), (1, 2, 1, 2), (0.5, 0, 3, 0), (0.5, 1, 3, 0), (0.5, 2, 1, 2);
 insert into diagnostics.hidden_graph_ratios

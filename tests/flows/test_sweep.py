@@ -83,16 +83,32 @@ def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
         }
         bins = query(
             tmp_path,
-            "select degree_low, degree_high, value, users from evaluation.sweeps where degree_low is not null "
-            f"and settings = '{varied}'",
+            "select side, degree_low, degree_high, metric, value, users from evaluation.sweeps "
+            f"where side is not null and settings = '{varied}'",
         )
-        degrees = np.diff(split.parts["test"].histories.indptr)
-        expected = split.protocol == "leave_one_out"
-        assert bool(bins) == expected
-        for low, high, value, users in bins:
-            inside = (degrees >= low) & (degrees <= high)
-            assert users == inside.sum() and value == pytest.approx(edge_ranks[inside].mean(), abs=1e-12)
-        assert not expected or sum(users for *_, users in bins) == len(degrees)
+        part = split.parts["test"]
+        item_degrees = np.bincount(split.train.indices, minlength=split.train.shape[1])
+        degrees = {"user": np.diff(part.histories.indptr), "item": item_degrees[part.targets.indices]}
+        assert {side for side, *_ in bins} == (set(degrees) if split.protocol == "leave_one_out" else set())
+        for side, low, high, metric, value, users in bins:
+            inside = edge_ranks[(degrees[side] >= low) & (degrees[side] <= high)]
+            points = {name: np.percentile(inside, at) for name, at in metrics.PERCENTILES.items()}
+            assert users == len(inside)
+            assert value == pytest.approx({"mean_rank": inside.mean(), **points}[metric], abs=1e-12)
+        for side in {side for side, *_ in bins}:
+            of_side = {(low, users) for which, low, _, _, _, users in bins if which == side}
+            assert sum(users for _, users in of_side) == len(edge_ranks)
+
+
+def test_a_sweep_can_keep_what_each_pass_left(tmp_path, ratings, monkeypatch):
+    plan = SweepPlan("hpf", "leave_one_out", ({"factors": 3, "max_iterations": 4},), by_pass="bounds")
+    monkeypatch.setattr(sweeps, "SWEEPS", {"passes": plan})
+    monkeypatch.setattr(sweeping, "SWEEPS", {"passes": plan})
+    assert swept(tmp_path, ratings) == 0
+    [folder] = (Home(tmp_path, "ml-latest-small").models / "hpf").iterdir()
+    bounds = catalogue.load("hpf", folder).bounds
+    kept = query(tmp_path, "select metric, value from evaluation.sweeps where metric like 'bounds@%' order by all")
+    assert kept == sorted((f"bounds@{at}", value) for at, value in enumerate(bounds.tolist(), 1)) and kept
 
 
 def test_a_sweep_goes_on_where_it_stopped_and_takes_the_place_of_the_last(after_penalties, ratings):

@@ -1,0 +1,224 @@
+"""The papers' own comparisons, at their settings: refits that `python -m flows.sweep` makes, beside the run's models."""
+
+import json
+import re
+
+from models.evaluation.metrics import PERCENTILES
+from tasks.report.drawing import HUES, LIGHT, MARKERS, Panel, decades, few_ticks, mark, panel
+from tasks.report.figures import Figure, Row, column, grouped, legend_below, listed, mean_over, middles
+from tasks.report.figures_sweeps import ABSENT
+
+GRAPH, SYMBOLS, ENTRIES = "random_graph", "paired_symbols", "binary_matrix"
+RATES = {0.5: "r = 1/2", 1.0: "r = 1"}
+SCORES = {"like": "like", "popularity_x_like": "popularity × like"}
+STRATEGIES = {"uniform": "blue", "balanced": "orange", "biased": "green"}  # their colours
+OTHERS = ("bpr_uniform", "bpr_popularity", "popularity")
+SIZES = re.compile(r"minibatches@(\d+)")
+SIDES = ("user", "item")
+
+
+def figures(refits: list[Row], ranks: list[Row]) -> list[Figure]:
+    """Those of all three papers.
+
+    Args:
+        refits: of `evaluation.sweeps`.
+        ranks: of `evaluation.ranks_by_degree`, the run's own models.
+    """
+    of_graph = [_with_settings(row) for row in refits if row["model"] == GRAPH and row["metric"] != "seconds"]
+    of_graph = [row for row in of_graph if row.get("r") in RATES and row["score"] in SCORES]
+    return [
+        by_degree(of_graph, ranks),
+        spread(of_graph),
+        factors([_with_settings(row) for row in refits if row["model"] == SYMBOLS]),
+        minibatches([_with_settings(row) for row in refits if row["model"] == ENTRIES]),
+    ]
+
+
+def _with_settings(row: Row) -> Row:
+    """The row with the settings that its sweep varied as columns."""
+    return row | json.loads(row["settings"])
+
+
+def by_degree(rows: list[Row], ranks: list[Row]) -> Figure:
+    """Figure 6 of Paquet and Koenigstein (2013): its two scores at its two r, against BPR and popularity."""
+    means = [row for row in rows if row["metric"] == "mean_rank"]
+    whole = {(row["score"], row["r"]): row["value"] for row in means if row["side"] is None}
+    best = max(whole, key=lambda key: whole[key], default=None)
+    said = (
+        f"Over all held-out likes {SCORES[best[0]]} with {RATES[best[1]]} is best, {whole[best]:.4f}." if best else ""
+    )
+    return Figure(
+        "paper_ranks",
+        "The random-graph paper's Figure 6: its scores at its own settings",
+        see=said,
+        how="Mean rank of held-out likes by the likes in training of their user (left) and of their item (right). The "
+        "paper ranks by the like probability, alone and times popularity, at two settings of r, which tempers how "
+        "popular the negatives are. The baselines are the run's own models of the same names.",
+        table="evaluation.sweeps",
+        absent=ABSENT,
+        panels=[_of_side(side, means, ranks) for side in SIDES if any(row["side"] == side for row in means)],
+    )
+
+
+def _of_side(side: str, rows: list[Row], ranks: list[Row]) -> Panel:
+    drawn = panel(f"paper_ranks-{side}", f"Mean rank by {side} degree: the paper's scores, BPR and popularity")
+    for model in OTHERS:
+        of_model = [row for row in ranks if row["model"] == model and row["side"] == side]
+        if of_model:
+            looks = mark(model).line | {"linewidth": 1.0}
+            drawn.axes.plot(middles(of_model), column(of_model, "mean_rank"), label=model, **looks)
+    on_side = [row for row in rows if row["side"] == side]
+    for (score, rate), of_line in sorted(grouped(on_side, "score", "r").items()):
+        drawn.axes.plot(
+            middles(of_line), column(of_line, "value"), label=f"{SCORES[score]}, {RATES[rate]}", marker="o",
+            color=LIGHT["blue" if score == "like" else "green"], linestyle="-" if rate < 1 else (0, (4, 1.6)),
+        )  # fmt: skip
+    at = middles(on_side)
+    decades(drawn.axes, "x", at.min(), max(at.max(), at.min() * 2))
+    drawn.axes.set(title=f"by {side}", xlabel=f"likes of the {side} in training", ylabel="mean rank")
+    few_ticks(drawn.axes, "y")
+    legend_below(drawn)
+    return drawn
+
+
+def spread(rows: list[Row]) -> Figure:
+    """Figure 7 of Paquet and Koenigstein (2013): percentiles of the ranks at r = 1/2."""
+    chosen = grouped(sorted((row for row in rows if row["r"] == 0.5 and row["side"]), key=_place), "side", "score")
+    bins = {key: _bins(of_list) for key, of_list in chosen.items()}
+    said = [
+        f"{SCORES[score]} {mean_over(of_list, 'median_rank'):.3f} against {mean_over(of_list, 'mean_rank'):.3f}"
+        for (side, score), of_list in bins.items()
+        if side == "user"
+    ]
+    return Figure(
+        "paper_spread",
+        "The random-graph paper's Figure 7: the spread of these ranks at r = 1/2",
+        see=f"The median against the mean: {listed(said)}." if said else "",
+        how="The solid line is the median, the dashed one the mean; half of all held-out likes lie in the dark band, "
+        "nine of ten in the light one.",
+        table="evaluation.sweeps",
+        absent="",
+        panels=[_spread(side, score, of_list) for (side, score), of_list in bins.items()],
+        size="small",
+    )
+
+
+def _place(row: Row) -> tuple[bool, str, int]:
+    return row["side"] != "user", row["score"], row["degree_low"]
+
+
+def _bins(rows: list[Row]) -> list[Row]:
+    """One row per bin, a column a metric, with the number of its held-out likes as `edges`."""
+    found = []
+    for of_bin in grouped(rows, "degree_low").values():
+        values = {row["metric"]: row["value"] for row in of_bin}
+        found.append(
+            {name: of_bin[0][name] for name in ("degree_low", "degree_high")} | values | {"edges": of_bin[0]["users"]}
+        )
+    return found
+
+
+def _spread(side: str, score: str, rows: list[Row]) -> Panel:
+    drawn = panel(f"paper_spread-{side}-{score}", f"{SCORES[score]}: percentiles of the rank by {side} degree",
+                  width=3.0, height=2.4)  # fmt: skip
+    at, colour = middles(rows), LIGHT["blue" if score == "like" else "green"]
+    low, quarter, median, three_quarters, high = PERCENTILES
+    for bottom, top, alpha in ((low, high, 0.16), (quarter, three_quarters, 0.34)):
+        drawn.axes.fill_between(at, column(rows, bottom), column(rows, top), color=colour, alpha=alpha, linewidth=0)
+    drawn.axes.plot(at, column(rows, median), color=colour)
+    drawn.axes.plot(at, column(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
+    decades(drawn.axes, "x", at.min(), max(at.max(), at.min() * 2))
+    drawn.axes.set(
+        title=f"{SCORES[score]}, by {side}", xlabel=f"likes of the {side} in training", ylabel="rank", ylim=(0, 1.02)
+    )
+    few_ticks(drawn.axes, "y")
+    return drawn
+
+
+def factors(rows: list[Row]) -> Figure:
+    """Section 5 of the paired-symbols paper: the mean rank as K grows from 20 to 50."""
+    chosen = sorted(
+        (row for row in rows if "factors" in row and row["metric"] == "mean_rank" and row["side"] is None),
+        key=lambda row: (row["score"], row["factors"]),
+    )
+    by_score = grouped(chosen, "score")
+    said = [f"{score} {of_score[-1]['value'] - of_score[0]['value']:+.4f}".replace("-", "−")
+            for score, of_score in by_score.items()]  # fmt: skip
+    ends = [of_score[at]["factors"] for of_score in list(by_score.values())[:1] for at in (0, -1)]
+    return Figure(
+        "sweep_factors",
+        "How many factors paired_symbols should have",
+        see=f"From K = {ends[0]} to {ends[1]}, the mean rank moves: {listed(said)}." if ends else "",
+        how="A dot is a fit with K factors; upwards the mean rank of held-out likes with two standard errors, which "
+        "are of the same users, so that differences are surer than they look.",
+        table="evaluation.sweeps",
+        absent="",
+        panels=[_factors(by_score)] if by_score else [],
+    )
+
+
+def _factors(by_score: dict[str, list[Row]]) -> Panel:
+    drawn = panel("sweep_factors-mean_rank", "Mean rank of each score for each number of factors", left=0.66)
+    for at, (score, of_score) in enumerate(by_score.items()):
+        errors = [2 * (row["standard_error"] or 0.0) for row in of_score]
+        drawn.axes.errorbar(column(of_score, "factors"), column(of_score, "value"), errors, label=score,
+                            color=LIGHT[HUES[at]], marker=MARKERS[at], elinewidth=0.8)  # fmt: skip
+    drawn.axes.set(xlabel="factors, K", ylabel="mean rank")
+    few_ticks(drawn.axes, "x")
+    few_ticks(drawn.axes, "y")
+    legend_below(drawn)
+    return drawn
+
+
+def minibatches(rows: list[Row]) -> Figure:
+    """Boxes 9 and 10 of the binary-matrix poster: how entries are drawn, and how many at a time."""
+    sizes = [row | {"pass": int(found[1])} for row in rows if (found := SIZES.fullmatch(row["metric"]))]
+    by_strategy = grouped(sorted((row for row in sizes if "sampling" in row), key=lambda row: row["pass"]), "sampling")
+    ranks = [row for row in rows if row["metric"] == "mean_rank" and row["side"] is None]
+    held = sorted((row for row in ranks if "most_batch" in row), key=lambda row: row["most_batch"])
+    drawn_by = [row for row in ranks if "sampling" in row]
+    said = [f"{row['sampling']} {row['value']:.4f}" for row in sorted(drawn_by, key=lambda row: -row["value"])]
+    panels = [_sizes(by_strategy)] if by_strategy else []
+    panels += [_held(held, drawn_by)] if held else []
+    return Figure(
+        "sweep_minibatch",
+        "How binary_matrix should draw entries, and how many at a time",
+        see=f"Mean rank by how entries are drawn: {listed(said)}." if said else "",
+        how="Left, the number of entries in a minibatch, which each fit chooses by its ratio of noise to signal, after "
+        "each pass. Right, the mean rank of held-out likes with that number held at a value, the lines at the heights "
+        "of the fits on the left.",
+        table="evaluation.sweeps",
+        absent="",
+        panels=panels,
+    )
+
+
+def _sizes(by_strategy: dict[str, list[Row]]) -> Panel:
+    drawn = panel(
+        "sweep_minibatch-size", "Entries in a minibatch after each pass, for each way to draw them", left=0.66
+    )
+    for strategy, of_one in by_strategy.items():
+        colour = LIGHT[STRATEGIES[strategy]]
+        drawn.axes.plot(column(of_one, "pass"), column(of_one, "value"), color=colour, label=strategy)
+    values = [row["value"] for of_one in by_strategy.values() for row in of_one]
+    decades(drawn.axes, "y", min(values), max(max(values), 2 * min(values)))
+    drawn.axes.set(xlabel="pass", ylabel="entries in a minibatch")
+    few_ticks(drawn.axes, "x")
+    legend_below(drawn, columns=3)
+    return drawn
+
+
+def _held(held: list[Row], drawn_by: list[Row]) -> Panel:
+    drawn = panel("sweep_minibatch-rank", "Mean rank for minibatches held at a size", left=0.66)
+    errors = [2 * (row["standard_error"] or 0.0) for row in held]
+    drawn.axes.errorbar(column(held, "most_batch"), column(held, "value"), errors, color=LIGHT["ink"], marker="o",
+                        elinewidth=0.8, label="held at a size")  # fmt: skip
+    for row in drawn_by:
+        drawn.axes.axhline(row["value"], color=LIGHT[STRATEGIES[row["sampling"]]], linewidth=1.1, linestyle=(0, (4, 2)),
+                           label=f"{row['sampling']}, chosen by noise")  # fmt: skip
+    sizes = column(held, "most_batch")
+    decades(drawn.axes, "x", sizes.min(), max(sizes.max(), 2 * sizes.min()))
+    drawn.axes.set(xlabel="entries in a minibatch", ylabel="mean rank")
+    few_ticks(drawn.axes, "y")
+    legend_below(drawn)
+    return drawn
