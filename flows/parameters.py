@@ -86,8 +86,8 @@ class _Models(BaseModel):
     )
     protocols: Annotated[list[str], Flag("P,Q", comma_separated=True)] = Field(
         [],
-        description="the protocols to evaluate by: strong_generalization and leave_one_out by default; "
-        "given with --split-files",
+        description="the protocols to evaluate by: strong_generalization and leave_one_out by default; next_events, "
+        "of logs with times; given with --split-files",
     )
 
 
@@ -152,8 +152,8 @@ class Tune(_SplitFiles, _Source, Run):
     protocol: Annotated[str | None, Flag("NAME")] = Field(
         None,
         description="strong_generalization (the default; by ndcg@100 of its validation users), leave_one_out "
-        "(mean_rank of an edge a user, cut from the training edges), or given (ndcg@20 of a fifth of a user's "
-        "training edges)",
+        "(mean_rank of an edge a user, cut from the training edges), next_events or given (ndcg@100, ndcg@20 of a fifth "
+        "of a user's training edges)",
     )
     timeout: Annotated[float | None, Flag("MINUTES")] = Field(None, description="begin no trial after so long")
 

@@ -222,6 +222,8 @@ def prepare(run: RunSettings, run_id: str) -> Splits:
         seed=run.seed,
         ids_are_numbers=run.dataset.id_order == "number",
         given_files=_train_and_test(ingested.file_ids) if run.split_files else None,
+        threshold=run.binarize.threshold,
+        since=run.since,
     )
 
 

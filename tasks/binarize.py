@@ -3,6 +3,7 @@
 import logging
 from dataclasses import asdict, dataclass
 from datetime import date
+from pathlib import Path
 
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
@@ -58,7 +59,7 @@ def binarize(
         kept = StageResult(
             connection,
             "binarize",
-            __file__,
+            Path(__file__),
             reads=table_digest(connection, "raw.events"),
             parameters=parameters,
             tables=["curated.interactions"],

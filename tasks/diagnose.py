@@ -20,6 +20,7 @@ Koenigstein (2014): an item's edges in the observed graph (positives), and those
 
 import logging
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -75,7 +76,9 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
     """
     with warehouse.stage(home, run_id, "diagnose") as connection:
         reads = table_digest(connection, "curated.interactions")
-        kept = StageResult(connection, "diagnose", __file__, reads=reads, parameters={"seed": seed}, tables=TABLES)
+        kept = StageResult(
+            connection, "diagnose", Path(__file__), reads=reads, parameters={"seed": seed}, tables=TABLES
+        )
         if standing := kept.standing():
             found = Diagnosed(**standing)
         else:

@@ -38,6 +38,12 @@ PROTOCOLS = {
         main_metrics=("mean_rank", "mean_rank_midtie", "median_rank", "ndcg@100"),
         tuned_by="mean_rank",
     ),
+    "next_events": Protocol(
+        "What came next",
+        "Models learn from what was there before a day; the likes of that day and after it are to be found.",
+        main_metrics=("ndcg@100", "recall@20", "recall@50", "mean_rank"),
+        tuned_by="ndcg@100",
+    ),
     "given": Protocol(
         "The data set's own split",
         "The test file that the data set comes with is to be found.",

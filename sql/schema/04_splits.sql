@@ -12,6 +12,12 @@ create table if not exists splits.leave_one_out (
     item_id varchar not null,
     role varchar not null
 );
+-- splits.next_events: one row per curated edge.
+create table if not exists splits.next_events (
+    user_id varchar not null,
+    item_id varchar not null,
+    role varchar not null
+);
 -- splits.given: one row per edge of the train and test files that a data set comes with.
 create table if not exists splits.given (
     user_id varchar not null,

@@ -37,6 +37,7 @@ CONDITIONS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "operations.nights": lambda arguments: not arguments["sources"] and not arguments.get("replace"),
     "splits.strong_generalization": lambda arguments: "strong_generalization" in arguments["protocols"],
     "splits.leave_one_out": lambda arguments: "leave_one_out" in arguments["protocols"],
+    "splits.next_events": lambda arguments: "next_events" in arguments["protocols"],
     "splits.given": lambda arguments: "given" in arguments["protocols"],
     "evaluation.ranks_by_degree": _on_leave_one_out,
     "evaluation.ranks_by_both_degrees": _on_leave_one_out,

@@ -30,7 +30,7 @@ class StageResult:
     Args:
         connection: inside the stage's transaction.
         stage: its name, which is that of its folder in `sql/`.
-        file: the module that the stage is in.
+        source: the module that the stage is in, or the folder of its room.
         reads: a digest of the rows that it reads.
         parameters: settings and seed, as plain data.
         tables: those that it makes.
@@ -40,16 +40,17 @@ class StageResult:
         self,
         connection: duckdb.DuckDBPyConnection,
         stage: str,
-        file: str,
+        source: Path,
         *,
         reads: str,
         parameters: Mapping[str, Any],
         tables: Sequence[str],
     ) -> None:
         self._connection, self._stage, self._tables = connection, stage, tables
-        source = [fingerprint.of_file(Path(file)), sql.folder_digest(stage)]
+        modules = sorted(source.glob("*.py")) if source.is_dir() else [source]
+        digests = [*map(fingerprint.of_file, modules), sql.folder_digest(stage)]
         versions = [importlib.metadata.version(name) for name in LIBRARIES]
-        parts = [stage, reads, dict(parameters), source, versions]
+        parts = [stage, reads, dict(parameters), digests, versions]
         self._made_from = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
     def standing(self) -> dict[str, Any] | None:

@@ -38,6 +38,8 @@ insert into splits.strong_generalization
     from range(1, 4) as users(u), range(4, 7) as items(i);
 insert into splits.leave_one_out
     select user_id, item_id, if(item_id = 'i1', 'held_out', 'train') from curated.interactions;
+insert into splits.next_events
+    select user_id, item_id, 'dropped' from curated.interactions;  -- none has a time
 insert into splits.given
     select user_id, item_id, if(first_file_id = 2, 'test', 'train') from curated.interactions;
 insert into diagnostics.degrees values ('user', 5, 2), ('user', 6, 1), ('item', 3, 5), ('item', 1, 1);
@@ -149,6 +151,8 @@ def parameters():
         "held_out_users": None,
         "strong_generalization": True,
         "leave_one_out": True,
+        "next_events": True,
+        "next_from": "2026-01-01",
         "given": True,
         "train_files": "1",
         "test_files": "2",

@@ -248,6 +248,24 @@ BREACHES = [
     ),
     ("splits.leave_one_out", "edges_agree", "delete from splits.leave_one_out where item_id = 'i2'"),
     ("splits.leave_one_out", "edges_agree", "delete from splits.leave_one_out where user_id = 'u2'"),
+    ("splits.next_events", "role_known", "update splits.next_events set role = 'test'"),
+    ("splits.next_events", "edges_agree", "insert into splits.next_events values ('u1', 'i1', 'dropped')"),
+    ("splits.next_events", "edges_agree", "insert into splits.next_events values ('u1', 'i9', 'dropped')"),
+    ("splits.next_events", "edges_agree", "delete from splits.next_events where user_id = 'u2'"),
+    ("splits.next_events", "edges_agree", "delete from splits.next_events"),
+    ("splits.next_events", "nothing_later_trains", "update splits.next_events set role = 'train' where item_id = 'i1'"),
+    (
+        "splits.next_events",
+        "nothing_later_trains",
+        "update curated.interactions set first_at = timestamp '2025-12-31' where item_id = 'i2'",
+    ),
+    (
+        "splits.next_events",
+        "nothing_later_trains",
+        "update curated.interactions set first_at = timestamp '2025-12-31 23:59' where user_id = 'u1' and item_id = 'i1'; "
+        "update curated.interactions set first_at = timestamp '2026-01-01' where item_id = 'i1' and first_at is null; "
+        "update splits.next_events set role = 'train' where item_id = 'i1'",
+    ),
     ("splits.given", "role_known", "update splits.given set role = 'fit'"),
     ("splits.given", "edges_agree", "insert into splits.given values ('u1', 'i1', 'train')"),
     ("splits.given", "edges_agree", "insert into splits.given values ('u1', 'i3', 'train')"),

@@ -7,9 +7,9 @@ import pytest
 
 from tasks import binarize as binarize_stage
 from tasks import diagnose as diagnose_stage
-from tasks import split as split_stage
 from tasks.binarize import BinarizeSettings
 from tasks.split import SplitSettings
+from tasks.split import stage as split_stage
 from tasks.stores import matrices, warehouse
 
 REDONE = {"binarize": binarize_stage, "split": split_stage, "diagnose": diagnose_stage}

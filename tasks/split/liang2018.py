@@ -1,0 +1,46 @@
+"""The published preprocessing of Liang et al. (2018), draw for draw: which users and which of their edges are held out."""
+
+import duckdb
+import numpy as np
+import polars as pl
+
+import sql
+from tasks.errors import InputError
+from tasks.split.matrix import table
+from tasks.split.settings import SplitSettings
+from tasks.stores.warehouse import select
+
+LIANG2018_SEED = 98765
+
+
+def draw(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are_numbers: bool) -> None:
+    """The published preprocessing: numpy's legacy generator, seeded once for the users, again for each part."""
+    id_order = "try_cast(user_id as bigint), user_id" if ids_are_numbers else "user_id"
+    users = select(connection, "split/users_by_id", {"id_order": id_order})["user_index"].to_numpy()
+    held_out = settings.held_out_users
+    if held_out is None:
+        raise InputError(
+            "split.scheme = liang2018 needs split.held_out_users, the users in each of validation and test."
+        )
+    if 2 * held_out >= len(users):
+        raise InputError(
+            f"split.held_out_users = {held_out}: validation and test together leave none of "
+            f"{len(users)} users for training. Lower it, or use split.scheme = hashed."
+        )
+    order = users[np.random.RandomState(LIANG2018_SEED).permutation(len(users))]
+    part = np.repeat(["train", "validation", "test"], [len(users) - 2 * held_out, held_out, held_out])
+    table(connection, "user_parts", pl.DataFrame({"user_index": order, "part": part}))
+    connection.execute(sql.statement("split/train_items"))
+
+    rows = select(connection, "split/held_out_edges", {"id_order": id_order})
+    user_index, in_validation_part = rows["user_index"].to_numpy(), rows["in_validation"].to_numpy()
+    chosen = np.zeros(len(rows), dtype=bool)
+    for in_validation in (True, False):
+        generator = np.random.RandomState(LIANG2018_SEED)
+        of_part = np.flatnonzero(in_validation_part == in_validation)
+        starts = np.flatnonzero(np.diff(user_index[of_part], prepend=-1))
+        for edges in np.split(of_part, starts[1:]):
+            if len(edges) >= 5:
+                targets = generator.choice(len(edges), size=int(0.2 * len(edges)), replace=False)
+                chosen[edges[targets.astype("int64")]] = True
+    table(connection, "targets", rows.filter(chosen).select("user_index", "item_index"))

@@ -1,0 +1,46 @@
+"""How users and edges are held out."""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.errors import InputError
+
+SCHEME_OF = {"held_out_share": "hashed", "held_out_users": "liang2018"}  # the scheme that reads a setting
+
+
+class SplitSettings(BaseModel):
+    """How users and edges are held out. `min_user_edges` and `min_item_edges` are of strong_generalization alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scheme: Literal["hashed", "liang2018"] = Field(
+        "hashed",
+        description="`hashed`: a user's part depends on its id and the seed alone. `liang2018`: the published "
+        "preprocessing of Liang et al. 2018, draw for draw.",
+    )
+    held_out_share: float = Field(
+        0.1, gt=0, lt=0.5, description="hashed: share of users in each of validation and test."
+    )
+    held_out_users: int | None = Field(None, ge=1, description="liang2018: users in each of validation and test.")
+    min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
+    min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")
+    next_share: float = Field(
+        0.1, gt=0, lt=1, description="next_events: the cut is the day from which on so large a share of the edges came."
+    )
+    next_from: date | None = Field(None, description="next_events: the first day to be found, instead of by the share.")
+
+    def require_used(self, given: Mapping[str, Any]) -> None:
+        """Refuse what a person set and the scheme would not read; a data set's file may hold it for the other scheme.
+
+        Raises:
+            InputError: naming the setting and both schemes.
+        """
+        for name, scheme in SCHEME_OF.items():
+            if given.get(name) is not None and self.scheme != scheme:
+                raise InputError(
+                    f"setting split.{name} = {given[name]}: is read by split.scheme = {scheme} alone, and this run has "
+                    f"split.scheme = {self.scheme}. Set split.scheme = {scheme}, or leave split.{name} out."
+                )
