@@ -37,12 +37,15 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        arguments = signature.bind(*args, **kwargs).arguments
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        arguments = bound.arguments
         began = time.monotonic()
         try:
             result = function(*args, **kwargs)
         finally:
-            artifacts.contract_results(arguments["home"], arguments["run_id"], stage)
+            named = (run_name or stage).format(**arguments)
+            artifacts.contract_results(arguments["home"], arguments["run_id"], stage, named)
         logger.info("%s: done in %s", stage, duration(time.monotonic() - began))
         return result
 
