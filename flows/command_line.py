@@ -28,12 +28,20 @@ from tasks.errors import InputError
 from tasks.terminal import printable_lines
 
 Kind = TypeVar("Kind", bound=BaseModel)
+EXIT_STATUSES = {
+    0: "done",
+    1: "a contract was broken, or a stage failed",
+    2: "bad arguments, or input that cannot be read; nothing was written",
+    130: "told to end by Ctrl-C (SIGINT)",
+    143: "told to end by SIGTERM",
+}
 
 
-def parser(module: str, description: str, kind: type[BaseModel]) -> argparse.ArgumentParser:
+def parser(module: str, description: str, kind: type[BaseModel]) -> "Parser":
     """The parser of a command, with a flag for every parameter in `kind`, and `--debug`."""
     by_script = sys.argv[0].startswith("oneclass ")
     parser = Parser(prog=sys.argv[0] if by_script else f"python -m {module}", description=description)
+    parser.kind = kind
     for name, field in kind.model_fields.items():
         parser.add_argument(flag_of(name, field), dest=name, **_options(field))
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
@@ -41,7 +49,13 @@ def parser(module: str, description: str, kind: type[BaseModel]) -> argparse.Arg
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help ends with the data sets and models that there are."""
+    """A parser whose help ends with the data sets and models that there are.
+
+    Attributes:
+        kind: the parameters that its flags give.
+    """
+
+    kind: type[BaseModel]
 
     def format_help(self) -> str:
         """The help."""
@@ -124,8 +138,7 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
     """Run `command` and print what it returns.
 
     Returns:
-        The exit status: 0 done, 1 a contract was broken or a stage failed, 2 bad arguments or unreadable input, 130 or
-        143 ended by Ctrl-C or SIGTERM.
+        The exit status, one of `EXIT_STATUSES`.
     """
     # Of a temporary server, which is this process's child: what it says while it is ended helps nobody.
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")

@@ -67,7 +67,6 @@ def deploy(given: Deploy) -> RunnerDeployment:
             client.create_work_pool(WorkPoolCreate(name=given.pool, type="process"))
     deployment = nightly_retrain.to_deployment(
         name_of(given.dataset),
-        description=f"Retrain {given.dataset} on everything so far, the new files of the landing folder included.",
         parameters=parameters_of(given),
         schedule=Cron(given.cron, timezone=given.timezone, slug="nightly"),
         work_pool_name=given.pool,

@@ -48,12 +48,14 @@ class Run(OfDataset):
     """What every flow takes."""
 
     config: Annotated[list[str], Flag("FILE")] = Field(
-        [], description="settings as TOML: [stage or model] name = value; a later file overrides an earlier one"
+        [], description="files of settings in TOML: [stage or model] name = value; a later one overrides an earlier one"
     )
     settings: Annotated[dict[str, Any], Flag("KEY=VALUE", name="--set")] = Field(
-        {}, description="single settings, such as binarize.threshold=4 mrf_dense.l2=500; they override all files"
+        {},
+        description="single settings, such as binarize.threshold=4 mrf_dense.l2=500 (in Prefect's UI "
+        '{"binarize.threshold": 4, "mrf_dense.l2": 500}); they override all files',
     )
-    seed: Annotated[int, Flag("N")] = Field(0, description="the one seed of every draw")
+    seed: Annotated[int, Flag("N")] = Field(0, description="the one seed of every draw; the same seed, the same bits")
     threads: Annotated[int | None, Flag("N")] = Field(
         None, description="cores to use; all by default, and never more than there are"
     )
@@ -68,19 +70,19 @@ class Run(OfDataset):
         return Backfill(**{**self.model_dump(include=set(Backfill.model_fields)), **more})
 
 
-class _Source(BaseModel):
+class _Source(OfDataset):
     source: Annotated[list[str], Flag("PATH")] = Field(
         [], description="raw log files or folders; by default those in HOME/NAME/landing"
     )
 
 
-class _SplitFiles(BaseModel):
+class _SplitFiles(OfDataset):
     split_files: Annotated[list[str], Flag(("TRAIN", "TEST"))] = Field(
         [], description="adjacency lists that come as a split; evaluated by the protocol `given`"
     )
 
 
-class _Models(BaseModel):
+class _Models(OfDataset):
     models: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
         [], description="the models to train; by default the data set's list"
     )
@@ -91,7 +93,7 @@ class _Models(BaseModel):
     )
 
 
-class Backfill(_Models, _SplitFiles, _Source, Run):
+class Backfill(Run, _Models, _SplitFiles, _Source):
     """Of `flows.backfill`."""
 
     since: Annotated[date | None, Flag("DATE")] = Field(None, description="events from this day on (YYYY-MM-DD)")
@@ -114,10 +116,10 @@ class Replay(Backfill):
     )
 
 
-class NightlyRetrain(_Models, Run):
+class NightlyRetrain(Run, _Models):
     """Of `flows.nightly_retrain`."""
 
-    dataset: Annotated[str, Flag("NAME")] = Field("demo", description="the data set")
+    dataset: Annotated[str, Flag("NAME")] = Field("demo", description=OfDataset.model_fields["dataset"].description)
 
 
 class Deploy(NightlyRetrain):
@@ -132,7 +134,7 @@ class Deploy(NightlyRetrain):
     )
 
 
-class Sweep(_Source, Run):
+class Sweep(Run, _Source):
     """Of `flows.sweep`."""
 
     sweep: Annotated[list[str], Flag("NAME")] = Field(
@@ -140,7 +142,7 @@ class Sweep(_Source, Run):
     )
 
 
-class Tune(_SplitFiles, _Source, Run):
+class Tune(Run, _SplitFiles, _Source):
     """Of `flows.tune`."""
 
     model: Annotated[str, Flag("NAME")] = Field(description="the model to tune")

@@ -19,7 +19,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 from pydantic import BaseModel
 
-from flows import endings
+from flows import descriptions, endings
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
 from flows.training import fitted, publish
@@ -51,14 +51,14 @@ def run_name() -> str:
     return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()}"
 
 
-@flow(name="backfill", flow_run_name=run_name)
+@flow(name="backfill", description=descriptions.BACKFILL, flow_run_name=run_name)
 @taking(Backfill)
 def backfill(given: Backfill) -> Published:
     """From raw logs to published tables."""
     return run_sequence(resolve(given), "backfill")
 
 
-@flow(name=NIGHTLY, flow_run_name=run_name)
+@flow(name=NIGHTLY, description=descriptions.NIGHTLY, flow_run_name=run_name)
 @taking(NightlyRetrain)
 def nightly_retrain(given: NightlyRetrain) -> Published | State:
     """Retrain on everything so far, the new files of the landing folder included, and publish.

@@ -15,7 +15,7 @@ HOST = "127.0.0.1"  # there is no authentication: others come by way of a proxy
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
-    description = "What is published, over HTTP on the loopback: /recommend, /similar, /health and /docs."
+    description = "What is published, over HTTP on the loopback: /recommend, /similar, /health, /docs and /report/."
     return command_line.parser("flows.serve", description, Serve)
 
 
@@ -35,10 +35,11 @@ def _serve(given: Serve) -> str:
 
     root = home.root(given.home)
     dataset = datasets.load(given.dataset, root).name
+    of_dataset = home.Home(root, dataset)
     with following.Following(root, dataset) as followed, _listening(given.port) as listening:
         address = f"http://{HOST}:{listening.getsockname()[1]}"
         print(f"{dataset}, publication {followed.shop.publication}: {address}/docs; Ctrl-C ends it", flush=True)
-        settings = uvicorn.Config(app(followed, dataset), log_level="warning", access_log=False)
+        settings = uvicorn.Config(app(followed, of_dataset), log_level="warning", access_log=False)
         uvicorn.Server(settings).run(sockets=[listening])
     return "Ended."
 

@@ -31,6 +31,7 @@ class Model(ABC):
         seed: the seed of every random draw.
         threads: numba threads that `fit` and `scores` use; the result does not depend on their number.
         item_degrees: int64 (items,), the number of training edges of each item; set by `fit`.
+        draws_nothing: whether a fit draws nothing at random, so that it is the same for every seed.
         scorable_each_epoch: whether `on_epoch` may call `scores`, which then uses what has been learned so far.
         warm_startable: whether `fit` can begin at an earlier fit; such a model has a setting `factors`.
         stops_early: whether `fit` keeps the epoch that is best on the validation users it is given.
@@ -41,6 +42,7 @@ class Model(ABC):
     name: ClassVar[str]
     Settings: ClassVar[type[ModelSettings]]
     score_names: ClassVar[tuple[str, ...]] = ("score",)
+    draws_nothing: ClassVar[bool] = False
     warm_startable: ClassVar[bool] = False
     scorable_each_epoch: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False

@@ -17,6 +17,7 @@ class Popularity(Model):
 
     name = "popularity"
     Settings = PopularitySettings
+    draws_nothing = True
 
     def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """There are none: an item has its degree, and no more is known of it."""

@@ -119,13 +119,11 @@ def plain(table: list[MainRow]) -> str:
     return "\n\n".join(blocks)
 
 
-def records(table: list[MainRow]) -> list[dict[str, str]]:
-    """A record for each row, all with the same keys, as a table artifact needs them."""
-    metrics = list(dict.fromkeys(metric for one in PROTOCOLS.values() for metric in one.main_metrics))
+def records(rows: list[MainRow]) -> list[dict[str, str]]:
+    """A record for each row of one protocol, as a table artifact needs them."""
     return [
-        {"protocol": row.protocol, "model": _name(row), "score": row.score}
-        | {metric: _cell(row.cells[metric]) if metric in row.cells else "" for metric in metrics}
-        for row in table
+        {"model": _name(row), "score": row.score} | {metric: _cell(cell) for metric, cell in row.cells.items()}
+        for row in rows
     ]
 
 

@@ -1,17 +1,29 @@
-"""What is imported is declared, what is declared is imported, and the page on others' internals names what there is."""
+"""What is imported is declared, and the other way round; the constraints pin all of it on every Python that is named.
+
+And the page on others' internals names what there is.
+"""
 
 import ast
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 OURS = ("flows", "tasks", "models", "sql", "data_contracts")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYTHONS = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name]
+CONSTRAINTS = [
+    Requirement(line)
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
+]
 PAGE = (ROOT / "docs" / "internals.md").read_text(encoding="utf-8")
 
 
@@ -36,6 +48,56 @@ def imported() -> set[str]:
 def test_what_is_imported_is_declared_and_nothing_else():
     declared = names(PROJECT["dependencies"])
     assert imported() - names(PROJECT["optional-dependencies"]["neural"]) == declared
+
+
+def applies(requirement: Requirement, python: str, extra: str = "") -> bool:
+    environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": extra}
+    return requirement.marker is None or requirement.marker.evaluate(environment)
+
+
+def pins(python: str) -> dict[str, Requirement]:
+    """The constraints of one Python; each pins one release, and none is pinned twice."""
+    chosen = [one for one in CONSTRAINTS if applies(one, python)]
+    found = {canonicalize_name(one.name): one for one in chosen}
+    assert len(found) == len(chosen)
+    assert all(re.fullmatch(r"==[\w.]+", str(one.specifier)) for one in chosen)
+    return found
+
+
+def needed(python: str) -> dict[str, list[Requirement]]:
+    """Everything that the project and its tests need there, by name, so far as what is installed here tells."""
+    waiting = [Requirement(one) for one in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"]]
+    found: dict[str, list[Requirement]] = {}
+    looked = set()
+    while waiting:
+        one = waiting.pop()
+        found.setdefault(name := canonicalize_name(one.name), []).append(one)
+        for extra in {"", *one.extras} - {extra for seen, extra in looked if seen == name}:
+            looked.add((name, extra))
+            try:
+                others = map(Requirement, requires(name) or [])
+            except PackageNotFoundError:  # of another Python
+                continue
+            waiting += [other for other in others if applies(other, python, extra)]
+    return found
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_constraints_pin_all_that_is_needed(python):
+    pinned, needs = pins(python), needed(python)
+    assert len(needs) > 100
+    assert needs.keys() <= pinned.keys()
+    for name, requirements in needs.items():
+        (release,) = (specifier.version for specifier in pinned[name].specifier)
+        assert all(one.specifier.contains(release, prereleases=True) for one in requirements), name
+
+
+def test_the_pythons_that_are_named_are_those_that_are_taken():
+    assert all(python in SpecifierSet(PROJECT["requires-python"]) for python in PYTHONS)
+    assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
+    said = re.search(r"on Python (.*)\.", (ROOT / "constraints.txt").read_text(encoding="utf-8"))[1]
+    assert re.findall(r"[\d.]+", said) == PYTHONS
+    assert f"Python {PYTHONS[0]} or newer" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("package", ["duckdb", "great-expectations", "llvmlite", "numba", "prefect", "sqlalchemy"])

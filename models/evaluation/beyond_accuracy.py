@@ -1,19 +1,7 @@
 """Metrics of recommendation lists beside accuracy: how much of the catalogue they show, how surprising and how popular
 their items are, and how evenly items are shown.
 
-With d_n the training degree of item n, M training users, and L_u the first k recommendations of user u:
-
-    coverage@k               share of the training items that are in at least one L_u (catalogue coverage, Ge,
-                             Delgado-Battenfeld and Jannach 2010)
-    novelty@k                mean self-information, mean over L_u of -log2(d_n / M), in bits (Zhou et al. 2010;
-                             Castells, Hurley and Vargas 2015)
-    popularity_percentile@k  mean over L_u of the share of training items with fewer edges than n; ties count half
-    popularity_lift@k        (GAP(L) - GAP(P)) / GAP(P), where GAP is the mean over users of the mean d_n of
-                             their items, in their lists L and in their histories P: 0 if the lists are as
-                             popular as the histories (Abdollahpouri et al. 2019)
-    gini@k                   Gini index of how often each training item is shown, items that are never shown
-                             included: 0 if all are shown equally often, near 1 if a few items are shown almost always
-
+`models.evaluation.definitions` has the formulas and who has defined them so.
 Higher coverage and novelty, and lower percentile, lift and Gini index, mean less popularity bias.
 """
 
@@ -80,7 +68,7 @@ class Exposure:
 
 
 def gini(counts: np.ndarray) -> float:
-    """Gini index of non-negative counts, (n,): sum_k (2k - n - 1) x_(k) / (n sum x), x_(k) ascending."""
+    """Gini index of non-negative counts, (n,)."""
     ordered, n = np.sort(counts).astype(np.float64), len(counts)
     return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * max(ordered.sum(), 1)))
 

@@ -82,9 +82,7 @@ def edge_ranks(ranks: TargetRanks, *, midtie: bool = False) -> np.ndarray:
 def user_metrics(ranks: TargetRanks) -> dict[str, np.ndarray]:
     """Every metric that has a value for each user, by name.
 
-    recall@k divides the number of targets among the first k by min(k, targets), as in Liang et al. (2018), and
-    recall_of_all@k by the number of all targets. ndcg@k has binary relevance and the discounts 1 / log2(place + 1), where
-    the first place is 1; its ideal stops at k. mean_rank and mean_rank_midtie are means of S over the user's targets.
+    `models.evaluation.definitions` has the formulas.
 
     Args:
         ranks: of users with at least one target each.

@@ -94,6 +94,7 @@ class MRFDense(Model):
 
     name = "mrf_dense"
     Settings = MRFDenseSettings
+    draws_nothing = True
     cost_is_of_items = True
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:

@@ -102,6 +102,7 @@ class MRFSparse(Model):
 
     name = "mrf_sparse"
     Settings = MRFSparseSettings
+    draws_nothing = True
     cost_is_of_items = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:

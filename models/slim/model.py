@@ -93,6 +93,7 @@ class SLIM(Model):
 
     name = "slim"
     Settings = SLIMSettings
+    draws_nothing = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         moments = columns(interactions, self.settings.user_weight_exponent)

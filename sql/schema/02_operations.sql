@@ -11,25 +11,25 @@ create table if not exists operations.log_files (
 );
 -- operations.runs: one row per run of a flow.
 create table if not exists operations.runs (
-    run_id varchar not null,
-    flow varchar not null,
-    dataset varchar not null,
-    started_at timestamp not null,
-    ended_at timestamp,
-    state varchar not null,
-    settings json not null,
-    code_version varchar not null
+    run_id varchar not null, -- that of the flow run in Prefect
+    flow varchar not null, -- its name
+    dataset varchar not null, -- the data set's name
+    started_at timestamp not null, -- in UTC
+    ended_at timestamp, -- in UTC; null while it runs
+    state varchar not null, -- running, completed, partly_failed, failed, cancelled or crashed
+    settings json not null, -- all settings that decide the run's numbers
+    code_version varchar not null -- the package's, with the commit where it runs from a checkout
 );
 -- operations.contract_results: one row per rule of a contract checked in a run.
 create table if not exists operations.contract_results (
-    run_id varchar not null,
-    stage varchar not null,
-    contract varchar not null,
-    rule varchar not null,
-    severity varchar not null,
-    success boolean not null,
-    observed varchar,
-    samples json
+    run_id varchar not null, -- the run in operations.runs
+    stage varchar not null, -- the stage that the contract closes
+    contract varchar not null, -- the table that it is about
+    rule varchar not null, -- the rule's name
+    severity varchar not null, -- error, which stops the run, or warning
+    success boolean not null, -- whether it was kept
+    observed varchar, -- what was found, in words
+    samples json -- some rows that broke it
 );
 -- operations.model_fits: one row per model fitted in a run, once a protocol.
 create table if not exists operations.model_fits (

@@ -21,13 +21,16 @@ from prefect.artifacts import (
 )
 from prefect.context import FlowRunContext, TaskRunContext
 
+from data_contracts.contracts import load
 from tasks import main_table
 from tasks.decisions import Decision
+from tasks.protocols import PROTOCOLS
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
+COLUMNS_HOLD = "the columns are as declared"  # the rule that every contract has
 SECONDS_TO_FIRST_PROGRESS, SECONDS_BETWEEN_PROGRESS = 3.0, 5.0
 
 
@@ -47,25 +50,53 @@ def in_a_run(show: Callable[..., None]) -> Callable[..., None]:
 
 
 @in_a_run
-def contract_results(home: Home, run_id: str, stage: str) -> None:
-    """A table of the rules that the stage was checked against; none where the stage never came so far."""
+def contract_results(home: Home, run_id: str, stage: str, task: str) -> None:
+    """A table of the rules that a task's run was checked against; none where the stage never came so far.
+
+    Args:
+        task: the name of the task's run, such as `train slim on leave_one_out`; each has an artifact of its own.
+    """
     if not home.warehouse.exists():
         return
     with warehouse.connect(home, read_only=True) as connection:
-        rules = warehouse.select(connection, "publish/contract_results", run_id=run_id, stage=stage)
-    if len(rules):
-        broken = len(rules.filter(success=False))
-        description = f"Contracts of {stage}: {len(rules)} rules, {broken} not met."
+        found = warehouse.select(connection, "publish/contract_results", run_id=run_id, stage=stage)
+    if len(found):
+        told = {(contract.table, rule.name): rule.description for contract in load() for rule in contract.rules}
+        rules = [
+            {
+                "holds": "yes" if one["success"] else "NO",
+                "table": one["contract"],
+                "what must hold": told.get((one["contract"], one["rule"]), COLUMNS_HOLD),
+                "found instead": "" if one["success"] else one["observed"],
+                "severity": one["severity"],
+                "rule": one["rule"],
+            }
+            for one in found.iter_rows(named=True)
+        ]
+        broken = sum(one["holds"] == "NO" for one in rules)
+        said = f"{broken} of {len(rules)} rules do **not** hold" if broken else f"all {len(rules)} rules hold"
         create_table_artifact(
-            table=rules.to_dicts(), key=key(home.dataset, "contracts", stage), description=description
+            table=rules,
+            key=key(home.dataset, "contracts", task),
+            description=f"What must hold of the data once `{task}` is done: {said}.",
         )
 
 
 @in_a_run
 def evaluation(home: Home, table: list[main_table.MainRow]) -> None:
-    """The evaluation as a table."""
-    description = ". ".join([f"Evaluation on {home.dataset}", *main_table.weaknesses(table)])
-    create_table_artifact(table=main_table.records(table), key=key(home.dataset, "evaluation"), description=description)
+    """The evaluation: a table for each protocol."""
+    for protocol, rows in main_table.by_protocol(table).items():
+        about = PROTOCOLS[protocol]
+        description = " ".join(
+            [
+                f"{about.title}: {about.meaning} The models on {rows[0].users:,} users, the best by {about.judged_by}",
+                "first; ± is one standard error.",
+                *(f"{main_table.WEAK} {sentence}." for sentence in main_table.weaknesses(rows)),
+            ]
+        )
+        create_table_artifact(
+            table=main_table.records(rows), key=key(home.dataset, "evaluation", protocol), description=description
+        )
 
 
 @in_a_run
@@ -80,9 +111,15 @@ def promotion(home: Home, decision: Decision | None) -> None:
 @in_a_run
 def summary(dataset: str, text: str, report_url: str | None) -> None:
     """The run's summary in Markdown, and a link to the report where that is served."""
-    create_markdown_artifact(text, key=key(dataset, "summary"), description=f"Summary of {dataset}")
+    what = f"What a run on {dataset} read, found and published, and what changed since the one before"
+    create_markdown_artifact(text, key=key(dataset, "summary"), description=what)
     if report_url:
-        create_link_artifact(report_url, link_text=f"Report on {dataset}", key=key(dataset, "report"))
+        create_link_artifact(
+            report_url,
+            link_text=f"Report on {dataset}",
+            key=key(dataset, "report"),
+            description="The page with all figures and tables of the last run",
+        )
 
 
 class ProgressArtifact:

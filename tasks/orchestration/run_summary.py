@@ -1,6 +1,7 @@
 """The summary of a run as Markdown: what it read, what it found, and what changed since the run before; or why it failed."""
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,12 @@ from tasks.stores import warehouse
 from tasks.stores.home import Home
 
 VISIBLE = 5e-5  # the least change of a metric that four digits show
+DRAWN = re.compile(r"-?\d+\.\d{5,}(e-?\d+)?")
+LEGEND = (
+    "± is one standard error of the change, as of two independent means; a change of more than two is called better or "
+    "worse."
+)
+TOLD = ("better", "worse", "new", "gone")
 
 
 def of_success(
@@ -73,7 +80,8 @@ def _facts(facts: dict[str, Any], unusual: list[str], decided: list[Decision]) -
         *(f"**unusual**: {figure}" for figure in unusual),
         f"in all {facts['log_files']:,} files, {facts['events']:,} events, {facts['rejects']:,} rejected lines",
         f"{facts['edges']:,} edges of {facts['users']:,} users and {facts['items']:,} items",
-        f"{facts['rules']:,} rules of contracts checked, {facts['not_met'] or 'none'} of them not met",
+        f"{facts['rules']:,} rules of contracts checked, "
+        + (f"**{facts['not_met']:,} of them not met**" if facts["not_met"] else "all of them met"),
         f"{facts['fits']:,} fits that took {facts['fit_seconds']:,.0f} s together",
         decided[0].sentence if decided else "no recommendations were made",
         f"version {facts['code_version']}, seed {json.loads(facts['settings']).get('seed', 0)}",
@@ -107,16 +115,23 @@ def _changed(changes: Changes | None, code_version: str) -> str:
     moved = (pl.col("change").abs() >= VISIBLE).fill_null(value=True)  # null where the list is new, or gone
     if changes.metrics.filter(moved).is_empty():
         return "\n\n".join([*parts, "No main metric of any model has moved."])
-    table = ["| protocol | model | score | metric | before | now | change |", "|---|---|---|---|---|---|---|"]
+    table = ["| protocol | model/score | metric | before | now | change | |", "|---|---|---|---|---|---|---|"]
     table += map(_line, changes.metrics.filter(moved | (pl.col("place") == 0)).iter_rows(named=True))
-    return "\n\n".join([*parts, "\n".join(table)])
+    return "\n\n".join([*parts, "\n".join(table), LEGEND])
 
 
 def _line(row: dict[str, Any]) -> str:
-    change = row["verdict"] if row["change"] is None else f"{row['change']:+.4f}"
+    change = "" if row["change"] is None else f"{row['change']:+.4f}"
+    if row["change"] and row["standard_error"] is not None:
+        change += f" ± {row['standard_error']:.4f}"
     values = ["" if row[key] is None else f"{row[key]:.4f}" for key in ("before", "now")]
-    return f"| {' | '.join([row['protocol'], row['model'], row['score'], row['metric'], *values, change])} |"
+    verdict = f"**{row['verdict']}**" if row["verdict"] in TOLD else ""
+    cells = [row["protocol"], f"{row['model']}/{row['score']}", row["metric"], *values, change, verdict]
+    return f"| {' | '.join(cells)} |"
 
 
 def _or_absent(value: str | None) -> str:
-    return "absent" if value is None else value
+    """A setting's value as JSON; of a number that a search drew, the first digits."""
+    if value is None:
+        return "absent"
+    return f"{float(value):.4g}" if DRAWN.fullmatch(value) else value

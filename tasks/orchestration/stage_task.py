@@ -4,18 +4,17 @@ import functools
 import inspect
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from prefect import Task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.context import AssetContext
 from prefect.states import get_state_exception
 
 from data_contracts import ContractBroken
 from tasks.errors import OneclassError
-from tasks.orchestration import artifacts, lineage
+from tasks.orchestration import artifacts
 from tasks.orchestration.progress import duration
 
 logger = logging.getLogger(__name__)
@@ -26,9 +25,8 @@ RETRIES, SECONDS_TO_RETRY = 1, 10
 def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Task[..., Any]:
     """A task named like the stage.
 
-    Each of its runs shows the stage's contract as an artifact, held or broken, and what the stage read and made as
-    assets. A stage keeps what it makes under digests itself, so Prefect caches nothing. A run that fails is tried
-    once more, unless it would fail in the same way again.
+    Each of its runs shows the stage's contract as an artifact, held or broken. A stage keeps what it makes under digests
+    itself, so Prefect caches nothing. A run that fails is tried once more, unless it would fail in the same way again.
 
     Args:
         function: a stage; takes `home` and `run_id`.
@@ -39,13 +37,15 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        arguments = signature.bind(*args, **kwargs).arguments
-        _set_assets(stage, arguments)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        arguments = bound.arguments
         began = time.monotonic()
         try:
             result = function(*args, **kwargs)
         finally:
-            artifacts.contract_results(arguments["home"], arguments["run_id"], stage)
+            named = (run_name or stage).format(**arguments)
+            artifacts.contract_results(arguments["home"], arguments["run_id"], stage, named)
         logger.info("%s: done in %s", stage, duration(time.monotonic() - began))
         return result
 
@@ -59,15 +59,6 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
         retry_delay_seconds=SECONDS_TO_RETRY,
         retry_condition_fn=_may_succeed,
     )
-
-
-def _set_assets(stage: str, arguments: Mapping[str, Any]) -> None:
-    """Tell Prefect what this run of the task reads and makes; a task declares that for all of its runs alike."""
-    if (of_run := AssetContext.get()) is None:
-        return
-    reads, writes = lineage.of(stage, arguments)
-    of_run.direct_asset_dependencies, of_run.downstream_assets = set(reads), set(writes)
-    of_run.update_tracked_assets()
 
 
 def _may_succeed(task: Task[..., Any], task_run: TaskRun, state: State) -> bool:

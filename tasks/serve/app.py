@@ -1,4 +1,5 @@
-"""The addresses: `/recommend`, `/similar` and `/health`; `/docs` is the page of the OpenAPI description.
+"""The addresses: `/recommend`, `/similar` and `/health`; `/report/` is the report of the last run, and `/docs` the page
+of the OpenAPI description.
 
 An answer takes about a millisecond of processor time, so requests are answered one after the other in the event loop: a
 pool of threads would cost more than it gives.
@@ -9,12 +10,13 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
 from pydantic import BaseModel
 
 from tasks.errors import InputError
 from tasks.recommend import UnknownItems, text
 from tasks.serve.following import Following
+from tasks.stores.home import Home
 
 MOST = 1000
 Ids = list[str] | None
@@ -59,8 +61,9 @@ class Health(BaseModel):
     trouble: str | None
 
 
-def app(following: Following, dataset: str) -> FastAPI:
+def app(following: Following, home: Home) -> FastAPI:
     """The application."""
+    dataset = home.dataset
     made = FastAPI(
         title=f"Recommendations for {dataset}",
         description="No authentication of its own: for this machine, or behind a proxy that has one.",
@@ -111,5 +114,13 @@ def app(following: Following, dataset: str) -> FastAPI:
             "users": len(shop.users),
             "trouble": following.trouble,
         }
+
+    @made.get("/report/", response_class=FileResponse)
+    async def report() -> Any:
+        """The report of the last run, a page."""
+        page = home.report / "index.html"
+        if not page.exists():
+            raise InputError(f"{page}: is not there; any run makes it.")
+        return page
 
     return made

@@ -262,9 +262,9 @@ BREACHES = [
     (
         "splits.next_events",
         "nothing_later_trains",
-        "update curated.interactions set first_at = timestamp '2025-12-31 23:59' where user_id = 'u1' and item_id = 'i1'; "
-        "update curated.interactions set first_at = timestamp '2026-01-01' where item_id = 'i1' and first_at is null; "
-        "update splits.next_events set role = 'train' where item_id = 'i1'",
+        """update curated.interactions set first_at = timestamp '2025-12-31 23:59' where user_id = 'u1' and item_id = 'i1';
+        update curated.interactions set first_at = timestamp '2026-01-01' where item_id = 'i1' and first_at is null;
+        update splits.next_events set role = 'train' where item_id = 'i1'""",
     ),
     ("splits.given", "role_known", "update splits.given set role = 'fit'"),
     ("splits.given", "edges_agree", "insert into splits.given values ('u1', 'i1', 'train')"),

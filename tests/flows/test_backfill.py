@@ -200,7 +200,7 @@ def test_the_ui_has_something_to_show(first):
         flow_run = client.read_flow_run(UUID(query(first[0], "select run_id from operations.runs")[0][0]))
         artifacts = {artifact.key: artifact.type for artifact in client.read_artifacts()}
     assert flow_run.name.startswith("ml-latest-small 20")
-    assert artifacts["ml-latest-small-evaluation"] == "table"
+    assert artifacts["ml-latest-small-evaluation-leave-one-out"] == "table"
     assert artifacts["ml-latest-small-summary"] == "markdown"
     assert artifacts["ml-latest-small-contracts-publish"] == "table"
 

@@ -11,6 +11,7 @@ from models.catalogue import MODELS
 from tasks import datasets, model_names
 
 ROOT = Path(__file__).parents[2]
+ADDED = "item_knn"  # the model that docs/adding_a_model.md adds
 COMMANDS = {
     "flows.backfill": backfill.parser,
     "flows.deploy": deploy.parser,
@@ -36,7 +37,7 @@ def test_a_documented_command_is_taken(line):
         return
     given = COMMANDS[module]().parse_args(arguments)
     models = [given.model] if getattr(given, "model", None) else getattr(given, "models", [])
-    assert set(models) <= set(MODELS)
+    assert set(models) <= {*MODELS, ADDED}
 
 
 def test_every_help_names_the_data_sets_and_models(capsys):
@@ -83,4 +84,4 @@ def test_the_nightly_commands_tell_prefect_to_send_nothing_home():
 def test_every_file_that_a_page_names_is_there(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:flows|tasks|models|sql|data_contracts|tests|benchmarks|docs)/[\w/.-]*)", text))
-    assert not [name for name in named if not (ROOT / name).exists()]
+    assert not [name for name in named if not (ROOT / name).exists() and name != f"models/{ADDED}.py"]

@@ -1,20 +1,35 @@
 """The wheel outside of the checkout: its commands run from a folder that has packages of the same names."""
 
+import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from flows import console
-from tests.flows.conftest import FAST
+from tests.flows.conftest import ML
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("flows", "tasks", "models", "sql", "data_contracts")
-ML = ["--dataset", "ml-latest-small"]
+
+EVERY_COMMAND = """
+import json, sys
+from flows import console
+
+for line in json.loads(sys.argv[1]):
+    sys.argv = ["oneclass", *line]
+    try:
+        console.main()
+    except SystemExit as ended:
+        print(f"\\n-- {line[0]} ended with {ended.code}", flush=True)
+"""  # beside the script `oneclass`, as which it runs
 
 
 @pytest.fixture(scope="module")
@@ -38,17 +53,23 @@ def installed(tmp_path_factory):
 
 
 @pytest.fixture
-def run(installed, prefect_server, tmp_path):
-    """Run the script `oneclass` in a folder whose own packages must not be taken; what it printed."""
+def elsewhere(installed, prefect_server, tmp_path):
+    """What a process is started with in a folder whose own packages must not be taken."""
     for room in ROOMS:
         (tmp_path / room).mkdir()
         (tmp_path / room / "__init__.py").write_text(f"raise ImportError('{room} of the current folder')\n")
     environment = {**os.environ, "PYTHONPATH": str(installed), "PREFECT_API_URL": prefect_server}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each command would compile all of it anew
+    return {"cwd": tmp_path, "env": environment, "text": True}
+
+
+@pytest.fixture
+def run(installed, elsewhere):
+    """Run the script `oneclass` there; what it printed."""
 
     def oneclass(*arguments, status=0):
         command = [installed / "bin" / "oneclass", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, **elsewhere, capture_output=True, check=False)
         assert done.returncode == status, done.stderr
         return done.stdout + done.stderr
 
@@ -57,16 +78,48 @@ def run(installed, prefect_server, tmp_path):
 
 def test_the_script_has_every_command(run):
     named = {path.stem for path in (ROOT / "flows").glob("*.py") if "__main__" in path.read_text()}
-    assert named == set(console.COMMANDS)
+    assert named == set(console.COMMANDS) == {*RUNS, "serve"}
     assert all(name in run("--help") for name in named)
     assert "usage: oneclass recommend" in run("recommend", "--help")
     assert "usage: oneclass COMMAND" in run("recomend", status=2)
 
 
-def test_commands_run_outside_the_checkout(run, after_first, ratings):
-    where = [*ML, "--home", str(after_first)]
-    arguments = [*FAST, "--models", "popularity", "--protocols", "leave_one_out", "--set", "publish.top_n=5"]
-    assert "Tables: " in run("backfill", *arguments, "--home", str(after_first), "--source", str(ratings))
-    assert "Published: " in run("explain", *where, "--user", "7", "--top", "3")
+LEAST = ["--models", "popularity", "--protocols", "leave_one_out"]
+TINY = ["random_graph.factors=2", "random_graph.iterations=1", "random_graph.fold_in_iterations=1"]
+RUNS = {  # command: its arguments, and what it says
+    "backfill": ([*LEAST, "--set", "publish.top_n=5"], "Tables: "),
+    "nightly_retrain": (LEAST, "Tables: "),
+    "promote": (["--model", "popularity"], "popularity"),
+    "recommend": (["--user", "7", "--json"], '"items"'),
+    "explain": (["--user", "7", "--top", "3"], "Published: "),
+    "tune": (["--model", "mrf_dense", "--trials", "1"], "mrf_dense on strong_generalization: 1 trial"),
+    "sweep": (["--sweep", "random_graph_r", "--set", *TINY], "random_graph"),
+    "deploy": ([], "prefect deployment run nightly-retrain/nightly-retrain-ml-latest-small"),
+    "data_docs": ([], "Data Docs: "),
+}
+
+
+def test_every_command_runs_outside_the_checkout(installed, elsewhere, after_first, ratings):
+    """All but the server, one after the other in one process, so that what they import is loaded once."""
+    (after_first / "ml-latest-small" / "landing").mkdir()
+    shutil.copy(ratings, after_first / "ml-latest-small" / "landing")
+    lines = [[name, *ML, "--home", str(after_first), *arguments] for name, (arguments, _) in RUNS.items()]
+    (installed / "bin" / "every_command.py").write_text(EVERY_COMMAND)
+    command = [sys.executable, installed / "bin" / "every_command.py", json.dumps(lines)]
+    done = subprocess.run(command, **elsewhere, capture_output=True, check=False)
+    said = re.split(r"^-- (\w+) ended with (\S+)$", done.stdout, flags=re.MULTILINE)
+    assert said[1::3] == list(RUNS), done.stderr
+    assert said[2::3] == ["0"] * len(RUNS), done.stderr
+    for (name, (_, words)), text in zip(RUNS.items(), said[::3]):
+        assert words in text, name
     assert (after_first / "ml-latest-small" / "report" / "users" / "7.html").exists()
-    assert '"items"' in run("recommend", *where, "--user", "7", "--json")
+
+
+def test_it_serves_outside_the_checkout(installed, elsewhere, first):
+    command = [installed / "bin" / "oneclass", "serve", *ML, "--home", str(first[0]), "--port", "0"]
+    with subprocess.Popen(command, **elsewhere, stdout=subprocess.PIPE) as server:
+        address = re.search(r"http://\S+(?=/docs)", server.stdout.readline())[0]
+        with urllib.request.urlopen(f"{address}/recommend?user=7&n=3", timeout=60) as answer:
+            assert len(json.load(answer)["items"]) == 3
+        server.terminate()
+    assert server.returncode == -signal.SIGTERM

@@ -32,7 +32,6 @@ SHORT = {
     },
     "graph_filter": {"vectors": 4},
 }
-DRAWS_NOTHING = {"popularity", "mrf_dense", "mrf_sparse", "slim"}
 IMPERSONAL = {"popularity"}
 SUMS_IN_PART = {"blend"}  # of some members alone
 
@@ -188,7 +187,7 @@ def test_another_seed_gives_another_fit_where_the_model_draws(name, checkerboard
     same = np.array_equal(
         all_scores(make(name, seed=4).fit(checkerboard), checkerboard), all_scores(fitted(name), checkerboard)
     )
-    assert same == (name in DRAWS_NOTHING)
+    assert same == MODELS[name].draws_nothing
 
 
 @every_model

@@ -3,7 +3,6 @@
 import pytest
 from prefect import Task
 from prefect.cache_policies import NO_CACHE
-from prefect.context import AssetContext
 from prefect.states import Failed
 
 from data_contracts import ContractBroken
@@ -51,21 +50,6 @@ def test_a_stage_is_a_task_with_its_retries_declared(one):
 )
 def test_what_would_fail_in_the_same_way_is_not_tried_again(error, again):
     assert train_task.retry_condition_fn(train_task, None, Failed(data=error)) is again
-
-
-def test_each_run_has_assets_of_its_own(home):
-    seen = []
-
-    def binarize(home, run_id):
-        here = AssetContext.get()
-        seen.append({asset.key for asset in here.direct_asset_dependencies | here.downstream_assets})
-
-    one = stage_task(binarize)
-
-    with AssetContext():
-        one.fn(home, "run")
-    assert seen == [{"duckdb://small/raw.events", "duckdb://small/curated.interactions"}]
-    assert one.asset_deps == []
 
 
 def test_outside_of_a_task_run_a_stage_needs_no_prefect(home):

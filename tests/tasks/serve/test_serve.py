@@ -23,7 +23,7 @@ def served(copied, split_once):
     """(the home, the address of what serves it): mrf_dense published before, random_graph now."""
     following = Following(copied.root, "small", seconds=0.05)
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app(following, "small"), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app(following, copied), log_level="warning"))
     thread = threading.Thread(target=server.run, args=([listening],))
     with following:
         thread.start()
@@ -51,6 +51,16 @@ def until(address, wanted):
             return health
         time.sleep(0.05)
     raise AssertionError(health)
+
+
+def test_the_report_of_the_last_run_is_served(served):
+    home, address = served
+    assert get(address, "/report/")[0] == 404
+    home.report.mkdir()
+    for text in ("one run", "the next"):
+        (home.report / "index.html").write_text(f"<p>{text}")
+        with urllib.request.urlopen(f"{address}/report") as page:
+            assert page.read().decode() == f"<p>{text}" and page.headers.get_content_type() == "text/html"
 
 
 def test_answers_are_those_of_python(served):

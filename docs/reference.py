@@ -1,0 +1,195 @@
+"""The page `docs/reference.md`, made of what the code declares: commands, settings, metrics and tables.
+
+python -m docs.reference
+"""
+
+import importlib
+import inspect
+import json
+import re
+import types
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+import sql
+from data_contracts import contracts
+from flows import command_line, console
+from flows.parameters import Flag
+from models.catalogue import MODELS
+from models.evaluation import definitions, metrics
+from tasks import publish
+from tasks.protocols import PROTOCOLS, VALIDATION_METRIC
+from tasks.settings import STAGE_SETTINGS
+
+PAGE = Path(__file__).with_name("reference.md")
+BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+CREATED = (
+    re.compile(  # a table or view of the schema: its comment, its name, and all until the next comment of that kind
+        r"((?:--.*\n)+)(?:create schema .*\n)?create .*?([a-z]+\.\w+) ([\s\S]*?)(?=\n-- [a-z]+\.\w+: one row|\Z)"
+    )
+)
+COLUMN = re.compile(r"^    (\w+) (\w+)([^,\n-]*),? -- (.*)$", flags=re.MULTILINE)  # with a comment of its own
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([_head(), *_commands(), *_settings(), *_metrics(), *_tables()]) + "\n"
+
+
+def _head() -> str:
+    return (
+        "# Reference\n\nMade from the code by `python -m docs.reference`; do not edit it by hand.\n\n"
+        "- [Commands](#commands) and their [exit statuses](#exit-statuses)\n"
+        "- [Settings](#settings) of the [stages](#settings-of-the-stages) and of the [models](#settings-of-the-models)\n"
+        "- [Protocols](#protocols) and [metrics](#metrics)\n- [Tables](#tables)\n"
+    )
+
+
+def _commands() -> Iterator[str]:
+    yield "## Commands\n\nEach is `python -m flows.NAME`, and `oneclass NAME` where the package is installed.\n"
+    for name, what in console.COMMANDS.items():
+        kind = importlib.import_module(f"flows.{name}").parser().kind
+        yield f"### {name}\n\n{_sentence(what)}\n"
+        yield _table(
+            ("flag", "default", "what"),
+            ((_flag(name, field), _default(field), field.description) for name, field in _fields(kind)),
+        )
+    yield "Each takes `--debug` too, which shows tracebacks.\n\n### Exit statuses\n"
+    yield _table(("status", "when"), ((str(status), when) for status, when in command_line.EXIT_STATUSES.items()))
+
+
+def _flag(name: str, field: FieldInfo) -> str:
+    (flag,) = (one for one in field.metadata if isinstance(one, Flag))
+    values = flag.metavar if isinstance(flag.metavar, tuple) else (flag.metavar,)
+    return _code(" ".join([command_line.flag_of(name, field), *values]).strip())
+
+
+def _settings() -> Iterator[str]:
+    yield (
+        "## Settings\n\nThe names in `--set section.name=value`, and in the TOML file of `--config` below `[section]`. "
+        "Where the default is none, the description says what is done.\n\n### Settings of the stages\n"
+    )
+    yield from (_section(name, kind) for name, kind in STAGE_SETTINGS.items())
+    yield "### Settings of the models\n"
+    yield from (_section(name, model.Settings) for name, model in MODELS.items())
+
+
+def _section(name: str, kind: type[BaseModel]) -> str:
+    text = f"#### [{name}]\n\n{_paragraph(kind)}\n"
+    if kind.model_fields:
+        text += "\n" + _fields_table(kind)
+    for inner in _inner(kind):
+        text += f"\n{inner.__name__}: {_paragraph(inner)}\n\n{_fields_table(inner)}"
+    return text
+
+
+def _fields_table(kind: type[BaseModel]) -> str:
+    rows = ((f"`{name}`", _type(field), _default(field), field.description) for name, field in _fields(kind))
+    return _table(("name", "type", "default", "what"), rows)
+
+
+def _fields(kind: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
+    return kind.model_fields.items()
+
+
+def _inner(kind: type[BaseModel]) -> list[type[BaseModel]]:
+    """The models that the fields of a model are lists of."""
+    parts = (part for _, field in _fields(kind) for part in get_args(field.annotation))
+    return [part for part in parts if inspect.isclass(part) and issubclass(part, BaseModel)]
+
+
+def _type(field: FieldInfo) -> str:
+    kind, bounds = field.annotation, []
+    if isinstance(kind, types.UnionType):
+        (kind,) = (one for one in get_args(kind) if one is not type(None))
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{value}`" for value in get_args(kind))
+    for constraint in field.metadata:
+        bounds += [f"{sign} {getattr(constraint, name)}" for name, sign in BOUNDS.items() if hasattr(constraint, name)]
+    inner = [part.__name__ for part in get_args(kind) if inspect.isclass(part)]
+    words = f"{get_origin(kind).__name__} of {', '.join(inner)}" if inner else kind.__name__
+    return " ".join([words, ", ".join(bounds)]).strip()
+
+
+def _default(field: FieldInfo) -> str:
+    default = field.default
+    if default is PydanticUndefined:
+        return "required"
+    if default is None or default in ([], {}):
+        return "none"
+    if isinstance(default, tuple):
+        default = [one.model_dump(exclude_unset=True) for one in default]
+    return f"`{default}`" if isinstance(default, str) else f"`{json.dumps(default)}`"
+
+
+def _metrics() -> Iterator[str]:
+    yield "## Protocols\n\nThe first of the main metrics judges. Settings are chosen on the validation part.\n"
+    yield _table(
+        ("protocol", "what", "main metrics", "settings are chosen by"),
+        ((f"`{n}`", p.meaning, ", ".join(map(_code, p.main_metrics)), _code(p.tuned_by)) for n, p in PROTOCOLS.items()),
+    )
+    yield f"## Metrics\n\n{_paragraph(definitions, 1)}\n\n{_paragraph(metrics.over_users, 1)}\n"
+    yield "In `evaluation.metrics`:\n"
+    on_validation = definitions.Definition(f"{PROTOCOLS['strong_generalization'].tuned_by} of the validation users", "")
+    yield _definitions({**definitions.OF_USERS, VALIDATION_METRIC: on_validation})
+    yield "In `evaluation.beyond_accuracy`:\n"
+    yield _definitions(definitions.OF_LISTS)
+    yield f"In `evaluation.comparisons`: {_paragraph(metrics.compare)} {_paragraph(metrics.compare, 1)}\n"
+
+
+def _definitions(found: dict[str, definitions.Definition]) -> str:
+    rows = ((_code(name), one.formula, one.source) for name, one in found.items())
+    return _table(("metric", "formula", "source"), rows)
+
+
+def _tables() -> Iterator[str]:
+    yield "## Tables\n\nOf `<home>/<dataset>/warehouse.duckdb`, in the order of `sql/schema/`.\n"
+    for statements in sql.schema():
+        for comment, name, body in CREATED.findall(statements):
+            yield f"### {name}\n\n{_one_row(comment.partition(': ')[2])}\n"
+            if columns := _columns(name, body):
+                yield _table(("column", "type", "what"), columns)
+    yield "### published.duckdb\n\nWhat readers open, `<home>/<dataset>/published/published.duckdb`:\n"
+    heads = {name: re.match(r"(?:--.*\n)+", sql.statement(name))[0] for name in publish.TABLES}
+    yield _table(("table", "rows"), ((_code(name.partition("/")[2]), _one_row(heads[name])) for name in publish.TABLES))
+
+
+def _columns(table: str, body: str) -> list[tuple[str, ...]]:
+    """Name, type and meaning: of the table's contract, where it has one, else of the schema's own comments."""
+    for contract in contracts.load():
+        if contract.table == table:
+            return [(_code(name), column.declared, column.meaning) for name, column in contract.columns.items()]
+    return [(_code(name), kind.upper() + null, meaning) for name, kind, null, meaning in COLUMN.findall(body)]
+
+
+def _one_row(comment: str) -> str:
+    """A comment of SQL as a sentence."""
+    return _sentence(" ".join(line.removeprefix("--").strip() for line in comment.splitlines()))
+
+
+def _paragraph(of: Any, number: int = 0) -> str:
+    """One paragraph of a docstring."""
+    return " ".join(inspect.getdoc(of).split("\n\n")[number].split())
+
+
+def _code(name: str) -> str:
+    return f"`{name}`"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:].removesuffix(".") + "."
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ("---",) * len(head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,51 @@
+"""The reference is what the code declares today, and leaves no command, setting, metric or table out."""
+
+import re
+
+import duckdb
+import numpy as np
+from scipy.sparse import csr_matrix
+
+import sql
+from docs import reference
+from models.evaluation import definitions, metrics
+from models.evaluation.beyond_accuracy import Exposure
+from models.evaluation.ranking import target_ranks
+
+PAGE = reference.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_is_fresh():
+    assert reference.page() == PAGE, "docs/reference.md is stale: run `python -m docs.reference`, and look at the diff"
+
+
+def test_no_cell_of_a_meaning_is_empty():
+    empty = re.findall(r"^\|.*\| +\|$", re.sub(r"## Metrics.*?## Tables", "", PAGE, flags=re.DOTALL), re.MULTILINE)
+    assert not empty
+
+
+def test_every_column_of_the_warehouse_is_there():
+    described = {}
+    for section in PAGE.partition("## Tables")[2].split("\n### ")[1:]:
+        described[section.split("\n")[0]] = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", section, flags=re.MULTILINE)
+    with duckdb.connect() as connection:
+        for statements in sql.schema():
+            connection.execute(statements)
+        columns = connection.execute(
+            "select schema_name || '.' || table_name, column_name, data_type || if(is_nullable, '', ' not null') "
+            "from duckdb_columns() where table_name in (select table_name from duckdb_tables())"
+        ).fetchall()
+    tables = {table: [(name, kind) for of, name, kind in columns if of == table] for table, _, _ in columns}
+    assert len(tables) > 20
+    for table, found in tables.items():
+        assert described[table] == found
+
+
+def test_every_metric_is_defined_and_none_that_there_is_not():
+    likes = csr_matrix(np.eye(3, 4, dtype=np.float32))
+    targets = csr_matrix(np.eye(3, 4, k=1, dtype=np.float32))
+    ranks = target_ranks(np.arange(12, dtype=np.float32).reshape(3, 4), likes, targets)
+    assert metrics.over_users(metrics.user_metrics(ranks)).keys() == definitions.OF_USERS.keys()
+    exposure = Exposure(np.array([3, 2, 1, 1]), 3)
+    exposure.add(np.array([[1], [2], [3]], dtype=np.int32), likes)
+    assert exposure.metrics().keys() == definitions.OF_LISTS.keys()
