@@ -10,17 +10,16 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "adding_a_model.md").read_text(encoding="utf-8")
 FILE, NAME = re.search(r"`(models/(\w+)\.py)`, which", PAGE).groups()
 (CODE,) = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+(LINE,) = re.findall(rf'^        ("{NAME}": "[\w.]+:\w+"),$', PAGE, flags=re.MULTILINE)
 CATALOGUED = f"""
-import importlib
 from pathlib import Path
 
 import models
-from models.catalogue import MODELS
+from models.catalogue import MODELS, Catalogue
 
 models.__path__.append(str(Path(__file__).with_name("models")))
-module = importlib.import_module("models.{NAME}")
-MODELS["{NAME}"] = next(kind for kind in vars(module).values() if getattr(kind, "name", None) == "{NAME}")
-"""  # what a line of the catalogue does, before the tests are collected
+MODELS["{NAME}"] = Catalogue({{{LINE}}})["{NAME}"]
+"""  # the line in the catalogue, before the tests are collected
 
 
 def contract(folder: Path, code: str) -> subprocess.CompletedProcess:
