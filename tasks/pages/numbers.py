@@ -16,15 +16,15 @@ def fixed(value: float, digits: int = 0, *, signed: bool = False) -> str:
     return text.replace("-", MINUS)
 
 
-def significant(value: float, digits: int = 3) -> str:
-    """A number by its first so many digits, the zeros at its end left out; whole numbers keep all of theirs."""
+def significant(value: float, digits: int = 3, *, zeros: bool = False) -> str:
+    """A number by its first so many digits, `zeros` at its end only if asked for; whole numbers keep all of theirs."""
     if not isfinite(value):
         return str(value).replace("-", MINUS)
     if value == 0:
         return "0"
     after = max(0, digits - 1 - floor(log10(abs(value))))
     text = fixed(value, after)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return text.rstrip("0").rstrip(".") if "." in text and not zeros else text
 
 
 def p_value(value: float, least: float = 0.001) -> str:

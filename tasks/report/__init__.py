@@ -6,6 +6,7 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from tasks import overview
 from tasks.report import drawing
 from tasks.report.page import page
 from tasks.report.run_tables import RunTables
@@ -26,6 +27,7 @@ def report(home: Home, run_id: str) -> None:
     for name, element in made.panels.items():
         _write(figures / f"{name}.svg", drawing.file(element))
     _write(home.report / "index.html", made.text)
+    overview.note(home, shown=made.shown)
     for old in figures.glob("*.svg"):
         if old.stem not in made.panels:
             old.unlink()

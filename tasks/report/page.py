@@ -34,12 +34,12 @@ class Page:
 
     Attributes:
         panels: every drawing as an `<svg>` element, by its name.
-        summary: for the page over all data sets, as plain data.
+        shown: for the page over all data sets, as plain data.
     """
 
     text: str
     panels: dict[str, str]
-    summary: dict[str, Any]
+    shown: dict[str, Any]
 
 
 def page(tables: RunTables, home: Home) -> Page:
@@ -59,7 +59,7 @@ def page(tables: RunTables, home: Home) -> Page:
         **_tables(tables, main, overview),
         **_constants(),
     )
-    return Page(text, panels, summary(found, first_screen["nights"], overview))
+    return Page(text, panels, summary(found, first_screen))
 
 
 def _first_screen(
@@ -141,18 +141,15 @@ def _absent(figures: list[Figure]) -> dict[str, list[str]]:
     return {reason: headings for reason, headings in found.items() if reason}
 
 
-def summary(found: Verdict, line: list[Row], overview: Row) -> dict[str, Any]:
+def summary(found: Verdict, first_screen: dict[str, Any]) -> dict[str, Any]:
     """What the page over all data sets says of the run."""
     metric, (value, error) = next(iter(found.row.cells.items())) if found.row else ("", (None, None))
     return {
-        "run_id": overview["run_id"],
-        "started_at": overview["started_at"].isoformat(),
-        "label": found.label,
-        "name": found.name,
         "metric": metric,
         "value": value,
         "standard_error": error,
-        "trend": [[str(row["night"]), row["value"], row["standard_error"]] for row in line],
+        "look": len(first_screen["alarms"]),
+        "trend": [[str(row["night"]), row["value"], row["standard_error"]] for row in first_screen["nights"]],
     }
 
 

@@ -1,6 +1,6 @@
 """The four figures beside the verdict: quality, what changed, soundness, volume; each with a word and a small line."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 from markupsafe import Markup
@@ -28,7 +28,7 @@ class Tile:
     small: str
     note: str
     section: str
-    line: Markup = Markup("")  # noqa: RUF009  (as immutable as a string)
+    line: Markup = field(default_factory=Markup)
 
 
 def quality(found: Verdict, nights: pl.DataFrame) -> Tile:
