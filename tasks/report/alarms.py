@@ -94,5 +94,5 @@ def _told_row(sample: dict[str, Any]) -> str:
     numeric = {name: one for name, one in sample.items() if isinstance(one, int | float) and not isinstance(one, bool)}
     named = sorted(sample, key=lambda name: name != "model")
     words = [str(sample[name]) for name in named if name not in numeric and sample[name] is not None]
-    figures = [f"{name.replace('_', ' ')} {numbers.significant(one, 4)}" for name, one in numeric.items()]
+    figures = [f"{name.replace('_', ' ')} {numbers.significant(one, 4, zeros=True)}" for name, one in numeric.items()]
     return ": ".join(", ".join(part) for part in (words, figures) if part)

@@ -10,7 +10,7 @@ from tasks.stores.home import Home
 
 @dataclass(frozen=True)
 class Shown:
-    """One item: its title or, without one, its id; and how many users like it."""
+    """One item: its title or, without one, `item` and its id; and how many users like it."""
 
     name: str
     users: int
@@ -33,7 +33,7 @@ def samples(tables: RunTables, home: Home, items: int) -> list[Sample]:
     found = []
     for (user_id, likes), of_user in grouped(rows, "user_id", "likes").items():
         of_list = {
-            name: [Shown(titles.get(row["item_id"], row["item_id"]), row["users"]) for row in of_name]
+            name: [Shown(titles.get(row["item_id"], f"item {row['item_id']}"), row["users"]) for row in of_name]
             for name, of_name in grouped(of_user, "list").items()
         }
         found.append(Sample(user_id, likes, of_list["likes"], of_list["recommended"]))

@@ -70,7 +70,7 @@ def soundness(contracts: pl.DataFrame) -> Tile:
     said = [numbers.counted(broken, "broken rule")] if broken else []
     said += [numbers.counted(warnings, "warning")] if warnings else []
     figure = f"{rules - broken - warnings:,} of {rules:,}"
-    return Tile("Soundness", figure, "rules met", f"{', '.join(said)}: see below.", "soundness")
+    return Tile("Soundness", figure, "rules met", f"{' and '.join(said)}.", "soundness")
 
 
 def volume(overview: Row, nights: pl.DataFrame, days: pl.DataFrame) -> Tile:

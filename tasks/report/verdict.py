@@ -9,6 +9,8 @@ from tasks.pages.numbers import SPACE
 from tasks.protocols import PROTOCOLS
 from tasks.report.figures import Row, listed
 
+CHOSEN = "A run chooses on validation users, never on these."
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -72,7 +74,7 @@ def lead_of(rows: list[MainRow], place: int, leads: list[Row]) -> str:
         own = by_list.get((rows[place].model, rows[place].score))
         behind = "" if own is None else f": {_difference(own, ' behind it')}"
         where = "Level with" if rows[place].standing == "level" else "Significantly worse than"
-        return f"{where} {named(rows[0].model, rows[0].score)}, the best of {len(rows)} lists{behind}, {over}."
+        return f"{where} {named(rows[0].model, rows[0].score)}, the best of {len(rows)} lists{behind}, {over}. {CHOSEN}"
     said = [f"The best of {numbers.counted(len(rows), 'list')} {over}"]
     worse = next((row for row in rows[1:] if row.standing != "level"), None)
     if worse and (beyond := by_list.get((worse.model, worse.score))):

@@ -16,7 +16,7 @@ from tasks.report import drawing, figures_degrees, figures_ranks, report
 from tasks.report.alarms import alarms
 from tasks.report.page import drawn
 from tasks.report.run_tables import RunTables
-from tasks.report.verdict import lead_of, verdict
+from tasks.report.verdict import CHOSEN, lead_of, verdict
 from tasks.stores import runs, warehouse
 from tasks.stores.home import Home, Limits
 from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, USERS, WORSE, fill
@@ -39,7 +39,7 @@ EXPECTED = {
     "contracts": "select stage, contract, 1, 0, (not success)::int from operations.contract_results "
     f"where run_id = '{RUN}'",
     "broken_rules": "select severity, stage, contract, rule, observed, 'mrf_dense, leave_one_out, mean_rank: value 0.5123, "
-    f"popularity 0.62' from operations.contract_results where run_id = '{RUN}' and not success",
+    f"popularity 0.6200' from operations.contract_results where run_id = '{RUN}' and not success",
     "costs": f"select protocol, model, seconds, peak_bytes, saved_bytes from operations.model_fits where run_id = '{RUN}'",
     "laws": "from diagnostics.power_law_fits",
     "metric_changes": CHANGED,
@@ -239,9 +239,10 @@ def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
         plain(0)
         == f"The best of 3 lists {over}. It leads c, the first that it can be told from, by 0.2000 ± 0.0200 (p < 0.001). b cannot be told from it."
     )
-    assert plain(1) == f"Level with a, the best of 3 lists: 0.0100 ± 0.0200 behind it (p = 0.62), {over}."
+    assert plain(1) == f"Level with a, the best of 3 lists: 0.0100 ± 0.0200 behind it (p = 0.62), {over}. {CHOSEN}"
     assert (
-        plain(2) == f"Significantly worse than a, the best of 3 lists: 0.2000 ± 0.0200 behind it (p < 0.001), {over}."
+        plain(2)
+        == f"Significantly worse than a, the best of 3 lists: 0.2000 ± 0.0200 behind it (p < 0.001), {over}. {CHOSEN}"
     )
     found = verdict({"strong_generalization": rows}, leads, None, None)
     assert (found.label, found.name, found.row) == ("Best", "a", rows[0])
@@ -257,7 +258,7 @@ def test_alarms_are_in_proportion():
               "severity": "warning", "observed": "1 row", "samples": WORSE}  # fmt: skip
     (alarm,) = alarms({"events": 1, "rejects": 0}, [warned], [], {}, None)
     assert alarm.text.startswith(
-        "mrf_dense, leave_one_out, mean_rank: value 0.5123, popularity 0.62. In evaluation.metrics"
+        "mrf_dense, leave_one_out, mean_rank: value 0.5123, popularity 0.6200. In evaluation.metrics"
     )
     assert "no model's best score is below popularity's" in alarm.text and not alarm.grave
 
@@ -282,12 +283,15 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
     assert users == chosen
     for user, one in zip(users, found, strict=True):
         lists = [re.findall(r"<li><span>(.*?)</span>", part) for part in one.split("recommended, the best first")]
-        own = {item for (item,) in asked(home, f"select item_id from curated.interactions where user_id = '{user}'")}
+        own = {
+            item
+            for (item,) in asked(home, f"select 'item ' || item_id from curated.interactions where user_id = '{user}'")
+        }
         first = asked(
             home, f"select item_id from published.recommendations where user_id = '{user}' and rank <= 5 order by rank"
         )
         assert len(lists[0]) == min(5, likes[user]) and set(lists[0]) <= own
-        assert lists[1] == [item for (item,) in first]
+        assert lists[1] == [f"item {item}" for (item,) in first]
 
 
 def test_titles_stand_for_ids_and_are_escaped(tmp_path):
@@ -301,7 +305,7 @@ def test_titles_stand_for_ids_and_are_escaped(tmp_path):
     home.published.symlink_to("publications/one")
     report(home, RUN)
     page = (home.report / "index.html").read_text()
-    assert "<b>Film" not in page and page.count("&lt;b&gt;Film") >= 25 and "<li><span>i" not in page
+    assert "<b>Film" not in page and page.count("&lt;b&gt;Film") >= 25 and "<li><span>item" not in page
 
 
 def test_a_run_that_recommends_nothing_has_no_sample_users(tmp_path):
