@@ -95,7 +95,7 @@ def _side(side: str, rows: list[Row], laws: list[Row]) -> Panel:
     decades(axes, "y", LEAST_EXPECTED, most)
     axes.set(title=f"{side.capitalize()}s", xlabel=f"likes of {'a user' if side == 'user' else 'an item'}",
              ylabel=f"{side}s with that many")  # fmt: skip
-    legend_below(drawn, columns=1)
+    legend_below(drawn, columns=1, fontsize=8.5)
     return drawn
 
 
