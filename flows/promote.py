@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _done(given: Promote) -> str:
-    from tasks import datasets, promote
+    from tasks import datasets, overview, promote
     from tasks.settings import check_model
     from tasks.stores import home, runs
 
@@ -45,6 +45,7 @@ def _done(given: Promote) -> str:
                 promote.publish_by_hand(of_dataset, run_id, given.model)
             else:
                 promote.rollback(of_dataset, run_id, given.rollback or None)
+        overview.rewrite(of_dataset)
     return promote.status(of_dataset)
 
 

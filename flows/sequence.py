@@ -23,7 +23,7 @@ from flows import descriptions, endings
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
 from flows.training import fitted, publish
-from tasks import item_titles, main_table, promotion
+from tasks import item_titles, main_table, overview, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
@@ -195,13 +195,14 @@ def _late(due: datetime) -> str:
 
 
 def _tell(run: RunSettings, run_id: str, state: str, summary: Callable[[], str], url: str | None) -> None:
-    """Show and tell how the run ended; where even its summary cannot be made, that is said in its place."""
+    """Show and tell how the run ended, in the home's own page too; where even its summary cannot be made, that is said in its place."""
     try:
         text = summary()
     except Exception as error:  # noqa: BLE001  (the run has ended as it has; what is only told does not change that)
         logger.warning("the run's summary cannot be made: %s", error)
         text = f"{run.dataset.name}: run {run_id} {state}; its summary cannot be made: {error}"
     artifacts.summary(run.dataset.name, text, url)
+    overview.after_run(run.home, run_id, state)
     notify(run.notify, dataset=run.dataset.name, run_id=run_id, state=state, text=text)
 
 

@@ -2,18 +2,16 @@
 
 import hashlib
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
 
-import jinja2
-
 from tasks.errors import OneclassError
 from tasks.explain.explanation import Explanation
+from tasks.pages.templates import template
 from tasks.stores.home import Home
-from tasks.terminal import printable
 
 LONGEST_NAME = 120
+HISTORY_SHOWN = 20  # likes; older ones are folded away
 
 
 def write(home: Home, explanation: Explanation, titles: Mapping[str, str]) -> Path:
@@ -22,15 +20,12 @@ def write(home: Home, explanation: Explanation, titles: Mapping[str, str]) -> Pa
     Raises:
         OneclassError: the folder cannot be written to.
     """
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters["printable"] = printable
-    text = files("tasks.explain").joinpath("page.html").read_text(encoding="utf-8")
     page = home.report / "users" / f"{file_name(explanation.user_id)}.html"
-    written = environment.from_string(text).render(found=explanation, titles=titles)
+    text = template("tasks.explain", "page.html").render(found=explanation, titles=titles, shown=HISTORY_SHOWN)
     try:
         with home.writing():
             page.parent.mkdir(parents=True, exist_ok=True)
-            page.write_text(written, encoding="utf-8")
+            page.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OneclassError(f"{page}: cannot be written ({error.strerror}).") from error
     return page

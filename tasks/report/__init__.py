@@ -6,6 +6,7 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from tasks import overview
 from tasks.report import drawing
 from tasks.report.page import page
 from tasks.report.run_tables import RunTables
@@ -20,14 +21,15 @@ def report(home: Home, run_id: str) -> None:
     one does not have are deleted.
     """
     with warehouse.connect(home, read_only=True) as connection, drawing.style():
-        text, panels = page(RunTables(connection, run_id), home.dataset)
+        made = page(RunTables(connection, run_id), home)
     figures = home.report / "figures"
     figures.mkdir(parents=True, exist_ok=True)
-    for name, element in panels.items():
+    for name, element in made.panels.items():
         _write(figures / f"{name}.svg", drawing.file(element))
-    _write(home.report / "index.html", text)
+    _write(home.report / "index.html", made.text)
+    overview.note(home, shown=made.shown)
     for old in figures.glob("*.svg"):
-        if old.stem not in panels:
+        if old.stem not in made.panels:
             old.unlink()
 
 

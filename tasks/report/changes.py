@@ -1,10 +1,11 @@
 """The page's section on what changed since the last run: a sentence, and the tables behind it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from tasks.changes import Changes, PreviousRun
+from tasks.pages import numbers
 from tasks.report.figures import Row, listed
 from tasks.report.tables import Column, Table
 
@@ -16,12 +17,14 @@ class ChangesSection:
     Attributes:
         previous: the earlier run; None where this is the first one.
         sentence: the difference in one or two sentences.
+        judging: the rows of every list by the metric that judges its protocol.
         tables: metrics, log files, contracts, settings; those with rows.
     """
 
     previous: PreviousRun | None
     sentence: str
     tables: list[Table]
+    judging: list[Row] = field(default_factory=list)
 
 
 def changes_section(changes: Changes | None) -> ChangesSection:
@@ -32,12 +35,14 @@ def changes_section(changes: Changes | None) -> ChangesSection:
     judging = changes.metrics.filter(pl.col("place") == 0)
     tables = [_metrics(judging), *_others(changes)]
     sentence = _sentence(judging.to_dicts(), tables)
-    return ChangesSection(changes.previous, sentence, [table for table in tables if len(table.frame)])
+    shown = [table for table in tables if len(table.frame)]
+    return ChangesSection(changes.previous, sentence, shown, judging.to_dicts())
 
 
 def _metrics(rows: pl.DataFrame) -> Table:
     columns = [
-        Column("protocol", "protocol"), Column("metric", "metric"), Column("model", "model"), Column("score", "score"),
+        Column("protocol", "protocol"), Column("metric", "metric"), Column("model", "model"),
+        Column("score", "score", "score"),
         Column("before", "before", "metric"), Column("now", "now", "metric"),
         Column("change", "change", "change", "standard error as if the two runs' users were independent",
                error="standard_error"),
@@ -69,7 +74,7 @@ def _sentence(metrics: list[Row], tables: list[Table]) -> str:
         best = max(moved, key=lambda row: abs(row["change"]))
         said.append(
             f"{len(moved)} of {len(metrics)} main metrics moved beyond two standard errors, most of all "
-            f"{best['metric']} of {best['model']} on {best['protocol']} ({best['change']:+.4f})"
+            f"{best['metric']} of {best['model']} on {best['protocol']} ({numbers.fixed(best['change'], 4, signed=True)})"
         )
     elif metrics:
         said.append("Every main metric is the same" if same == len(metrics) else

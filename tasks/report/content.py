@@ -1,17 +1,21 @@
-"""What the page says: its tables, section by section, and the answers at its head, all from one run's tables."""
+"""What the page says below its verdict: its tables, section by section, all from one run's tables."""
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from tasks.main_table import MainRow
+from tasks.pages.numbers import percent, significant
 from tasks.protocols import PROTOCOLS
-from tasks.report.figures import Row, percent
+from tasks.report.alarms import told
+from tasks.report.dots import scale
+from tasks.report.figures import Row, listed
 from tasks.report.run_tables import RunTables
 from tasks.report.tables import Column, Table, text
 from tasks.report.words import METRICS, STANDINGS
 
-MODEL_AND_SCORE = (Column("model", "model"), Column("score", "score"))
+MODEL_AND_SCORE = (Column("model", "model"), Column("score", "score", "score"))
 
 
 def log_tables(tables: RunTables) -> dict[str, Table]:
@@ -45,10 +49,22 @@ def contract_tables(tables: RunTables) -> dict[str, Table]:
     broken = Table(
         "broken_rules", "Rules that were not met", "operations.contract_results",
         [Column("severity", "severity"), Column("stage", "stage"), Column("contract", "contract"),
-         Column("rule", "rule"), Column("observed", "observed", "prose")],
-        tables("broken_rules"), empty="Every rule was met.",
+         Column("rule", "rule"), Column("observed", "observed", "prose"), Column("told", "for example", "prose")],
+        told(tables("broken_rules")), empty="Every rule was met.",
     )  # fmt: skip
     return {"contracts": contracts, "broken_rules": broken}
+
+
+def sound(contracts: pl.DataFrame) -> str:
+    """How many rules were met, in a sentence."""
+    rules, broken, warnings = (contracts[key].sum() for key in ("rules", "broken", "warnings"))
+    if not rules:
+        return "No contract was checked."
+    if not broken + warnings:
+        return f"All {rules:,} rules of {len(contracts):,} contracts were met."
+    counts = ((broken, "broken"), (warnings, "not met, which is a warning"))
+    parts = [f"{count:,} {word}" for count, word in counts if count]
+    return f"Of {rules:,} rules, {listed(parts)}; the others were met."
 
 
 def laws_table(laws: pl.DataFrame) -> Table:
@@ -61,42 +77,46 @@ def laws_table(laws: pl.DataFrame) -> Table:
          Column("d_max", "to", "count", "largest degree of the support"),
          Column("log_likelihood", "log likelihood", "number"), Column("aic", "AIC", "number", "less is better"),
          Column("ks", "KS distance", "metric", "the largest gap between the law's cumulative share and the data's"),
-         Column("p_value", "p", "p_value", "below 0.05 the law is rejected")],
-        laws, empty="No law was fitted.",
+         Column("p_value", "p", "bootstrap_p", "below 0.05 the law is rejected")],
+        laws, empty="No law was fitted.", cards=False,
     )  # fmt: skip
 
 
 def main_tables(tables: dict[str, list[MainRow]], fits: pl.DataFrame) -> dict[str, Table]:
-    """The main table, one a protocol, with what each fit cost."""
+    """The main table, one a protocol: the first metric as a dot plot too, and how long each fit took."""
     found = {}
     for protocol, chosen in tables.items():
-        metrics = PROTOCOLS[protocol].main_metrics
+        metrics = [metric for metric in PROTOCOLS[protocol].main_metrics if metric in chosen[0].cells]
         frame = pl.DataFrame([_flat(row) for row in chosen], infer_schema_length=None)
-        costs = fits.filter(protocol=protocol).drop("protocol")
         columns = [
             *MODEL_AND_SCORE,
-            Column(
-                "standing",
-                "standing",
-                "text",
-                "the best, or not significantly worse; weak: worse than guesses, or than popularity",
-            ),
-        ]
-        columns += [
-            Column(metric, metric, "metric", METRICS[metric], error=f"{metric} error")
-            for metric in metrics if metric in chosen[0].cells
-        ]  # fmt: skip
-        columns += [
+            Column("standing", "standing", explain="the best, or not significantly worse; weak: worse than guesses, or "
+                   "than popularity"),
+            *(Column(metric, metric, "metric", METRICS[metric], error=f"{metric} error") for metric in metrics),
             Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
-            Column("peak_bytes", "peak, MB", "megabytes", "the process's peak memory in the fit"),
-            Column("saved_bytes", "disk, MB", "megabytes", "size of the fit in the store"),
-        ]
+        ]  # fmt: skip
+        judged = [row.cells[metrics[0]] for row in chosen]
+        popular = next((row.cells[metrics[0]][0] for row in chosen if row.model == "popularity"), None)
+        columns[3] = replace(columns[3], scale=scale(judged, popular))
+        seconds = fits.filter(protocol=protocol).select("model", "seconds")
         found[protocol] = Table(
             f"main-{protocol}", f"Models on {protocol}, {chosen[0].users:,} test users", "evaluation.metrics",
-            columns, frame.join(costs, on="model", how="left", maintain_order="left"),
+            columns, frame.join(seconds, on="model", how="left", maintain_order="left"),
             sorted_by=(metrics[0], "descending"),
         )  # fmt: skip
     return found
+
+
+def costs_table(fits: pl.DataFrame) -> Table:
+    """What each fit took of time, memory and disk."""
+    return Table(
+        "costs", "What each fit cost", "operations.model_fits",
+        [Column("protocol", "protocol"), Column("model", "model"),
+         Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
+         Column("peak_bytes", "peak, MB", "megabytes", "the process's peak memory in the fit"),
+         Column("saved_bytes", "disk, MB", "megabytes", "size of the fit in the store")],
+        fits, empty="Nothing was fitted.",
+    )  # fmt: skip
 
 
 def settings_table(settled: pl.DataFrame) -> Table:
@@ -149,6 +169,7 @@ def pivots(
             source,
             [*MODEL_AND_SCORE, *columns],
             ordered.join(wide, on=["model", "score"], how="inner", maintain_order="left"),
+            cards=False,
         )
     return found
 
@@ -187,20 +208,28 @@ def leads(every: pl.DataFrame) -> dict[str, Table]:
     return found
 
 
+def came_in(overview: Row) -> str:
+    """How much was read and kept; lines that could not be read are a footnote here, and an alarm where they are many."""
+    files = f"{overview['files']:,} log file{'' if overview['files'] == 1 else 's'}"
+    rejected = f"{overview['rejects']:,} lines could not be read" if overview["rejects"] else "no line was rejected"
+    return (
+        f"{overview['events']:,} events from {files}, {rejected}; {overview['edges']:,} likes of "
+        f"{overview['users']:,} users and {overview['items']:,} items were kept."
+    )
+
+
 def run_facts(overview: Row) -> list[tuple[str, str]]:
     """Sizes of the observed graph, as pairs of a label and a text."""
-    facts = [
-        ("events read", text(overview["events"], "count")),
-        ("lines rejected", text(overview["rejects"], "count")),
-        ("likes kept", text(overview["edges"], "count")),
-        ("users", text(overview["users"], "count")),
-        ("items", text(overview["items"], "count")),
-    ]
+    facts = [("events read", text(overview["events"], "count"))]
     if overview["edges"]:
+        edges, users, items = (overview[name] for name in ("edges", "users", "items"))
         facts += [
-            ("likes a user", f"{overview['edges'] / overview['users']:.1f}"),
-            ("likes an item", f"{overview['edges'] / overview['items']:.1f}"),
-            ("of all pairs liked", f"{100 * overview['edges'] / overview['users'] / overview['items']:.2g} %"),
+            ("likes kept", text(edges, "count")),
+            ("users", text(users, "count")),
+            ("items", text(items, "count")),
+            ("likes a user", significant(edges / users)),
+            ("likes an item", significant(edges / items)),
+            ("of all pairs liked", percent(edges / users / items)),
         ]
     if overview["first_at"]:
         facts.append(("first and last like", f"{overview['first_at']:%Y-%m-%d} to {overview['last_at']:%Y-%m-%d}"))

@@ -21,34 +21,9 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-LIGHT = {
-    "ink": "#1f2430",
-    "soft": "#5b6270",
-    "faint": "#b9bec8",
-    "line": "#dfe2e8",
-    "paper": "#fdfdfe",
-    "blue": "#0062b0",
-    "orange": "#dd6410",
-    "green": "#008a60",
-    "pink": "#c757a0",
-    "gold": "#6e5300",
-    "sky": "#259ad3",
-    "wine": "#6b1232",
-}
-DARK = {
-    "ink": "#e7e9ee",
-    "soft": "#a3aab8",
-    "faint": "#5a6170",
-    "line": "#343a46",
-    "paper": "#14171d",
-    "blue": "#4c9bf0",
-    "orange": "#f58b3c",
-    "green": "#4fd8a6",
-    "pink": "#ea8cc6",
-    "gold": "#efe07a",
-    "sky": "#a5e3fa",
-    "wine": "#cf4a66",
-}
+from tasks.pages.colours import DARK, LIGHT, variables
+from tasks.pages.numbers import MINUS
+
 HUES = ("blue", "orange", "green", "pink", "gold", "sky", "wine")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8")
 DASHES = ("-", (0, (5, 1.6)), (0, (1.6, 1.2)))
@@ -61,7 +36,7 @@ STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "",
     "font.family": "DejaVu Sans",
-    "font.size": 9,
+    "font.size": 9.5,
     "text.color": LIGHT["ink"],
     "axes.edgecolor": LIGHT["faint"],
     "axes.facecolor": "none",
@@ -71,13 +46,13 @@ STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlelocation": "left",
-    "axes.titlesize": 9,
+    "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
     "axes.titlepad": 6,
     "figure.facecolor": "none",
     "grid.color": LIGHT["line"],
     "grid.linewidth": 0.7,
-    "legend.fontsize": 8,
+    "legend.fontsize": 9,
     "legend.frameon": False,
     "legend.handlelength": 2.3,
     "lines.linewidth": 1.6,
@@ -150,7 +125,7 @@ def number(value: float, _position: int | None = None) -> str:
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size and value % (size / 10) == 0:
             return f"{value / size:.10g}{letter}"
-    return f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.10g}"
+    return (f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.10g}").replace("-", MINUS)
 
 
 def decades(axes: Axes, which: str, low: float, high: float) -> None:
@@ -193,6 +168,8 @@ def cells(axes: Axes, left: np.ndarray, bottom: np.ndarray, size: tuple[float, f
 def svg(drawn: Panel) -> str:
     """The panel as an `<svg>` element: ids of its own, colours as CSS variables, text as text, a title."""
     image = io.StringIO()
+    for line in (line for axes in drawn.figure.axes for line in axes.lines):
+        line.set_clip_on(False)  # what lies at the frame is drawn whole
     drawn.figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
     text = image.getvalue()
     text = text[text.index("<svg") :]
@@ -213,8 +190,3 @@ def file(element: str) -> str:
     rules = f"*{{stroke-linejoin: round}} @media (prefers-color-scheme: dark) {{{rules}}}"
     opening = element.index(">") + 1
     return f'<?xml version="1.0" encoding="utf-8"?>\n{element[:opening]}<style>{rules}</style>{element[opening:]}\n'
-
-
-def variables(colours: dict[str, str]) -> str:
-    """The colours as CSS declarations."""
-    return " ".join(f"--{name}: {value};" for name, value in colours.items())

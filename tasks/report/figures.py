@@ -81,12 +81,6 @@ def legend_below(panel: Panel, columns: int = 2, **keywords: Any) -> None:
     )  # fmt: skip
 
 
-def percent(share: float) -> str:
-    """A share in words: 16 %, 0.4 %."""
-    digits = 0 if share >= 0.0995 or share == 0 else 1
-    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
-
-
 def listed(words: list[str]) -> str:
     """a; a and b; a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

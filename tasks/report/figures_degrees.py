@@ -3,8 +3,10 @@
 import numpy as np
 
 from models.degrees.laws import Law, support
+from tasks.pages import numbers
 from tasks.report.drawing import LIGHT, Panel, decades, panel
 from tasks.report.figures import Figure, Row, column, grouped, legend_below, listed
+from tasks.report.tables import text
 
 LAW_NAMES = {
     "power_law": "power law",
@@ -19,6 +21,7 @@ LAW_LINES = {
     "exponential": {"color": LIGHT["gold"], "linestyle": (0, (1.6, 1.2))},
 }
 POINTS_OF_A_LINE = 120
+LEAST_EXPECTED = 0.7  # vertices, where the axis ends and a law's line with it
 SIDES = ("user", "item")
 
 
@@ -60,7 +63,7 @@ def law_sentence(side: str, laws: list[Row]) -> str:
     if best["p_value"] is None:
         return f"All {side}s have nearly the same degree; no law is needed."
     held = [LAW_NAMES[row["family"]] for row in laws if row["p_value"] is not None and row["p_value"] >= 0.05]
-    verdict = f"The closest law to the {side}s' degrees is the {LAW_NAMES[best['family']]} (p = {best['p_value']:.2g})"
+    verdict = f"The closest law to the {side}s' degrees is the {LAW_NAMES[best['family']]} ({_p(best)})"
     if not held:
         return f"{verdict}, and the data reject all {len(laws)}."
     return f"{verdict}; the data do not reject the {listed(held)}."
@@ -79,7 +82,7 @@ def thinned(across: np.ndarray, up: np.ndarray, steps: int = 110) -> np.ndarray:
 def _side(side: str, rows: list[Row], laws: list[Row]) -> Panel:
     drawn = panel(f"degrees-{side}", f"{side.capitalize()}s by degree, with the fitted laws, on logarithmic axes")
     axes, degree, vertices = drawn.axes, column(rows, "degree"), column(rows, "vertices")
-    kept = thinned(degree, vertices)
+    kept, most = thinned(degree, vertices), max(2.0, vertices.max())
     axes.plot(
         degree[kept], vertices[kept], ".", color=LIGHT["blue"], markersize=5, label=f"{side}s, {vertices.sum():,.0f}"
     )
@@ -87,26 +90,37 @@ def _side(side: str, rows: list[Row], laws: list[Row]) -> Panel:
         if (fitted := law(row)) is not None:
             x, expected = _expected(fitted, vertices.sum(), degree.max())
             axes.plot(x, expected, label=_label(row), **LAW_LINES[row["family"]])
+            most = max(most, expected.max(initial=0))
     decades(axes, "x", max(1, degree.min()), max(2, degree.max()))
-    decades(axes, "y", 0.7, max(2, vertices.max()))
+    decades(axes, "y", LEAST_EXPECTED, most)
     axes.set(title=f"{side.capitalize()}s", xlabel=f"likes of {'a user' if side == 'user' else 'an item'}",
              ylabel=f"{side}s with that many")  # fmt: skip
-    legend_below(drawn, columns=1)
+    legend_below(drawn, columns=1, fontsize=8.5)
     return drawn
 
 
 def _expected(fitted: Law, vertices: float, largest: float) -> tuple[np.ndarray, np.ndarray]:
     at = np.unique(np.round(np.geomspace(1, min(largest, fitted.d_max) - fitted.d_min + 1, POINTS_OF_A_LINE))) - 1
     expected = vertices * fitted.mass[at.astype(np.int64)]
-    seen = expected >= 0.3
+    seen = expected >= LEAST_EXPECTED
     return support(fitted.d_min, fitted.d_max)[at.astype(np.int64)][seen], expected[seen]
 
 
 def _label(row: Row) -> str:
     names = ("μ", "σ") if row["family"] == "log_normal" else ("exponent", "cut-off")
-    said = [f"{n} {row[k]:.3g}" for n, k in zip(names, ("exponent", "cutoff"), strict=True) if row[k] is not None]
-    p_value = [] if row["p_value"] is None else [f"p = {row['p_value']:.2g}"]
+    said = [
+        f"{n} {numbers.significant(row[k])}"
+        for n, k in zip(names, ("exponent", "cutoff"), strict=True)
+        if row[k] is not None
+    ]
+    p_value = [] if row["p_value"] is None else [_p(row)]
     return f"{LAW_NAMES[row['family']]}: {', '.join(said + p_value)}"
+
+
+def _p(row: Row) -> str:
+    """A bootstrap p-value; one that no sample went beyond says no more than that."""
+    said = text(row["p_value"], "bootstrap_p")
+    return f"p {said}" if said.startswith("<") else f"p = {said}"
 
 
 def hidden_graph_ratios(rows: list[Row]) -> Figure:
@@ -132,8 +146,9 @@ def ratio_sentence(rate: float, rows: list[Row]) -> str:
     head = max(1, len(ordered) // 10)
     middle = [np.median([row["positives"] / max(1, row["negatives"]) for row in part])
               for part in (ordered[:head], ordered[head:]) if part]  # fmt: skip
-    rest = f", among the others {middle[1]:.2g}" if len(middle) > 1 else ""
-    return f"With r = {rate:g}, the middle item of the most liked tenth has {middle[0]:.2g} likes a negative{rest}."
+    told = [numbers.significant(float(value), 2) for value in middle]
+    rest = f", among the others {told[1]}" if len(told) > 1 else ""
+    return f"With r = {rate:g}, the middle item of the most liked tenth has {told[0]} likes a negative{rest}."
 
 
 def _rate(rate: float, rows: list[Row]) -> Panel:

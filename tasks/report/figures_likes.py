@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from tasks.pages.numbers import percent
 from tasks.report.drawing import LIGHT, Panel, cells, decades, few_ticks, mark, panel
-from tasks.report.figures import Figure, Row, column, grouped, legend_below, listed, mean_over, middles, percent
+from tasks.report.figures import Figure, Row, column, grouped, legend_below, listed, mean_over, middles
 
 ABSENT = "No model of this run says how likely a like is; random_graph and paired_symbols do: name them with --models."
 SLICES = 40

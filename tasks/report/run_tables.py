@@ -20,13 +20,13 @@ class RunTables:
     connection: duckdb.DuckDBPyConnection
     run_id: str
 
-    def __call__(self, name: str) -> pl.DataFrame:
-        """The rows of `sql/report/<name>.sql`."""
+    def __call__(self, name: str, **more: Any) -> pl.DataFrame:
+        """The rows of `sql/report/<name>.sql`; `more` are parameters of this query alone."""
         query = f"report/{name}"
-        known: dict[str, Any] = {"run_id": self.run_id, "stages": list(STAGES), **protocols.main_metrics()}
+        known: dict[str, Any] = {"run_id": self.run_id, "stages": list(STAGES), **protocols.main_metrics(), **more}
         values = {key: value for key, value in known.items() if f"${key}" in sql.statement(query)}
         return warehouse.select(self.connection, query, **values)
 
-    def to_draw(self, name: str) -> list[Row]:
+    def to_draw(self, name: str, **more: Any) -> list[Row]:
         """The same, as a figure takes them."""
-        return self(name).to_dicts()
+        return self(name, **more).to_dicts()

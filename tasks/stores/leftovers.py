@@ -19,6 +19,7 @@ HALF_MADE = (
     ".demo-*",
     ".published-next",
     "report/.*.html",
+    "report/.*.json",
     "report/figures/.*.svg",
 )
 """Patterns in a data set's folder: what is made under such a name is moved or deleted by whoever made it."""

@@ -95,6 +95,16 @@ def is_there(home: Home) -> bool:
     return (home.published / FOLDER).is_dir()
 
 
+def titles(home: Home, items: set[str]) -> dict[str, str]:
+    """Titles of some items, by their ids, as they are published; of none where nothing is, or it cannot be read."""
+    try:
+        found = pl.read_parquet(home.published / FOLDER / "items.parquet", columns=["item_id", "title"])
+    except (OSError, pl.exceptions.PolarsError):
+        return {}
+    wanted = found.filter(pl.col("item_id").is_in(list(items)) & pl.col("title").is_not_null())
+    return dict(wanted.iter_rows())
+
+
 def read(home: Home) -> PublishedModel:
     """The model of what is published now; a run that publishes meanwhile changes nothing of it.
 

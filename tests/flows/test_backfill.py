@@ -1,6 +1,7 @@
 """The command as its user runs it: the whole sequence on a real Prefect server and a real warehouse."""
 
 import json
+import re
 from uuid import UUID
 
 import duckdb
@@ -77,6 +78,12 @@ def test_a_log_becomes_published_tables(first):
     assert "mrf_dense" in page and "http://" not in page.replace("http://www.w3.org", "").replace(
         "http://purl.org", ""
     ).replace("http://creativecommons.org", "").replace("http://matplotlib.org", "")
+    assert in_the_overview(home) == ["completed"]
+
+
+def in_the_overview(home):
+    """The states of the data sets on the page over all of them."""
+    return re.findall(r'class="state \w+">(.*?)<', (home / "index.html").read_text())
 
 
 def test_a_second_run_ingests_nothing_and_gives_the_same_bits(after_first, ratings):
@@ -173,7 +180,7 @@ def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_pa
     )
     assert (home / "ml-latest-small" / "published").resolve() == target
     states = query(home, "select state from operations.runs order by started_at")
-    assert states == [("completed",), ("failed",)]
+    assert states == [("completed",), ("failed",)] and in_the_overview(home) == ["failed"]
     breach = query(
         home, "select rule, samples from operations.contract_results where not success and severity = 'error'"
     )

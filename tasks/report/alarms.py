@@ -1,0 +1,98 @@
+"""What somebody should look at, in proportion: each names what it is of, and its figure; a few bad lines are none."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from data_contracts import for_stage
+from tasks.decisions import Decision
+from tasks.main_table import MainRow, weaknesses
+from tasks.pages import numbers
+from tasks.report.figures import Row
+from tasks.report.verdict import by_name
+
+REJECTS = 0.001  # of all lines; where fewer could not be read, a footnote says so
+SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One thing to look at; a grave one is more than a warning."""
+
+    text: str
+    section: str
+    grave: bool = False
+
+
+def alarms(
+    overview: Row, broken: list[Row], unusual: list[str], main: dict[str, list[MainRow]], decision: Decision | None
+) -> list[Alarm]:
+    """The gravest first.
+
+    Args:
+        broken: rules that the run did not meet, with samples as JSON.
+        unusual: figures of the night, in words; the rules behind them are told by these.
+    """
+    weak = {one: rows[0].protocol for rows in main.values() for one in weaknesses(rows)}
+    found = [Alarm(one, f"main-{protocol}", grave="guessing" in one) for one, protocol in weak.items()]
+    for row in (row for row in broken if not _of_a_night(row)):
+        samples = [one for one in json.loads(row["samples"]) if not _is_said(one, weak)]
+        if samples or row["samples"] == "[]":
+            found.append(Alarm(_rule(row, samples), "soundness", row["severity"] == "error"))
+    found += [Alarm(f"An unusual night: {one}", "soundness") for one in unusual]
+    if decision and not decision.promoted:
+        found.append(Alarm(f"{by_name(decision.challenger)} was not promoted", "models", grave=True))
+    if (share := reject_share(overview)) > REJECTS:
+        lines = f"{overview['rejects']:,} lines, {numbers.percent(share)} of all, could not be read"
+        found.append(Alarm(lines, "log", grave=share > 10 * REJECTS))
+    return sorted(found, key=lambda alarm: not alarm.grave)
+
+
+def reject_share(overview: Row) -> float:
+    """Of all lines read, the share that could not be."""
+    lines = overview["events"] + overview["rejects"]
+    return overview["rejects"] / lines if lines else 0.0
+
+
+def _of_a_night(row: Row) -> bool:
+    return row["contract"] in ("operations.nights", "diagnostics.nightly_exponents") and row["severity"] == "warning"
+
+
+def _is_said(sample: Any, sentences: Iterable[str]) -> bool:
+    """Whether a row that breaks a rule is what a sentence on a weak model says already."""
+    if not isinstance(sample, dict) or not {"model", "protocol", "metric"} <= sample.keys():
+        return False
+    of_model, metric = f"{sample['model']} on {sample['protocol']} ", f" {sample['metric']} "
+    return any(one.startswith(of_model) and metric in one for one in sentences)
+
+
+def _rule(row: Row, samples: list[Any]) -> str:
+    """The rows that broke a rule, which model, which metric, which figure; and what should hold."""
+    rules = (rule for one in for_stage(row["stage"]) if one.table == row["contract"] for rule in one.rules)
+    holds = next((rule.description for rule in rules if rule.name == row["rule"]), row["rule"].replace("_", " "))
+    broken = told_samples(samples) or row["observed"] or row["rule"]
+    return f"{broken}. In {row['contract']} it should hold that {holds}"
+
+
+def told(broken: pl.DataFrame) -> pl.DataFrame:
+    """The rows of broken rules with their samples in words, `told`."""
+    words = [told_samples(json.loads(samples)) for samples in broken["samples"]]
+    return broken.with_columns(told=pl.Series(words, dtype=pl.String))
+
+
+def told_samples(rows: list[Any]) -> str:
+    """The first rows that break a rule: of each its words, then its figures by name."""
+    rows = [row for row in rows if isinstance(row, dict)]
+    more = f"; and {len(rows) - SAMPLES:,} more" if len(rows) > SAMPLES else ""
+    return "; ".join(map(_told_row, rows[:SAMPLES])) + more
+
+
+def _told_row(sample: dict[str, Any]) -> str:
+    numeric = {name: one for name, one in sample.items() if isinstance(one, int | float) and not isinstance(one, bool)}
+    named = sorted(sample, key=lambda name: name != "model")
+    words = [str(sample[name]) for name in named if name not in numeric and sample[name] is not None]
+    figures = [f"{name.replace('_', ' ')} {numbers.significant(one, 4, zeros=True)}" for name, one in numeric.items()]
+    return ": ".join(", ".join(part) for part in (words, figures) if part)
