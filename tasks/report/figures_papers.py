@@ -97,7 +97,7 @@ def spread(rows: list[Row]) -> Figure:
         how="The solid line is the median, the dashed one the mean; half of all held-out likes lie in the dark band, "
         "nine of ten in the light one.",
         table="evaluation.sweeps",
-        absent="",
+        absent=ABSENT,
         panels=[_spread(side, score, of_list) for (side, score), of_list in bins.items()],
         size="small",
     )
@@ -152,7 +152,7 @@ def factors(rows: list[Row]) -> Figure:
         how="A dot is a fit with K factors; upwards the mean rank of held-out likes with two standard errors, which "
         "are of the same users, so that differences are surer than they look.",
         table="evaluation.sweeps",
-        absent="",
+        absent=ABSENT,
         panels=[_factors(by_score)] if by_score else [],
     )
 
@@ -188,7 +188,7 @@ def minibatches(rows: list[Row]) -> Figure:
         "each pass. Right, the mean rank of held-out likes with that number held at a value, the lines at the heights "
         "of the fits on the left.",
         table="evaluation.sweeps",
-        absent="",
+        absent=ABSENT,
         panels=panels,
     )
 

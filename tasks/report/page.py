@@ -13,7 +13,7 @@ from tasks.decisions import decisions
 from tasks.main_table import MainRow
 from tasks.pages.templates import template
 from tasks.protocols import PROTOCOLS
-from tasks.report import content, figures_degrees, figures_likes, figures_ranks, figures_sweeps, tiles
+from tasks.report import content, figures_degrees, figures_likes, figures_papers, figures_ranks, figures_sweeps, tiles
 from tasks.report.alarms import alarms
 from tasks.report.changes import changes_section
 from tasks.report.drawing import svg
@@ -129,7 +129,11 @@ def drawn(tables: RunTables, main: dict[str, list[MainRow]]) -> dict[str, list[F
             figures_degrees.degrees(rows("degrees"), rows("laws")),
             figures_degrees.hidden_graph_ratios(rows("hidden_graph_ratios")),
         ],
-        "sweeps": [figures_sweeps.by_rate(refits), figures_sweeps.trade_off(refits)],
+        "sweeps": [
+            figures_sweeps.by_rate(refits),
+            figures_sweeps.trade_off(refits),
+            *figures_papers.figures(refits, ranks),
+        ],
     }
 
 

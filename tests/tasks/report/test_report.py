@@ -480,6 +480,40 @@ def test_the_other_figures_are_drawn_as_they_are(home, figures):
     assert [bar.get_label() for bar in panel.axes.containers] == ["density 0.001", "density 0.005"]
 
 
+def test_the_papers_own_scores_stand_beside_the_runs_models(figures):
+    ranks = figures["paper_ranks"]
+    assert "popularity × like with r = 1/2 is best, 0.9350" in ranks.see  # not popularity x odds, which is not theirs
+    for panel in ranks.panels:
+        drawn = lines(panel)
+        theirs = {f"{score}, {rate}" for score in ("like", "popularity × like") for rate in ("r = 1/2", "r = 1")}
+        assert theirs <= set(drawn) and "popularity" in drawn and "random_graph" not in drawn
+        assert drawn["like, r = 1/2"][:, 1] == pytest.approx(0.855)
+    spread = figures["paper_spread"]
+    assert [panel.name for panel in spread.panels] == [
+        f"paper_spread-{side}-{score}" for side in ("user", "item") for score in ("like", "popularity_x_like")
+    ]
+    assert "like 0.905 against 0.855" in spread.see
+    for panel in spread.panels:
+        solid, dashed = panel.axes.lines
+        assert solid.get_ydata() == pytest.approx(0.905) and dashed.get_ydata() == pytest.approx(0.855)
+
+
+def test_factors_and_minibatches_are_in_order(figures):
+    (panel,) = figures["sweep_factors"].panels
+    assert "From K = 20 to 50, the mean rank moves: like +0.0030" in figures["sweep_factors"].see
+    assert panel.axes.lines[0].get_xdata().tolist() == [20, 30, 50]
+    sizes, held = figures["sweep_minibatch"].panels
+    assert figures["sweep_minibatch"].see == (
+        "Mean rank by how entries are drawn: biased 0.9320, balanced 0.9310 and uniform 0.9300."
+    )
+    found = lines(sizes)
+    assert set(found) == {"uniform", "balanced", "biased"}
+    assert all(points[:, 0].tolist() == [1, 2, 10] for points in found.values())
+    assert held.axes.lines[0].get_xdata().tolist() == [1000, 10_000]
+    colours = {line.get_label(): line.get_color() for line in [*sizes.axes.lines, *held.axes.lines]}
+    assert all(colours[name] == colours[f"{name}, chosen by noise"] for name in found)
+
+
 def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
     """A tune between two runs: what changed is told against the run before it, as if there had been none."""
     other = Home(tmp_path, "small", Limits(threads=2, memory=1 << 30))
