@@ -1,21 +1,12 @@
 """What the page says below its verdict: its tables, section by section, all from one run's tables."""
 
-from dataclasses import replace
-from typing import Any
-
 import polars as pl
 
-from tasks.main_table import MainRow
 from tasks.pages.numbers import percent, significant
-from tasks.protocols import PROTOCOLS
 from tasks.report.alarms import told
-from tasks.report.dots import scale
 from tasks.report.figures import Row, listed
 from tasks.report.run_tables import RunTables
 from tasks.report.tables import Column, Table, text
-from tasks.report.words import METRICS, STANDINGS
-
-MODEL_AND_SCORE = (Column("model", "model"), Column("score", "score", "score"))
 
 
 def log_tables(tables: RunTables) -> dict[str, Table]:
@@ -80,132 +71,6 @@ def laws_table(laws: pl.DataFrame) -> Table:
          Column("p_value", "p", "bootstrap_p", "below 0.05 the law is rejected")],
         laws, empty="No law was fitted.", cards=False,
     )  # fmt: skip
-
-
-def main_tables(tables: dict[str, list[MainRow]], fits: pl.DataFrame) -> dict[str, Table]:
-    """The main table, one a protocol: the first metric as a dot plot too, and how long each fit took."""
-    found = {}
-    for protocol, chosen in tables.items():
-        metrics = [metric for metric in PROTOCOLS[protocol].main_metrics if metric in chosen[0].cells]
-        frame = pl.DataFrame([_flat(row) for row in chosen], infer_schema_length=None)
-        columns = [
-            *MODEL_AND_SCORE,
-            Column("standing", "standing", explain="the best, or not significantly worse; weak: worse than guesses, or "
-                   "than popularity"),
-            *(Column(metric, metric, "metric", METRICS[metric], error=f"{metric} error") for metric in metrics),
-            Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
-        ]  # fmt: skip
-        judged = [row.cells[metrics[0]] for row in chosen]
-        popular = next((row.cells[metrics[0]][0] for row in chosen if row.model == "popularity"), None)
-        columns[3] = replace(columns[3], scale=scale(judged, popular))
-        seconds = fits.filter(protocol=protocol).select("model", "seconds")
-        found[protocol] = Table(
-            f"main-{protocol}", f"Models on {protocol}, {chosen[0].users:,} test users", "evaluation.metrics",
-            columns, frame.join(seconds, on="model", how="left", maintain_order="left"),
-            sorted_by=(metrics[0], "descending"),
-        )  # fmt: skip
-    return found
-
-
-def costs_table(fits: pl.DataFrame) -> Table:
-    """What each fit took of time, memory and disk."""
-    return Table(
-        "costs", "What each fit cost", "operations.model_fits",
-        [Column("protocol", "protocol"), Column("model", "model"),
-         Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
-         Column("peak_bytes", "peak, MB", "megabytes", "the process's peak memory in the fit"),
-         Column("saved_bytes", "disk, MB", "megabytes", "size of the fit in the store")],
-        fits, empty="Nothing was fitted.",
-    )  # fmt: skip
-
-
-def settings_table(settled: pl.DataFrame) -> Table:
-    """Where the settings of each model come from, and what a search for them was worth."""
-    return Table(
-        "model_settings", "Where the models' settings come from", "operations.model_settings",
-        [Column("model", "model"), Column("origin", "from"), Column("metric", "validation metric"),
-         Column("at_start", "before", "metric", "of the settings that the search began at, on its sample"),
-         Column("reached", "found", "metric", "of the best settings, on the same users"),
-         Column("gain", "worth", "metric"), Column("trials", "trials", "count"),
-         Column("reason", "what was found, or why there was no search", "prose")],
-        settled, empty="No model of this run has settings to search.",
-    )  # fmt: skip
-
-
-def _flat(row: MainRow) -> dict[str, Any]:
-    cells: dict[str, float | None] = {}
-    for metric, (value, error) in row.cells.items():
-        cells |= {metric: value, f"{metric} error": error}
-    return {"model": row.model, "score": row.score, "standing": _standing(row)} | cells
-
-
-def _standing(row: MainRow) -> str:
-    """Among the other lists, and `weak` where the model is worse than a trivial one; also the classes of the row."""
-    return " ".join(filter(None, [STANDINGS[row.standing], "weak" if row.weaknesses else ""]))
-
-
-def pivots(
-    name: str, caption: str, source: str, values: pl.DataFrame, order: dict[str, list[MainRow]]
-) -> dict[str, Table]:
-    """One table a protocol, one row a model and score in the order of the main table, one column a metric."""
-    found = {}
-    for protocol in PROTOCOLS:
-        chosen = values.filter(protocol=protocol)
-        if chosen.is_empty():
-            continue
-        metrics = sorted(chosen["metric"].unique(), key=lambda metric: (_place(metric), metric))
-        wide = chosen.pivot("metric", index=["model", "score"], values=["value", "standard_error"])
-        wide = wide.rename(
-            {f"value_{metric}": metric for metric in metrics}
-            | {f"standard_error_{metric}": f"{metric} error" for metric in metrics}
-        )
-        lists = [(row.model, row.score) for row in order.get(protocol, [])]
-        ordered = pl.DataFrame(lists, schema={"model": pl.String, "score": pl.String}, orient="row")
-        columns = [Column(metric, metric, "metric", METRICS.get(metric, ""), error=f"{metric} error")
-                   for metric in metrics]  # fmt: skip
-        found[protocol] = Table(
-            f"{name}-{protocol}",
-            f"{caption}, {protocol}",
-            source,
-            [*MODEL_AND_SCORE, *columns],
-            ordered.join(wide, on=["model", "score"], how="inner", maintain_order="left"),
-            cards=False,
-        )
-    return found
-
-
-def _place(metric: str) -> int:
-    """Where a metric stands among the words of the page; those without one come last."""
-    return list(METRICS).index(metric) if metric in METRICS else len(METRICS)
-
-
-def shown(beyond: pl.DataFrame) -> str:
-    """How much of the catalogue the most and the least varied models show, by protocol."""
-    said = []
-    for protocol in PROTOCOLS:
-        covered = beyond.filter(protocol=protocol, metric="coverage@20").sort("value", "model")
-        if len(covered):
-            (least, narrow), (most, wide) = (covered["value", "model"].row(at) for at in (0, -1))
-            said.append(f"On {protocol}, {wide} shows {percent(most)} of the items, {narrow} {percent(least)}.")
-    return " ".join(said)
-
-
-def leads(every: pl.DataFrame) -> dict[str, Table]:
-    """The best list's lead over every other, user by user, one table a protocol."""
-    columns = [
-        *MODEL_AND_SCORE,
-        Column("lead", "lead of the best", "change", "the best list's mean minus this one's", error="standard_error"),
-        Column("p_value", "p", "p_value", "how often chance alone would give as large a lead"),
-        Column("users", "users", "count"),
-    ]
-    found = {}
-    for protocol, declared in PROTOCOLS.items():
-        chosen = every.filter(protocol=protocol)
-        if len(chosen):
-            caption = f"Lead of the best list by {declared.judged_by} on {protocol}, over the same users"
-            found[protocol] = Table(f"leads-{protocol}", caption, "evaluation.comparisons", columns, chosen,
-                                    sorted_by=("lead", "ascending"))  # fmt: skip
-    return found
 
 
 def came_in(overview: Row) -> str:

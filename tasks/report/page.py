@@ -13,7 +13,16 @@ from tasks.decisions import decisions
 from tasks.main_table import MainRow
 from tasks.pages.templates import template
 from tasks.protocols import PROTOCOLS
-from tasks.report import content, figures_degrees, figures_likes, figures_papers, figures_ranks, figures_sweeps, tiles
+from tasks.report import (
+    content,
+    figures_degrees,
+    figures_likes,
+    figures_papers,
+    figures_ranks,
+    figures_sweeps,
+    model_tables,
+    tiles,
+)
 from tasks.report.alarms import alarms
 from tasks.report.changes import changes_section
 from tasks.report.drawing import svg
@@ -97,13 +106,15 @@ def _tables(tables: RunTables, main: dict[str, list[MainRow]], overview: Row) ->
         "sound": content.sound(contracts["contracts"].frame),
         "laws": content.laws_table(tables("laws")),
         "best": {protocol: best(rows) for protocol, rows in main.items()},
-        "main": content.main_tables(main, fits),
-        "costs": content.costs_table(fits),
-        "settings": content.settings_table(tables("model_settings")),
-        "leads": content.leads(tables("against_best")),
-        "beyond": content.pivots("beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main),
-        "shown": content.shown(beyond),
-        "metrics": content.pivots("metrics", "Every metric", "evaluation.metrics", tables("metrics"), main),
+        "main": model_tables.main_tables(main, fits),
+        "costs": model_tables.costs_table(fits),
+        "settings": model_tables.settings_table(tables("model_settings")),
+        "leads": model_tables.leads(tables("against_best")),
+        "beyond": model_tables.pivots(
+            "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main
+        ),
+        "shown": model_tables.shown(beyond),
+        "metrics": model_tables.pivots("metrics", "Every metric", "evaluation.metrics", tables("metrics"), main),
     }
 
 

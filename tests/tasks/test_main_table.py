@@ -5,7 +5,7 @@ import pytest
 
 from tasks import main_table
 from tasks.main_table import MainRow, named, weaknesses
-from tasks.report import content
+from tasks.report import model_tables
 from tasks.report.alarms import alarms
 
 RANKS = {
@@ -70,5 +70,5 @@ def test_the_report_alarms_and_marks_the_rows():
     found = alarms({"events": 9, "rejects": 0}, [], [], rows, None)
     assert {(alarm.text, alarm.grave) for alarm in found} == {(one, "guessing" in one) for one in SENTENCES}
     fits = pl.DataFrame(schema={"protocol": pl.String, "model": pl.String, "seconds": pl.Float64})
-    shown = content.main_tables(rows, fits)["strong_generalization"].frame
+    shown = model_tables.main_tables(rows, fits)["strong_generalization"].frame
     assert dict(shown.select("model", "standing").rows())["wmf"] == "weak"
