@@ -23,6 +23,7 @@ from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
 from tasks import main_table
 from tasks.errors import OneclassError
+from tasks.evaluate import kept
 from tasks.evaluate import like as evaluate_like
 from tasks.evaluate import truth as evaluate_truth
 from tasks.evaluate.tables import Ranked, write
@@ -68,46 +69,68 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_d
         matrices_digest: the protocol's split in the matrix store.
         fit_digests: digest of each fitted model, by the model's name.
 
-    A model that cannot be evaluated, for it gives a user a NaN, say, is left out. One that is worse than guesses, or
+    Where an earlier run evaluated the same fits on the same split, its rows are taken (`tasks.evaluate.kept`). A model that
+    cannot be evaluated, for it gives a user a NaN, say, is left out. One that is worse than guesses, or
     than popularity, is named in a warning (`tasks.main_table.named`).
 
     Raises:
         OneclassError: no model at all can be evaluated; the first one's error.
         ContractBroken: a rule over the tables was broken; they are as they were.
     """
-    split = matrices.read(home, matrices_digest)
-    users = len(_with_targets(split.parts["test"]))
-    ranked: list[Ranked] = []
-    likes: list[evaluate_like.Like] = []
-    failed: dict[str, str] = {}
+    made = kept.made_from(home, protocol, matrices_digest, fit_digests)
+    if earlier := kept.find(home, run_id, protocol, made):
+        found = _Found(Evaluated(**earlier.result))
+    else:
+        found = _judge(home, matrices.read(home, matrices_digest), fit_digests)
+    with warehouse.stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
+        if earlier:
+            kept.copy(connection, run_id, protocol, earlier.run_id)
+        else:
+            write(connection, run_id, protocol, found.ranked, found.likes)
+        if not found.evaluated.failed:  # which the next run tries again
+            kept.keep(connection, run_id, protocol, made, vars(found.evaluated))
+        table = main_table.by_protocol(main_table.rows(connection, run_id)).get(protocol, [])
+    for sentence in main_table.weaknesses(table):
+        logger.warning("%s", sentence)
+    return found.evaluated
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What an evaluation found, and, unless it is an earlier one's, what goes into the tables."""
+
+    evaluated: Evaluated
+    ranked: list[Ranked] = field(default_factory=list)
+    likes: list[evaluate_like.Like] = field(default_factory=list)
+
+
+def _judge(home: Home, split: SplitMatrices, fit_digests: dict[str, str]) -> _Found:
+    """Every model's ranked lists, and its `like` on leave_one_out."""
+    protocol, users = split.protocol, len(_with_targets(split.parts["test"]))
+    found = _Found(Evaluated(protocol, users, len(split.parts["test"].users) - users))
     if users == 0:
         logger.warning(
             "%s: no test user has anything to be found, so nothing is evaluated; "
             "the log is too small for this protocol",
             protocol,
         )
-    else:
-        degrees = _item_degrees(split.train)
-        truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
-        for name, digest in fit_digests.items():
-            model = fits.load(home, name, digest)
-            try:
-                of_model = list(_of_model(model, split, degrees))
-                like = evaluate_like.of_model(model, split, truth) if protocol == "leave_one_out" else None
-            except Exception as error:
-                if not is_of_the_model(error) or len(failed) == len(fit_digests) - 1:
-                    raise
-                logger.error("%s: %s is left out: %s", protocol, name, error)
-                failed[name] = str(error)
-                continue
-            ranked.extend(of_model)
-            likes.extend([like] if like else [])
-    with warehouse.stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
-        write(connection, run_id, protocol, ranked, likes)
-        table = main_table.by_protocol(main_table.rows(connection, run_id)).get(protocol, [])
-    for sentence in main_table.weaknesses(table):
-        logger.warning("%s", sentence)
-    return Evaluated(protocol, users, len(split.parts["test"].users) - users, failed)
+        return found
+    degrees, failed = _item_degrees(split.train), found.evaluated.failed
+    truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
+    for name, digest in fit_digests.items():
+        model = fits.load(home, name, digest)
+        try:
+            of_model = list(_of_model(model, split, degrees))
+            like = evaluate_like.of_model(model, split, truth) if protocol == "leave_one_out" else None
+        except Exception as error:
+            if not is_of_the_model(error) or len(failed) == len(fit_digests) - 1:
+                raise
+            logger.error("%s: %s is left out: %s", protocol, name, error)
+            failed[name] = str(error)
+            continue
+        found.ranked.extend(of_model)
+        found.likes.extend([like] if like else [])
+    return found
 
 
 def _of_model(model: Model, split: SplitMatrices, item_degrees: np.ndarray) -> Iterator[Ranked]:

@@ -33,19 +33,24 @@ def write(
     connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, ranked: list[Ranked], likes: list[Like]
 ) -> None:
     """Replace what this run had written of the protocol before, when it is a retry of the stage."""
-    for table in OF_PROTOCOL:
-        old = f"delete from evaluation.{table} where run_id = ? and protocol = ?"
-        connection.execute(old, [run_id, protocol])
+    forget(connection, run_id, protocol)
     _insert(connection, "metrics", _means(run_id, protocol, ranked, "means"))
     _insert(connection, "beyond_accuracy", _means(run_id, protocol, ranked, "beyond"))
     _insert(connection, "comparisons", _comparisons(run_id, protocol, ranked))
     if protocol == "leave_one_out":
-        for table in OF_LEAVE_ONE_OUT:
-            connection.execute(f"delete from evaluation.{table} where run_id = ?", [run_id])
         _insert(connection, "ranks_by_degree", _bins(run_id, ranked))
         _insert(connection, "ranks_by_both_degrees", _cells(run_id, ranked))
         _insert(connection, "like_by_degree", _like_bins(run_id, likes))
         _insert(connection, "calibration", _calibration(run_id, likes))
+
+
+def forget(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str) -> None:
+    """Remove a run's rows of a protocol."""
+    for table in OF_PROTOCOL:
+        connection.execute(f"delete from evaluation.{table} where run_id = ? and protocol = ?", [run_id, protocol])
+    if protocol == "leave_one_out":
+        for table in OF_LEAVE_ONE_OUT:
+            connection.execute(f"delete from evaluation.{table} where run_id = ?", [run_id])
 
 
 def _means(run_id: str, protocol: str, ranked: list[Ranked], kind: str) -> list[tuple]:

@@ -338,7 +338,7 @@ def test_a_nan_is_named_and_nothing_is_written(home, monkeypatch, score):
     monkeypatch.setattr(Opinion, "_scores", broken)
     with pytest.raises(OneclassError, match=f"opinion, score '{score}', user_index 112: a score is NaN"):
         stage.evaluate(home, "run", "leave_one_out", digest, fits)
-    assert not home.warehouse.exists()
+    assert rows(home, "select count(*) from evaluation.metrics") == [(0,)]
 
 
 def test_a_log_without_test_users_is_said_and_leaves_no_rows(home, caplog):

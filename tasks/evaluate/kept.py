@@ -1,0 +1,85 @@
+"""Evaluations are kept: a run whose fits and split are those of an earlier one takes that run's rows.
+
+As the earlier rows are copied, a night with nothing new costs a query a table; its contracts are checked all the same.
+Rows that were changed or removed since are not taken.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+
+from models import fingerprint
+from tasks.evaluate.tables import OF_LEAVE_ONE_OUT, OF_PROTOCOL, forget
+from tasks.stores import warehouse
+from tasks.stores.home import Home
+from tasks.stores.stage_results import LIBRARIES, table_digest
+
+logger = logging.getLogger(__name__)
+
+
+def made_from(home: Home, protocol: str, matrices_digest: str, fit_digests: Mapping[str, str]) -> str:
+    """The digest of all that an evaluation depends on, the order of the models among it, and the demo's truth."""
+    source = [fingerprint.of_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
+    versions = [importlib.metadata.version(name) for name in LIBRARIES]
+    truth = [hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(home.truth.glob("*"))]
+    parts = [protocol, matrices_digest, list(fit_digests.items()), source, versions, truth]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class Earlier(NamedTuple):
+    """An evaluation that stands."""
+
+    run_id: str
+    result: dict[str, Any]
+
+
+def find(home: Home, run_id: str, protocol: str, made: str) -> Earlier | None:
+    """The newest evaluation by another run that was made from the same and is as it was made."""
+    with warehouse.connect(home) as connection:  # which brings an older warehouse's tables up to date
+        found = warehouse.select(connection, "evaluate/earlier", made_from=made, protocol=protocol, run_id=run_id)
+        for one in found.iter_rows(named=True):
+            if one["rows"] == _digest(connection, one["run_id"], protocol):
+                return Earlier(one["run_id"], json.loads(one["result"]))
+            logger.warning("%s: the evaluation by run %s changed since; made anew", protocol, one["run_id"])
+    return None
+
+
+def copy(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, earlier: str) -> None:
+    """Give a run the rows that an earlier run has of a protocol."""
+    forget(connection, run_id, protocol)
+    for table, _ in _tables(protocol):
+        rows = _rows(table, earlier, protocol)
+        connection.execute(f"insert into evaluation.{table} by name select ? as run_id, * from {rows}", [run_id])
+    logger.info("%s: nothing is new; the evaluation by run %s is taken", protocol, earlier)
+
+
+def keep(
+    connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, made: str, result: Mapping[str, Any]
+) -> None:
+    """Note what this run's rows of a protocol were made from."""
+    connection.execute("delete from operations.evaluations where run_id = ? and protocol = ?", [run_id, protocol])
+    row = [run_id, protocol, made, _digest(connection, run_id, protocol), json.dumps(dict(result))]
+    connection.execute("insert into operations.evaluations values (?, ?, ?, ?, ?)", row)
+
+
+def _tables(protocol: str) -> list[tuple[str, bool]]:
+    """Each table, and whether it has a protocol."""
+    of_edges = OF_LEAVE_ONE_OUT if protocol == "leave_one_out" else ()
+    return [*((table, True) for table in OF_PROTOCOL), *((table, False) for table in of_edges)]
+
+
+def _rows(table: str, run_id: str, protocol: str) -> str:
+    """A run's rows of a table, as a relation without their run."""
+    of_protocol = f" and protocol = '{protocol}'" if dict(_tables(protocol))[table] else ""
+    run_id = run_id.replace("'", "''")
+    return f"(select * exclude run_id from evaluation.{table} where run_id = '{run_id}'{of_protocol})"
+
+
+def _digest(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str) -> str:
+    return "; ".join(table_digest(connection, _rows(table, run_id, protocol)) for table, _ in _tables(protocol))
