@@ -73,6 +73,7 @@ def test_the_readmes_commands_deploy_and_run_a_night_whose_tables_are_in_the_hom
         assert connection.execute("select flow, state from operations.runs").fetchall() == [
             ("nightly-retrain", "completed")
         ]
+    assert "Created flow run" in pasted(readme("prefect deployment run nightly-retrain/"), environment)
 
 
 def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server, tmp_path, monkeypatch, capsys):

@@ -1,10 +1,6 @@
 """The tutorial, from beginning to end: every file and command of `docs/tutorial.md` as it stands there."""
 
-import contextlib
-import importlib
-import io
 import json
-import os
 import re
 import shlex
 import socket
@@ -17,31 +13,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-ROOT = Path(__file__).parents[2]
-# for processes in the shop's folder, which is not the checkout, and which has the home that the page has
-ELSEWHERE = {name: value for name, value in os.environ.items() if name != "ONECLASS_HOME"} | {"PYTHONPATH": str(ROOT)}
-PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+from tests.typed import ELSEWHERE, page, run, served
+
+PAGE = page("docs/tutorial.md")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
 def of(kind: str) -> list[str]:
     return [text for name, text in BLOCKS if name == kind]
-
-
-def printed(program) -> str:
-    """What a program printed; its exit status must be 0."""
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert program() in (0, None)
-    return out.getvalue()
-
-
-def run(line: str) -> str:
-    """One line of a shell: the commands of this project in this process, so that what they import is loaded once."""
-    words = shlex.split(line)
-    if words[:2] == ["python", "-m"]:
-        return printed(lambda: importlib.import_module(words[2]).main(words[3:]))
-    command = [sys.executable if words[0] == "python" else words[0], *words[1:]]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture
@@ -78,7 +57,7 @@ def test_the_tutorial(prefect_server, tmp_path, monkeypatch, free_port):
     answers = subprocess.run(command, capture_output=True, text=True, check=True, env=ELSEWHERE).stdout
     assert answers.count("shape: (5, ") == 3
 
-    with served(serve.strip().replace("8765", free_port)) as server:
+    with served(serve.strip().replace("8765", free_port)) as (server, _):
         requests = [shlex.split(line.replace("8765", free_port))[1] for line in curls.strip().splitlines()]
         user, basket, health = map(get, requests)
         assert [item["item_id"] for item in user["items"]] == best
@@ -92,16 +71,6 @@ def test_the_tutorial(prefect_server, tmp_path, monkeypatch, free_port):
     assert look == "python -m flows.promote --dataset shop"
     before = re.search(r"^\* (\S+)", run(look), flags=re.MULTILINE)[1]
     assert re.search(r"^\* (\S+)", run(back.strip()), flags=re.MULTILINE)[1] == health["publication"] != before
-
-
-@contextlib.contextmanager
-def served(line: str):
-    """The server of a command, in a process of its own, once it answers."""
-    command = [sys.executable, *shlex.split(line)[1:]]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ELSEWHERE) as server:
-        assert "/docs" in server.stdout.readline()
-        yield server
-        server.terminate()
 
 
 def get(address: str):
