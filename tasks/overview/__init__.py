@@ -73,10 +73,10 @@ def note(home: Home, **facts: Any) -> None:
 def after_run(home: Home, run_id: str, state: str) -> None:
     """Note how a run ended, and write the page of its home anew; what goes wrong is logged, and does not fail a run."""
     try:
-        if home.folder.is_dir():
+        if home.folder.is_dir():  # it is not where a run was refused before it began
             with home.writing():
                 note(home, ended={"run_id": run_id, "state": state, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
-        rewrite(home)
+            rewrite(home)
     except Exception as error:  # noqa: BLE001  (what is only shown must not end a run)
         logger.warning("%s: the page over all data sets cannot be written: %s", home.root, error)
 
