@@ -213,7 +213,7 @@ def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, p
     change = 0.02 * 3 - 0.0
     assert (
         f"<b>+{change:.4f}</b> <span>± {np.hypot(error, error):.4f}</span>" in said
-        and "Better. New: mrf_dense." in said
+        and "Better. It took the place of popularity. New: mrf_dense." in said
     )
     assert "<b>1 of 2</b> <span>rules met</span>" in said and "1 warning" in said
     assert "<b>12,345</b> <span>new events</span>" in said and "1,180 are usual" in said
