@@ -4,9 +4,11 @@ It is made from what each run leaves in `report/summary.json` and in `published/
 run may hold.
 """
 
+import contextlib
 import json
 import logging
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,24 +73,28 @@ def note(home: Home, **facts: Any) -> None:
 
 
 def after_run(home: Home, run_id: str, state: str) -> None:
-    """Note how a run ended, and write the page of its home anew; what goes wrong is logged, and does not fail a run."""
-    try:
-        if home.folder.is_dir():
-            with home.writing():
-                note(home, ended={"run_id": run_id, "state": state, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
+    """Note how a run ended, and write the page of its home anew."""
+    if home.folder.is_dir():  # it is not where a run was refused before it began
+        with _only_shown(home), home.writing():
+            note(home, ended={"run_id": run_id, "state": state, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
         rewrite(home)
-    except Exception as error:  # noqa: BLE001  (what is only shown must not end a run)
-        logger.warning("%s: the page over all data sets cannot be written: %s", home.root, error)
 
 
 def rewrite(home: Home) -> None:
     """Write `<root>/index.html` in one step."""
-    now = datetime.now(UTC)
-    lines = [line(home.root, name, now) for name in data_sets(home.root)]
-    if lines:
-        with home.writing():
-            text = template("tasks.overview", "page.html").render(lines=lines, now=now)
-            _put(home, home.root / "index.html", text)
+    with _only_shown(home), home.writing():
+        now = datetime.now(UTC)
+        lines = [line(home.root, name, now) for name in data_sets(home.root)]
+        _put(home, home.root / "index.html", template("tasks.overview", "page.html").render(lines=lines, now=now))
+
+
+@contextlib.contextmanager
+def _only_shown(home: Home) -> Iterator[None]:
+    """What goes wrong is logged: it must fail neither a run nor a promotion."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  (what is only shown must not end a run)
+        logger.warning("%s: the page over all data sets cannot be written: %s", home.root, error)
 
 
 def data_sets(root: Path) -> list[str]:

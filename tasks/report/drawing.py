@@ -175,6 +175,8 @@ def svg(drawn: Panel) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>|<!--.*?-->\s*|\s*<style.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r'\b(?:d|x|y|transform)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
+    text = re.sub(r'(?<=<g) id="[^"]*"|\s*transform="rotate\(-0 [^"]*"', "", text)
+    text = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", text))  # spaces and names that nobody sees
     text = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{drawn.name}-", text)
     text = re.sub(r"#[0-9a-f]{6}\b", lambda found: COLOURS.get(found[0], found[0]), text)
     text = text.replace("'DejaVu Sans'", "system-ui, sans-serif")

@@ -81,7 +81,7 @@ def _first_screen(
     line = tables("quality", protocol=found.row.protocol, metric=next(iter(found.row.cells))) if found.row else None
     shown = [
         found.row and tiles.quality(found, line),
-        tiles.change(found, changed),
+        tiles.change(found, changed, decision),
         tiles.soundness(tables("contracts")),
         tiles.volume(overview, tables("events_by_night"), tables("likes_by_day")),
     ]

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 import polars as pl
 from markupsafe import Markup
 
+from tasks.decisions import Decision
 from tasks.pages import numbers
 from tasks.pages.sparkline import sparkline
 from tasks.report.changes import ChangesSection
 from tasks.report.figures import Row
-from tasks.report.verdict import Verdict
+from tasks.report.verdict import Verdict, by_name
 
 
 @dataclass(frozen=True)
@@ -43,16 +44,19 @@ def quality(found: Verdict, nights: pl.DataFrame) -> Tile:
     return Tile("Quality", numbers.fixed(value, 4), _error(error), note, f"main-{found.row.protocol}", line)
 
 
-def change(found: Verdict, changed: ChangesSection) -> Tile:
-    """What is published, now against the run before."""
+def change(found: Verdict, changed: ChangesSection, decision: Decision | None) -> Tile:
+    """What is published, now against the run before; and what it took the place of."""
     if changed.previous is None:
         return Tile("Since last night", "first run", "", "The next one is held against it.", "changes")
+    sentence = changed.sentence
+    if decision and decision.promoted and decision.champion not in (None, decision.challenger):
+        sentence = f"It took the place of {by_name(decision.champion)}. {sentence}"
     row = found.row
     own = next((one for one in changed.judging if row and _list_of(one) == (row.protocol, row.model, row.score)), None)
     if own is None or own["change"] is None:
-        return Tile("Since last night", "new", "", changed.sentence, "changes")
+        return Tile("Since last night", "new", "", sentence, "changes")
     figure = numbers.fixed(own["change"], 4, signed=True)
-    note = f"{own['verdict'].capitalize()}. {changed.sentence}"
+    note = f"{own['verdict'].capitalize()}. {sentence}"
     return Tile("Since last night", figure, _error(own["standard_error"]), note, "changes")
 
 

@@ -69,7 +69,7 @@ def test_an_explanation_begins_with_the_published_list(after_first, asked, capsy
     assert re.findall(r"^ +\d+ +(\S+)", published, flags=re.MULTILINE) == expected["item_id"][:4].to_list()
     assert "popularity, by score; fitted on leave_one_out" in printed
     page = (after_first / "ml-latest-small" / "report" / "users" / "7.html").read_text()
-    assert page.index("Published: ") < page.index("<h2>popularity")
+    assert page.index("Published</span>") < page.index(">popularity</h3>")
 
 
 def test_an_item_that_is_not_in_the_list_is_explained(after_first, asked, capsys):

@@ -78,7 +78,8 @@ def test_names_are_escaped_and_links_lead_there(tmp_path):
 
 def test_a_run_that_never_began_leaves_no_folder_and_nothing_fails_a_run(tmp_path, caplog):
     overview.after_run(Home(tmp_path, "absent"), "run", "failed")
-    assert list(tmp_path.iterdir()) == []
+    overview.after_run(Home(tmp_path / "nowhere", "absent"), "run", "failed")
+    assert list(tmp_path.iterdir()) == [] and not caplog.text
     home = data_set(tmp_path, "shop")
     (tmp_path / "index.html").mkdir()
     overview.after_run(home, "run", "completed")

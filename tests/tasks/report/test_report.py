@@ -1,25 +1,21 @@
 """The report on a made-up warehouse: every cell of its tables and every point of its figures against plain SQL."""
 
-import html
 import re
 from datetime import timedelta
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import numpy as np
-import polars as pl
 import pytest
 
 from tasks import main_table
 from tasks.protocols import PROTOCOLS
 from tasks.report import drawing, figures_degrees, figures_ranks, report
-from tasks.report.alarms import alarms
 from tasks.report.page import drawn
 from tasks.report.run_tables import RunTables
-from tasks.report.verdict import CHOSEN, lead_of, verdict
 from tasks.stores import runs, warehouse
 from tasks.stores.home import Home, Limits
-from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, USERS, WORSE, fill
+from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, asked, fill
 
 CHANGED = f"""
     select protocol, metric, model, score, b.value, n.value, n.value - b.value,
@@ -104,22 +100,6 @@ class Tables(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
-        fill(connection)
-    (home.report / "figures").mkdir(parents=True)
-    (home.report / "figures" / "of-a-run-before.svg").write_text("<svg/>")
-    report(home, RUN)
-    return home
-
-
-@pytest.fixture(scope="module")
-def page(home):
-    return (home.report / "index.html").read_text()
-
-
-@pytest.fixture(scope="module")
 def tables(page):
     return Tables(page)
 
@@ -131,11 +111,6 @@ def figures(home):
         main = main_table.by_protocol(table)
         by_section = drawn(RunTables(connection, RUN), main)
         return {figure.name: figure for of_section in by_section.values() for figure in of_section}
-
-
-def asked(home, query):
-    with warehouse.connect(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 def plain(value) -> str:
@@ -191,153 +166,6 @@ def test_the_answers_count_what_is_there(home, page):
     assert "random_graph (popularity_x_odds), by mean_rank: 0.8" in page
     assert "The closest law to the users&#39; degrees is the exponential (p = 0.4); the data do not reject the" in page
     assert "the data reject all 1" in page
-
-
-def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, page):
-    said = html.unescape(page.split('<section class="verdict"')[1].split("</section>")[0]).replace(
-        "\N{NO-BREAK SPACE}", " "
-    )
-    ((best, error),) = asked(
-        home,
-        "select value, standard_error from evaluation.metrics "
-        f"where run_id = '{RUN}' and protocol = 'strong_generalization' and metric = 'ndcg@100' "
-        "and score = 'popularity_x_odds'",
-    )
-    assert "Published</span> random_graph (popularity_x_odds)" in said
-    assert f"<b>{best:.4f}</b> <span>± {error:.4f}</span>" in said
-    assert f"The best of 4 lists over {USERS:,} test users (users never seen)." in said
-    # Of the others the one that is not level with the best; both, and by how much, stand in evaluation.comparisons.
-    assert "It leads mrf_dense, the first that it can be told from, by 0.1000 ± 0.0200 (p < 0.001)." in said
-    assert "Promoted: ndcg@100 +0.1000 ± 0.0200 against popularity/score" in said
-    assert "Its recommendations were made on 20 November 2026, 03:01 UTC." in said
-    change = 0.02 * 3 - 0.0
-    assert (
-        f"<b>+{change:.4f}</b> <span>± {np.hypot(error, error):.4f}</span>" in said
-        and "Better. New: mrf_dense." in said
-    )
-    assert "<b>1 of 2</b> <span>rules met</span>" in said and "1 warning" in said
-    assert "<b>12,345</b> <span>new events</span>" in said and "1,180 are usual" in said
-    assert said.count("<svg") == 2 and "events of 2 nights, from 900 to 12,345, the last 12,345" in said
-
-
-def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
-    rows = [
-        main_table.MainRow("strong_generalization", model, "score", 40, {"ndcg@100": (value, 0.01)}, standing)
-        for model, value, standing in (("a", 0.5, "best"), ("b", 0.49, "level"), ("c", 0.3, ""))
-    ]
-    leads = [
-        {"protocol": "strong_generalization", "model": model, "score": "score", "lead": lead, "standard_error": 0.02,
-         "p_value": p}
-        for model, lead, p in (("b", 0.01, 0.62), ("c", 0.2, 1e-9))
-    ]  # fmt: skip
-
-    def plain(place):
-        return lead_of(rows, place, leads).replace("\N{NO-BREAK SPACE}", " ")
-
-    over = "over 40 test users (users never seen)"
-    assert (
-        plain(0)
-        == f"The best of 3 lists {over}. It leads c, the first that it can be told from, by 0.2000 ± 0.0200 (p < 0.001). b cannot be told from it."
-    )
-    assert plain(1) == f"Level with a, the best of 3 lists: 0.0100 ± 0.0200 behind it (p = 0.62), {over}. {CHOSEN}"
-    assert (
-        plain(2)
-        == f"Significantly worse than a, the best of 3 lists: 0.2000 ± 0.0200 behind it (p < 0.001), {over}. {CHOSEN}"
-    )
-    found = verdict({"strong_generalization": rows}, leads, None, None)
-    assert (found.label, found.name, found.row) == ("Best", "a", rows[0])
-
-
-def test_alarms_are_in_proportion():
-    def texts(events, rejects):
-        return [alarm.text for alarm in alarms({"events": events, "rejects": rejects}, [], [], {}, None)]
-
-    assert texts(200_000, 4) == [] and texts(0, 0) == []
-    assert texts(100_000, 900) == ["900 lines, 0.9\N{NO-BREAK SPACE}% of all, could not be read"]
-    warned = {"stage": "evaluate", "contract": "evaluation.metrics", "rule": "not_worse_than_popularity",
-              "severity": "warning", "observed": "1 row", "samples": WORSE}  # fmt: skip
-    (alarm,) = alarms({"events": 1, "rejects": 0}, [warned], [], {}, None)
-    assert alarm.text.startswith(
-        "mrf_dense, leave_one_out, mean_rank: value 0.5123, popularity 0.6200. In evaluation.metrics"
-    )
-    assert "no model's best score is below popularity's" in alarm.text and not alarm.grave
-
-
-def test_four_bad_lines_are_a_footnote_of_the_page(tmp_path, page):
-    assert 'id="look"' in page and "could not be read" not in page.split('id="look"')[1].split("</ul>")[0]
-    home = Home(tmp_path, "sound", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
-        fill(connection)
-        connection.execute("update operations.contract_results set success = true")
-    report(home, RUN)
-    sound = (home.report / "index.html").read_text()
-    assert 'id="look"' not in sound and "<b>all 2</b>" in sound and "Rules that were not met" not in sound
-
-
-def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
-    found = re.findall(r'<article aria-labelledby="sample-\d">(.*?)</article>', page, flags=re.DOTALL)
-    likes = dict(asked(home, "select user_id, count(*) from curated.interactions group by user_id"))
-    ordered = sorted(likes, key=lambda user: (likes[user], user))
-    chosen = [ordered[int(share * (len(ordered) - 1))] for share in (0.1, 0.3, 0.5, 0.7, 0.9)]
-    users = [re.search(r"</span> (\w+)</h3>", one)[1] for one in found]
-    assert users == chosen
-    for user, one in zip(users, found, strict=True):
-        lists = [re.findall(r"<li><span>(.*?)</span>", part) for part in one.split("recommended, the best first")]
-        own = {
-            item
-            for (item,) in asked(home, f"select 'item ' || item_id from curated.interactions where user_id = '{user}'")
-        }
-        first = asked(
-            home, f"select item_id from published.recommendations where user_id = '{user}' and rank <= 5 order by rank"
-        )
-        assert len(lists[0]) == min(5, likes[user]) and set(lists[0]) <= own
-        assert lists[1] == [f"item {item}" for (item,) in first]
-
-
-def test_titles_stand_for_ids_and_are_escaped(tmp_path):
-    home = Home(tmp_path, "titled", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
-        fill(connection)
-    model = home.publications / "one" / "model"
-    model.mkdir(parents=True)
-    titles = {"item_id": [f"i{at}" for at in range(30)], "title": [f"<b>Film {at}</b> & more" for at in range(30)]}
-    pl.DataFrame(titles).write_parquet(model / "items.parquet")
-    home.published.symlink_to("publications/one")
-    report(home, RUN)
-    page = (home.report / "index.html").read_text()
-    assert "<b>Film" not in page and page.count("&lt;b&gt;Film") >= 25 and "<li><span>item" not in page
-
-
-def test_a_run_that_recommends_nothing_has_no_sample_users(tmp_path):
-    home = Home(tmp_path, "given", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
-        fill(connection)
-        connection.execute("delete from operations.promotions where run_id = ?", [RUN])
-    report(home, RUN)
-    page = (home.report / "index.html").read_text()
-    assert "<article" not in page and 'class="samples"' not in page
-    assert "Best</span> random_graph (popularity_x_odds)" in page and "recommends nothing to anybody" in page
-
-
-def test_ties_with_the_best_are_shaded_and_every_list_has_a_dot_on_one_scale(page):
-    for protocol in MAIN:
-        table = page.split(f'<table id="main-{protocol}"')[1].split("</table>")[0]
-        rows = re.findall(r'<tr role="row"(?: class="(\w+)")?><td(.*?)</tr>', table)
-        standing = {(*re.findall(r'data-value="([a-z_]+)"', cells)[:1], cells.split(">")[1].split("<")[0]): found
-                    for found, cells in rows}  # fmt: skip
-        assert standing == {
-            ("score", "popularity"): "", ("score", "mrf_dense"): "", ("like", "random_graph"): "level",
-            ("popularity_x_odds", "random_graph"): "best",
-        }  # fmt: skip
-        values = [float(re.search(r'class="dots" data-value="([\d.]+)"', cells)[1]) for _, cells in rows]
-        at = [float(re.search(r'<circle cx="([\d.]+)%"', cells)[1]) for _, cells in rows]
-        assert np.ptp(np.diff(at) / np.diff(values)) < 1 and 0 < min(at) and max(at) < 100  # one scale
-        bars = [
-            [float(x) for x in re.search(r'class="bar" x1="([\d.]+)%" x2="([\d.]+)%"', cells).groups()]
-            for _, cells in rows
-        ]
-        per = (at[0] - at[1]) / (values[0] - values[1])
-        np.testing.assert_allclose(np.ptp(bars, axis=1), 4 * 0.0123 * per, rtol=0.01)
 
 
 def test_ids_are_unique_and_links_lead_somewhere(page, tables):

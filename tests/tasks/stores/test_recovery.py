@@ -120,6 +120,7 @@ def test_what_a_killed_run_left_half_made_is_removed_by_the_next(home, tmp_path,
         "models/mult_vae/unfinished-3/partial-checkpoint.npz",
         ".demo-4/log.txt",
         "report/.index.html",
+        "report/.small-summary.json",
     ]
     stay = ["models/mult_vae/unfinished-3/checkpoint.npz", "matrices/digest/train.npy", "report/index.html"]
     compiled = [temporary / f"oneclass-numba-{name}" / "kernel.nbc" for name in ("old", "new")]
