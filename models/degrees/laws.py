@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import brentq
 
 
 @dataclass(frozen=True)
@@ -133,6 +132,8 @@ def with_mean(mean: float, exponent: float, d_max: int) -> Law:
         mean: strictly between 1 and d_max.
         exponent: the wanted power; kept if a cut-off can give the mean.
     """
+    from scipy.optimize import brentq  # takes a third of a second, and the demo's log alone needs it
+
     if power_law(exponent, 1, d_max).mean >= mean:
         rate = brentq(lambda rate: _tilted(exponent, rate, d_max).mean - mean, 0.0, 800.0, xtol=1e-15, rtol=1e-12)
         return _tilted(exponent, rate, d_max)

@@ -7,9 +7,6 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from tasks import overview
-from tasks.report import drawing
-from tasks.report.page import page
-from tasks.report.run_tables import RunTables
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 
@@ -20,6 +17,10 @@ def report(home: Home, run_id: str) -> None:
     The page carries its style, script and figures in itself, and opens alone. Figures of a run before that this
     one does not have are deleted.
     """
+    from tasks.report import drawing  # matplotlib takes a second, which a run's first line need not wait for
+    from tasks.report.page import page
+    from tasks.report.run_tables import RunTables
+
     with warehouse.connect(home, read_only=True) as connection, drawing.style():
         made = page(RunTables(connection, run_id), home)
     figures = home.report / "figures"
