@@ -21,6 +21,7 @@ from tasks.train import is_of_the_model, train_task
 logger = logging.getLogger(__name__)
 
 BLEND = "blend"
+WEIGHED_ON = (promotion.PROTOCOL, "next_events", "given")  # the first that a run has
 
 
 def fitted(
@@ -48,17 +49,19 @@ def fitted(
 
 
 def _blend(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[str, str]]) -> BaseModel | None:
-    """The blend's settings: those that were given, else members and weights from the validation users."""
+    """The blend's settings: those that were given, else members and weights from the validation users of a protocol."""
     if "members" in run.given.get(BLEND, ()) or BLEND in run.dataset.models:
         return run.models[BLEND]
-    if promotion.PROTOCOL not in fits:
-        logger.info("blend: is weighed on %s, which is not among this run's protocols; left out", promotion.PROTOCOL)
+    protocol = next((name for name in WEIGHED_ON if name in fits), None)
+    if protocol is None:
+        logger.info("blend: is weighed on %s, none of which is among this run's protocols", ", ".join(WEIGHED_ON))
         return None
     return blend_task(
         run.home,
         run_id,
-        matrices_digest=splits.digests[promotion.PROTOCOL],
-        digests=fits[promotion.PROTOCOL],
+        protocol=protocol,
+        matrices_digest=splits.digests[protocol],
+        digests=fits[protocol],
         settings=run.models,
         seed=run.seed,
         day=run.until or date.today(),

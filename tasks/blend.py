@@ -1,4 +1,9 @@
-"""Blend: which of a run's models are best together, and with which weights, by validation users alone."""
+"""Blend: which of a run's models are best together, and with which weights, by validation users alone.
+
+On strong_generalization these are users that no model has seen, and the members are the run's own fits. `given` and
+`next_events` test on training users, so there the models are fitted once more, on what is left of the training edges when
+a part is cut from them to weigh on (`tasks.tuning.validation`).
+"""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -7,20 +12,23 @@ from datetime import date
 import numpy as np
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.blend import BlendSettings, Candidates, Member, Weighed, weigh
 from models.blend.scale import brought_to_scale
+from models.catalogue import MODELS
 from models.evaluation import metrics
 from models.numerics.threads import kernel_threads
 from models.settings import ModelSettings
-from tasks.promotion import METRIC, PROTOCOL
+from tasks.promotion import METRIC
 from tasks.stores import fits, matrices
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part
+from tasks.train import is_of_the_model
 from tasks.tuning.settled import Settled, record
 from tasks.tuning.trial import LEAST_USERS, judge, some_users
-from tasks.tuning.validation import JUDGES
+from tasks.tuning.validation import JUDGES, validation
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +40,7 @@ def blend(
     home: Home,
     run_id: str,
     *,
+    protocol: str,
     matrices_digest: str,
     digests: Mapping[str, str],
     settings: Mapping[str, ModelSettings],
@@ -44,19 +53,28 @@ def blend(
     cross-validation over the validation users, and its figures are in `operations.model_settings`.
 
     Args:
-        matrices_digest: of the split of `promotion.PROTOCOL`.
+        protocol: strong_generalization, next_events or given.
+        matrices_digest: of its split.
         digests: of the fits on its training edges, by model.
         settings: of these models.
-        seed: of the folds.
+        seed: of the folds, of the cut and of the fits on it.
         day: up to which the run takes events.
     """
-    split = matrices.read(home, matrices_digest, parts=("validation",))
-    validation = split.parts.get("validation")
-    part = some_users(validation, JUDGES) if validation else None
+    if protocol == "strong_generalization":
+        split = matrices.read(home, matrices_digest, parts=("validation",))
+        train, held_out = split.train, split.parts.get("validation")
+    else:
+        cut = validation(home, protocol, matrices_digest, seed)
+        train, held_out = cut.train, cut.part
+    part = some_users(held_out, JUDGES) if held_out else None
     count = part.targets.shape[0] if part else 0
     if count < LEAST_USERS:
         return _refused(home, run_id, f"{count} validation users are too few to weigh models by")
-    lists = _best_lists(home, digests, part)
+    if protocol == "strong_generalization":
+        models = (fits.load(home, name, digest) for name, digest in digests.items())
+    else:
+        models = _refitted(train, {name: settings[name] for name in digests}, seed, home.limits.threads)
+    lists = _best_lists(models, part)
     if len(lists) < 2:
         return _refused(home, run_id, "there are not two models to add")
     weighed = weigh(Candidates.of_blocks(_blocks(lists, part, home.limits.threads)), seed)
@@ -69,33 +87,47 @@ def blend(
     error = metrics.mean(weighed.cross_validated).standard_error
     logger.info("blend: %s; %s over %d users", _told(found), figures, count)
     row = {
-        "protocol": PROTOCOL, "searched_on": day, "metric": METRIC, "trials": weighed.tried, "at_start": float(alone),
-        "reached": float(together), "standard_error": error, "users": split.train.shape[0],
-        "items": split.train.shape[1], "edges": split.train.nnz, "key": matrices_digest,
+        "protocol": protocol, "searched_on": day, "metric": METRIC, "trials": weighed.tried, "at_start": float(alone),
+        "reached": float(together), "standard_error": error, "users": train.shape[0],
+        "items": train.shape[1], "edges": train.nnz, "key": matrices_digest,
     }  # fmt: skip
     record(home, run_id, [Settled("blend", "search", _told(found), found, row)])
     return found
 
 
-def _best_lists(home: Home, digests: Mapping[str, str], part: Part) -> list[tuple[Model, str]]:
-    """The models that are best by themselves, each with its best score, the best first."""
-    found = []
-    for name, digest in digests.items():
-        model = fits.load(home, name, digest)
+def _refitted(train: csr_matrix, settings: Mapping[str, ModelSettings], seed: int, threads: int) -> Iterator[Model]:
+    """Models fitted to weigh by; those that fail are left out."""
+    for name, chosen in settings.items():
+        logger.info("blend: fitting %s on %s edges to weigh it", name, f"{train.nnz:,}")
+        try:
+            yield MODELS[name](chosen, seed=seed, threads=threads).fit(train)
+        except Exception as error:
+            if not is_of_the_model(error):
+                raise
+            logger.warning("blend: %s is left out: %s", name, error)
+
+
+def _best_lists(models: Iterator[Model], part: Part) -> list[tuple[Model, str]]:
+    """The models that are best by themselves, each with its best score, the best first; no others are held."""
+    found: list[tuple[float, Model, str]] = []
+    for model in models:
         mean, score = judge(model, part, METRIC)
         found.append((mean.value, model, score))
-    found.sort(key=lambda one: -one[0])
-    return [(model, score) for _, model, score in found[:MOST_MEMBERS]]
+        found = sorted(found, key=lambda one: -one[0])[:MOST_MEMBERS]
+    return [(model, score) for _, model, score in found]
 
 
 def _blocks(lists: list[tuple[Model, str]], part: Part, threads: int) -> Iterator[tuple]:
     """Scores of every list on the common scale, histories and targets, a block of users at a time."""
-    users, items = part.histories.shape
+    count, items = part.histories.shape
     step = max(1, BLOCK_ENTRIES // (items * len(lists)))
-    for start in range(0, users, step):
+    for start in range(0, count, step):
         histories, targets = part.histories[start : start + step], part.targets[start : start + step]
+        users = None if part.rows is None else part.rows[start : start + step]
         with kernel_threads(threads):
-            scores = [brought_to_scale(model.scores(histories, score=score), histories) for model, score in lists]
+            scores = [
+                brought_to_scale(model.scores(histories, users=users, score=score), histories) for model, score in lists
+            ]
         yield np.stack(scores), histories, targets
 
 

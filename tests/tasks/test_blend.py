@@ -72,7 +72,7 @@ def halves(monkeypatch):
 
 
 @pytest.fixture
-def digest(home, log_events):
+def log(home, log_events):
     """500 users of two tastes in the first thirty items and two, by themselves, in the other thirty."""
     generator = np.random.default_rng(4)
     events = [("all", f"i{item:02}", 1) for item in range(60)]  # so that columns are in this order
@@ -81,21 +81,34 @@ def digest(home, log_events):
         places = [half * 30 + item for half in (0, 1) for item in range(30) if item % 2 == tastes[half]]
         items = generator.choice(places, size=11, replace=False)
         events += [(f"u{user:03}", f"i{item:02}", 1) for item in items]
-    log_events(events)
+    log_events(events[: len(events) * 4 // 5])
+    log_events(events[len(events) * 4 // 5 :], file_id=2)
     binarize(home, BinarizeSettings(), "run")
+
+
+@pytest.fixture
+def digest(home, log):
     return split(home, SplitSettings(held_out_share=0.2), "run", protocols=[PROTOCOL], seed=1).digests[PROTOCOL]
 
 
 def fitted(home, digest, **settings):
     digests = {
-        name: train(home, "run", protocol=PROTOCOL, matrices_digest=digest, model=name, settings=of, seed=1).digest
+        name: train(
+            home,
+            "run",
+            protocol=matrices.read(home, digest).protocol,
+            matrices_digest=digest,
+            model=name,
+            settings=of,
+            seed=1,
+        ).digest
         for name, of in settings.items()
     }
     return {"digests": digests, "settings": settings}
 
 
 def blended(home, digest, **of):
-    found = blend(home, "run", matrices_digest=digest, seed=1, day=DAY, **of)
+    found = blend(home, "run", **{"protocol": PROTOCOL, "matrices_digest": digest, "seed": 1, "day": DAY, **of})
     with warehouse.connect(home, read_only=True) as connection:
         [row] = connection.sql("select * from operations.model_settings where model = 'blend'").pl().to_dicts()
     return found, row
@@ -161,3 +174,12 @@ def test_a_changed_member_makes_another_fit(home, digest):
         for first in (0, 30)
     )
     assert fits.key_of(digest, "blend", one, 1) != fits.key_of(digest, "blend", other, 1)
+
+
+def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home, log):
+    digest = split(home, SplitSettings(), "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
+    of = two_halves(home, digest)
+    whole, Half.fits[:] = matrices.read(home, digest).train, []
+    found, row = blended(home, digest, **of, protocol="given")
+    assert {one.model for one in found.members} == {"half", "other_half"} and row["reached"] > row["at_start"] + 0.02
+    assert row["protocol"] == "given" and row["edges"] < whole.nnz and len(Half.fits) == 2
