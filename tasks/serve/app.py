@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query, Request
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from pydantic import BaseModel
 
 from tasks.errors import InputError
 from tasks.recommend import UnknownItems, text
+from tasks.serve import description
 from tasks.serve.following import Following
 from tasks.stores.home import Home
 
@@ -68,6 +69,8 @@ def app(following: Following, home: Home) -> FastAPI:
         title=f"Recommendations for {dataset}",
         description="No authentication of its own: for this machine, or behind a proxy that has one.",
         version="1",
+        docs_url=None,  # they take their scripts from a public host
+        redoc_url=None,
     )
 
     @made.exception_handler(InputError)
@@ -122,5 +125,9 @@ def app(following: Following, home: Home) -> FastAPI:
         if not page.exists():
             raise InputError(f"{page}: is not there; any run makes it.")
         return page
+
+    @made.get("/docs", include_in_schema=False, response_class=HTMLResponse)
+    async def docs() -> str:
+        return description.page(made.openapi(), following.shop)
 
     return made

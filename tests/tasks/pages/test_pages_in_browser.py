@@ -4,6 +4,7 @@ import json
 from datetime import datetime
 from importlib.resources import files
 
+import polars as pl
 import pytest
 
 from tasks import overview
@@ -11,19 +12,21 @@ from tasks.explain import page as explain_page
 from tasks.explain.explanation import Explanation, Liked
 from tasks.explain.lists import ByModel, Recommended
 from tasks.report import report
+from tasks.serve import description
+from tasks.serve.app import app
 from tasks.stores import warehouse
 from tasks.stores.home import Home, Limits
 from tests.browser import CHROMIUM, chromium
 from tests.report_rows import RUN, fill
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-PAGES = ("report", "explain", "overview")
+PAGES = ("report", "explain", "overview", "docs")
 HEAVIEST = 1_500_000  # bytes
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """The three pages of a home with one whole data set and one that is damaged."""
+    """The pages of a home with one whole data set and one that is damaged."""
     home = Home(tmp_path_factory.mktemp("home"), "small", Limits(threads=2, memory=1 << 30))
     with warehouse.connect(home) as connection:
         fill(connection)
@@ -39,7 +42,22 @@ def pages(tmp_path_factory):
     broken.mkdir(parents=True)
     (broken / overview.SUMMARY).write_text("{")
     overview.after_run(home, RUN, "completed")
-    return {"report": home.report / "index.html", "explain": explained, "overview": home.root / "index.html"}
+    docs = home.root / "docs.html"
+    docs.write_text(description.page(app(None, home).openapi(), Shop()))
+    return {
+        "report": home.report / "index.html",
+        "explain": explained,
+        "overview": home.root / "index.html",
+        "docs": docs,
+    }
+
+
+class Shop:
+    """What the server's description takes of a publication."""
+
+    publication = "small 1"
+    items = pl.DataFrame({"item_id": ["i<1>", "i&2", "i3"]})
+    users = pl.DataFrame({"user_id": ["u 1"]})
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,8 @@
 """What is published, over HTTP: a real server on a port of its own answers, and follows the link with nothing lost."""
 
+import html
 import json
+import re
 import socket
 import threading
 import time
@@ -51,6 +53,24 @@ def until(address, wanted):
             return health
         time.sleep(0.05)
     raise AssertionError(health)
+
+
+def test_every_link_of_the_description_answers_and_it_names_every_parameter(served):
+    _, address = served
+    with urllib.request.urlopen(f"{address}/docs", timeout=30) as answer:
+        assert answer.headers["content-type"].startswith("text/html")
+        page = answer.read().decode()
+    _, openapi = get(address, "/openapi.json")
+    for path, of in openapi["paths"].items():
+        assert f"GET {path}<" in page
+        assert all(f"<code>{one['name']}</code>" in page for one in of["get"].get("parameters", []))
+    links = [html.unescape(link) for link in re.findall(r'<a href="(/[^"]*)"><code>', page)]
+    assert {link.partition("?")[0] for link in links} == set(openapi["paths"])
+    for link in links:
+        if link != "/report/":  # no run made one
+            with urllib.request.urlopen(address + link, timeout=30) as answer:
+                assert json.load(answer), link
+    assert "/recommend?user=" in page and "://" not in page
 
 
 def test_the_report_of_the_last_run_is_served(served):
