@@ -85,7 +85,7 @@ def app(following: Following, home: Home) -> FastAPI:
         within: Annotated[Ids, Query(description="items to choose among; all by default")] = None,
         without: Annotated[Ids, Query(description="items to leave out")] = None,
     ) -> Any:
-        """The best items for a user of the logs, or for any history (`item=a&item=b`)."""
+        """The best items for a user of the logs, or for any history, such as item=a&item=b."""
         if (user is None) == (not item):
             raise HTTPException(400, "give `user`, or `item` once for each item of a history")
         shop = following.shop
