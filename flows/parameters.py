@@ -138,7 +138,9 @@ class Sweep(Run, _Source):
     """Of `flows.sweep`."""
 
     sweep: Annotated[list[str], Flag("NAME")] = Field(
-        [], description="some of paired_symbols_r, random_graph_r, mrf_sparse_density; all by default"
+        [],
+        description="some of paired_symbols_r, paired_symbols_factors, random_graph_r, binary_matrix_minibatch, "
+        "mrf_sparse_density; all by default",
     )
 
 

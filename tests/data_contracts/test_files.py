@@ -23,7 +23,12 @@ def test_every_table_that_a_stage_writes_has_a_contract(empty):
     tables = {
         name for (name,) in empty.execute("select schema_name || '.' || table_name from duckdb_tables()").fetchall()
     }
-    kept_by_the_flow = {"operations.runs", "operations.contract_results", "operations.stage_results"}
+    kept_by_the_flow = {
+        "operations.runs",
+        "operations.contract_results",
+        "operations.stage_results",
+        "operations.evaluations",
+    }
     assert tables - kept_by_the_flow == {contract.table for contract in load()} - {"fitted_arrays"}
 
 
