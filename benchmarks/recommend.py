@@ -8,8 +8,8 @@ By default on logs drawn here (popularity as in Zipf's law, 30 likes a user), pu
 what a home has published. Each request is the history of another user, for 20 items, on one thread. `recommend` is the
 whole answer, a Polars frame with titles and reasons; `scores alone` is its model without that. `exact product` is what
 any model of 64 factors needs: a vector times all item factors in BLAS, and the best 20 of the result. implicit's row is
-its ALS model of 64 factors with a user's factors computed from the history (`recalculate_user`); it is left out, with a
-word, where implicit is not installed.
+its ALS model of 64 factors with a user's factors computed from the history (`recalculate_user`), kindling-rec's is its
+engine with its defaults, for a user of the log; each is left out, with a word, where it is not installed.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def beside(log: csr_matrix, requests: int) -> None:
         return best[np.argsort(-scores[best])]
 
     timed(f"exact product, {FACTORS} factors", product, requests)
-    for name, ask in of_implicit(log):
+    for name, ask in [*of_implicit(log), *of_kindling(log)]:
         timed(name, ask, requests)
 
 
@@ -121,6 +121,18 @@ def of_implicit(log: csr_matrix) -> Iterator[tuple[str, Callable[[int], object]]
         "implicit, ALS, recalculate_user",
         lambda number: model.recommend(number % log.shape[0], log[number % log.shape[0]], N=N, recalculate_user=True),
     )
+
+
+def of_kindling(log: csr_matrix) -> Iterator[tuple[str, Callable[[int], object]]]:
+    if importlib.util.find_spec("kindling") is None:
+        print("  kindling-rec is not installed: no row of it")
+        return
+    import pandas as pd
+    from kindling import Engine
+
+    edges = log.tocoo()
+    engine = Engine().fit(pd.DataFrame({"entity_id": edges.row, "item_id": edges.col}))
+    yield "kindling-rec, a user of the log", lambda number: engine.recommend(number % log.shape[0], N)
 
 
 def main() -> None:
