@@ -1,7 +1,6 @@
 """The interface of every model: fit, fold in, score, recommend, save and load."""
 
 import json
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,8 +11,8 @@ from scipy.sparse import csr_matrix
 
 from models import fitting
 from models.fitting import NO_OPTIONS, FitOptions
-from models.numerics.counts import checked, checked_matrix
-from models.numerics.products import dense_times
+from models.numerics.counts import checked, known_entries
+from models.numerics.products import dense_times, unit_columns
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
 from models.settings import ModelSettings
@@ -201,7 +200,7 @@ class Model(ABC):
         if (vectors := self.item_vectors()) is None:
             scores = self.scores(alone)
         else:
-            columns = self.kept("unit vectors", lambda: _unit_columns(vectors))
+            columns = self.kept("unit vectors", lambda: unit_columns(vectors))
             with kernel_threads(self.threads):
                 scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
         with kernel_threads(self.threads):
@@ -261,21 +260,7 @@ class Model(ABC):
 
     def _known(self, histories: csr_matrix) -> csr_matrix:
         """The histories without the items that have no training edge, with `item_count` columns; `checked_matrix`."""
-        checked_matrix(histories, "histories")
-        seen = np.zeros(max(self.item_count, histories.shape[1]), dtype=bool)
-        seen[: self.item_count] = self.item_degrees > 0
-        known = seen[histories.indices]
-        if known.all() and histories.shape[1] == self.item_count:
-            return histories
-        if not known.all():
-            warnings.warn(
-                f"{self.name}: {np.count_nonzero(~known)} history entries are of items that no training user has; "
-                "they are ignored",
-                stacklevel=3,
-            )
-        indptr = np.concatenate([[0], np.cumsum(known)])[histories.indptr]
-        parts = (histories.data[known], histories.indices[known], indptr.astype(histories.indptr.dtype))
-        return csr_matrix(parts, shape=(histories.shape[0], self.item_count))
+        return known_entries(histories, self.item_degrees, self.name)
 
     @abstractmethod
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
@@ -310,9 +295,3 @@ class Model(ABC):
         """Take back what `_arrays` gave."""
         for name, array in arrays.items():
             setattr(self, name, array)
-
-
-def _unit_columns(vectors: np.ndarray) -> np.ndarray:
-    """The vectors divided by their lengths, float32 (K, items); zeros stay zeros."""
-    lengths = np.linalg.norm(vectors, axis=1)
-    return np.ascontiguousarray(vectors.T) / np.where(lengths > 0, lengths, 1).astype(np.float32)

@@ -81,7 +81,7 @@ def _allowed(room: str, inner: str, other: str, neighbour: str) -> bool:
     if neighbour == inner:
         return True
     if room == "models":
-        return inner == "catalogue" or neighbour in (SHARED if inner in SHARED else NO_FAMILY - {"catalogue"})
+        return neighbour in (SHARED if inner in SHARED else NO_FAMILY - {"catalogue"})
     return room != "tasks" or inner not in TASKS_BELOW_THE_STAGES or neighbour in TASKS_BELOW_THE_STAGES[inner]
 
 

@@ -1,5 +1,7 @@
 """What models take: users x items matrices of counts, checked before anything is computed from them."""
 
+import warnings
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
@@ -43,3 +45,31 @@ def checked_matrix(matrix: csr_matrix, name: str) -> None:
             f"{name}: user {row} (row), item {matrix.indices[entry]}: the count {matrix.data[entry]} is not a positive "
             "finite number; leave out what is no like, and call eliminate_zeros()"
         )
+
+
+def known_entries(histories: csr_matrix, item_degrees: np.ndarray, model: str) -> csr_matrix:
+    """Histories, (users, items), without the entries of items that have no training edge, of which a warning tells.
+
+    Args:
+        item_degrees: int (items,), training edges of each item.
+        model: its name, for the warning.
+
+    Raises:
+        TypeError, ValueError: as `checked_matrix`.
+    """
+    checked_matrix(histories, "histories")
+    items = len(item_degrees)
+    seen = np.zeros(max(items, histories.shape[1]), dtype=bool)
+    seen[:items] = item_degrees > 0
+    known = seen[histories.indices]
+    if known.all() and histories.shape[1] == items:
+        return histories
+    if not known.all():
+        warnings.warn(
+            f"{model}: {np.count_nonzero(~known)} history entries are of items that no training user has; "
+            "they are ignored",
+            stacklevel=4,
+        )
+    indptr = np.concatenate([[0], np.cumsum(known)])[histories.indptr]
+    parts = (histories.data[known], histories.indices[known], indptr.astype(histories.indptr.dtype))
+    return csr_matrix(parts, shape=(histories.shape[0], items))

@@ -69,6 +69,12 @@ def entries_of(table: csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.n
     return out
 
 
+def unit_columns(vectors: np.ndarray) -> np.ndarray:
+    """The vectors divided by their lengths, float32 (K, items); zeros stay zeros."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    return np.ascontiguousarray(vectors.T) / np.where(lengths > 0, lengths, 1).astype(np.float32)
+
+
 def read_only(array: np.ndarray, dtype: type) -> np.ndarray:
     """A C-ordered read-only view, or a converted copy, so that a kernel is compiled for one kind of argument only."""
     view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()

@@ -6,7 +6,6 @@ then a lock lets only one in at a time. A layer that `NUMBA_THREADING_LAYER` nam
 """
 
 import contextlib
-import functools
 import importlib
 import os
 import threading
@@ -14,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 
 import numba
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 
 def _choose_layer() -> str:
@@ -59,12 +58,5 @@ def single_threaded_blas() -> Iterator[None]:
     The number of threads belongs to the whole process, and threadpoolctl silently ignores a second Python thread that
     sets it. So a second thread waits here until the first is done.
     """
-    with _blas_turn, _blas().limit(limits=1, user_api="blas"):
+    with _blas_turn, threadpool_limits(1, user_api="blas"):
         yield
-
-
-@functools.cache
-def _blas() -> ThreadpoolController:
-    """The BLAS libraries of the process, found once, as looking through all that is loaded takes milliseconds."""
-    importlib.import_module("scipy.linalg")  # brings a library of its own
-    return ThreadpoolController()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+import sql
 from models import fingerprint
 from tasks.evaluate.tables import OF_LEAVE_ONE_OUT, OF_PROTOCOL, forget
 from tasks.stores import warehouse
@@ -27,8 +28,17 @@ def made_from(home: Home, protocol: str, matrices_digest: str, fit_digests: Mapp
     """The digest of all that an evaluation depends on, the order of the models among it, and the demo's truth."""
     source = [fingerprint.of_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
     versions = [importlib.metadata.version(name) for name in LIBRARIES]
-    truth = [hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(home.truth.glob("*"))]
-    parts = [protocol, matrices_digest, list(fit_digests.items()), source, versions, truth]
+    record = home.truth / "settings.json"  # which has the sha256 of every file of the truth
+    truth = record.read_text(encoding="utf-8") if record.is_file() else ""
+    parts = [
+        protocol,
+        matrices_digest,
+        list(fit_digests.items()),
+        source,
+        sql.folder_digest("evaluate"),
+        versions,
+        truth,
+    ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -53,8 +63,7 @@ def find(home: Home, run_id: str, protocol: str, made: str) -> Earlier | None:
 def copy(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, earlier: str) -> None:
     """Give a run the rows that an earlier run has of a protocol."""
     forget(connection, run_id, protocol)
-    for table, _ in _tables(protocol):
-        rows = _rows(table, earlier, protocol)
+    for table, rows in _relations(earlier, protocol).items():
         connection.execute(f"insert into evaluation.{table} by name select ? as run_id, * from {rows}", [run_id])
     logger.info("%s: nothing is new; the evaluation by run %s is taken", protocol, earlier)
 
@@ -68,18 +77,14 @@ def keep(
     connection.execute("insert into operations.evaluations values (?, ?, ?, ?, ?)", row)
 
 
-def _tables(protocol: str) -> list[tuple[str, bool]]:
-    """Each table, and whether it has a protocol."""
-    of_edges = OF_LEAVE_ONE_OUT if protocol == "leave_one_out" else ()
-    return [*((table, True) for table in OF_PROTOCOL), *((table, False) for table in of_edges)]
-
-
-def _rows(table: str, run_id: str, protocol: str) -> str:
-    """A run's rows of a table, as a relation without their run."""
-    of_protocol = f" and protocol = '{protocol}'" if dict(_tables(protocol))[table] else ""
+def _relations(run_id: str, protocol: str) -> dict[str, str]:
+    """By table, a run's rows of a protocol as a relation without their run."""
     run_id = run_id.replace("'", "''")
-    return f"(select * exclude run_id from evaluation.{table} where run_id = '{run_id}'{of_protocol})"
+    rows = {table: f"run_id = '{run_id}' and protocol = '{protocol}'" for table in OF_PROTOCOL}
+    if protocol == "leave_one_out":
+        rows |= dict.fromkeys(OF_LEAVE_ONE_OUT, f"run_id = '{run_id}'")
+    return {table: f"(select * exclude run_id from evaluation.{table} where {of})" for table, of in rows.items()}
 
 
 def _digest(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str) -> str:
-    return "; ".join(table_digest(connection, _rows(table, run_id, protocol)) for table, _ in _tables(protocol))
+    return "; ".join(table_digest(connection, rows) for rows in _relations(run_id, protocol).values())

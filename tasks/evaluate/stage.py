@@ -115,7 +115,7 @@ def _judge(home: Home, split: SplitMatrices, fit_digests: dict[str, str]) -> _Fo
             protocol,
         )
         return found
-    degrees, failed = _item_degrees(split.train), found.evaluated.failed
+    degrees, failed = item_degrees(split.train), found.evaluated.failed
     truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
     for name, digest in fit_digests.items():
         model = fits.load(home, name, digest)
@@ -236,7 +236,7 @@ def _with_targets(part: Part) -> np.ndarray:
     return np.flatnonzero(np.diff(part.targets.indptr))
 
 
-def _item_degrees(train: csr_matrix, chunk: int = 1 << 22) -> np.ndarray:
+def item_degrees(train: csr_matrix, chunk: int = 1 << 22) -> np.ndarray:
     """Training edges of each item, counted in chunks, for bincount copies what it counts to int64."""
     degrees = np.zeros(train.shape[1], dtype=np.int64)
     for start in range(0, len(train.indices), chunk):

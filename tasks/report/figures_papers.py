@@ -4,6 +4,8 @@ import json
 import re
 
 from models.evaluation.metrics import PERCENTILES
+from tasks.pages import numbers
+from tasks.report import figures_ranks
 from tasks.report.drawing import HUES, LIGHT, MARKERS, Panel, decades, few_ticks, mark, panel
 from tasks.report.figures import Figure, Row, column, grouped, legend_below, listed, mean_over, middles
 from tasks.report.figures_sweeps import ABSENT
@@ -13,6 +15,7 @@ RATES = {0.5: "r = 1/2", 1.0: "r = 1"}
 SCORES = {"like": "like", "popularity_x_like": "popularity × like"}
 STRATEGIES = {"uniform": "blue", "balanced": "orange", "biased": "green"}  # their colours
 OTHERS = ("bpr_uniform", "bpr_popularity", "popularity")
+POINTS = {name: f"p{at:02}" for name, at in PERCENTILES.items()}  # as `evaluation.ranks_by_degree` calls them
 SIZES = re.compile(r"minibatches@(\d+)")
 SIDES = ("user", "item")
 
@@ -24,7 +27,7 @@ def figures(refits: list[Row], ranks: list[Row]) -> list[Figure]:
         refits: of `evaluation.sweeps`.
         ranks: of `evaluation.ranks_by_degree`, the run's own models.
     """
-    of_graph = [_with_settings(row) for row in refits if row["model"] == GRAPH and row["metric"] != "seconds"]
+    of_graph = [_with_settings(row) for row in refits if row["model"] == GRAPH]
     of_graph = [row for row in of_graph if row.get("r") in RATES and row["score"] in SCORES]
     return [
         by_degree(of_graph, ranks),
@@ -71,12 +74,10 @@ def _of_side(side: str, rows: list[Row], ranks: list[Row]) -> Panel:
     for (score, rate), of_line in sorted(grouped(on_side, "score", "r").items()):
         drawn.axes.plot(
             middles(of_line), column(of_line, "value"), label=f"{SCORES[score]}, {RATES[rate]}", marker="o",
-            color=LIGHT["blue" if score == "like" else "green"], linestyle="-" if rate < 1 else (0, (4, 1.6)),
+            color=_colour(score), linestyle="-" if rate < 1 else (0, (4, 1.6)),
         )  # fmt: skip
-    at = middles(on_side)
-    decades(drawn.axes, "x", at.min(), max(at.max(), at.min() * 2))
-    drawn.axes.set(title=f"by {side}", xlabel=f"likes of the {side} in training", ylabel="mean rank")
-    few_ticks(drawn.axes, "y")
+    figures_ranks.axes_of_ranks(drawn, on_side, side)
+    drawn.axes.set(title=f"by {side}")
     legend_below(drawn)
     return drawn
 
@@ -86,7 +87,7 @@ def spread(rows: list[Row]) -> Figure:
     chosen = grouped(sorted((row for row in rows if row["r"] == 0.5 and row["side"]), key=_place), "side", "score")
     bins = {key: _bins(of_list) for key, of_list in chosen.items()}
     said = [
-        f"{SCORES[score]} {mean_over(of_list, 'median_rank'):.3f} against {mean_over(of_list, 'mean_rank'):.3f}"
+        f"{SCORES[score]} {mean_over(of_list, 'p50'):.3f} against {mean_over(of_list, 'mean_rank'):.3f}"
         for (side, score), of_list in bins.items()
         if side == "user"
     ]
@@ -111,7 +112,7 @@ def _bins(rows: list[Row]) -> list[Row]:
     """One row per bin, a column a metric, with the number of its held-out likes as `edges`."""
     found = []
     for of_bin in grouped(rows, "degree_low").values():
-        values = {row["metric"]: row["value"] for row in of_bin}
+        values = {POINTS.get(row["metric"], row["metric"]): row["value"] for row in of_bin}
         found.append(
             {name: of_bin[0][name] for name in ("degree_low", "degree_high")} | values | {"edges": of_bin[0]["users"]}
         )
@@ -119,20 +120,12 @@ def _bins(rows: list[Row]) -> list[Row]:
 
 
 def _spread(side: str, score: str, rows: list[Row]) -> Panel:
-    drawn = panel(f"paper_spread-{side}-{score}", f"{SCORES[score]}: percentiles of the rank by {side} degree",
-                  width=3.0, height=2.4)  # fmt: skip
-    at, colour = middles(rows), LIGHT["blue" if score == "like" else "green"]
-    low, quarter, median, three_quarters, high = PERCENTILES
-    for bottom, top, alpha in ((low, high, 0.16), (quarter, three_quarters, 0.34)):
-        drawn.axes.fill_between(at, column(rows, bottom), column(rows, top), color=colour, alpha=alpha, linewidth=0)
-    drawn.axes.plot(at, column(rows, median), color=colour)
-    drawn.axes.plot(at, column(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
-    decades(drawn.axes, "x", at.min(), max(at.max(), at.min() * 2))
-    drawn.axes.set(
-        title=f"{SCORES[score]}, by {side}", xlabel=f"likes of the {side} in training", ylabel="rank", ylim=(0, 1.02)
-    )
-    few_ticks(drawn.axes, "y")
-    return drawn
+    name, title = f"paper_spread-{side}-{score}", f"{SCORES[score]}: percentiles of the rank by {side} degree"
+    return figures_ranks.spread(name, title, f"{SCORES[score]}, by {side}", side, _colour(score), rows)
+
+
+def _colour(score: str) -> str:
+    return LIGHT["blue" if score == "like" else "green"]
 
 
 def factors(rows: list[Row]) -> Figure:
@@ -142,8 +135,8 @@ def factors(rows: list[Row]) -> Figure:
         key=lambda row: (row["score"], row["factors"]),
     )
     by_score = grouped(chosen, "score")
-    said = [f"{score} {of_score[-1]['value'] - of_score[0]['value']:+.4f}".replace("-", "−")
-            for score, of_score in by_score.items()]  # fmt: skip
+    moves = {score: of_score[-1]["value"] - of_score[0]["value"] for score, of_score in by_score.items()}
+    said = [f"{score} {numbers.fixed(move, 4, signed=True)}" for score, move in moves.items()]
     ends = [of_score[at]["factors"] for of_score in list(by_score.values())[:1] for at in (0, -1)]
     return Figure(
         "sweep_factors",

@@ -69,7 +69,7 @@ def _overview(side: str, rows: list[Row], scores: dict[str, str]) -> Panel:
     for model in reversed([model for model in scores if model in by_model]):
         looks = FAINT if model in muted else mark(model).line | {"label": model}
         axes.plot(middles(by_model[model]), column(by_model[model], "mean_rank"), **looks)
-    _axes_of_ranks(drawn, rows, side)
+    axes_of_ranks(drawn, rows, side)
     legend_below(drawn, reverse=True)
     return drawn
 
@@ -102,12 +102,12 @@ def _other(side: str, chosen: str, by_panel: dict[tuple[str, str], list[Row]]) -
     for model in sorted(on_side, key=lambda model: model == chosen):
         looks = mark(model).line if model in (chosen, BASELINE) else FAINT
         drawn.axes.plot(middles(on_side[model]), column(on_side[model], "mean_rank"), **looks)
-    _axes_of_ranks(drawn, [row for rows in on_side.values() for row in rows], side)
+    axes_of_ranks(drawn, [row for rows in on_side.values() for row in rows], side)
     drawn.axes.set(title=chosen)
     return drawn
 
 
-def _axes_of_ranks(drawn: Panel, rows: list[Row], side: str) -> None:
+def axes_of_ranks(drawn: Panel, rows: list[Row], side: str) -> None:
     axes, at = drawn.axes, middles(rows)
     decades(axes, "x", at.min(), max(at.max(), at.min() * 2))
     axes.set(xlabel=f"likes of the {side} in training", ylabel="mean rank")
@@ -156,7 +156,7 @@ def _scores(side: str, model: str, of_scores: list[list[Row]], rows: list[Row]) 
     baseline = [row for row in rows if row["model"] == BASELINE and row["side"] == side]
     if baseline:
         drawn.axes.plot(middles(baseline), column(baseline, "mean_rank"), label=BASELINE, **mark(BASELINE).line)
-    _axes_of_ranks(drawn, of_scores[0], side)
+    axes_of_ranks(drawn, of_scores[0], side)
     drawn.axes.set(title=f"{model}, by {side}")
     legend_below(drawn)
     return drawn
@@ -185,15 +185,20 @@ def percentiles(rows: list[Row], scores: dict[str, str]) -> Figure:
 
 
 def _spread(side: str, model: str, rows: list[Row]) -> Panel:
-    drawn = panel(f"rank_percentiles-{side}-{model}", f"{model}: percentiles of the rank by {side} degree",
-                  width=3.0, height=2.4)  # fmt: skip
-    axes, at, colour = drawn.axes, middles(rows), mark(model).colour
+    name, title = f"rank_percentiles-{side}-{model}", f"{model}: percentiles of the rank by {side} degree"
+    return spread(name, title, model, side, mark(model).colour, rows)
+
+
+def spread(name: str, title: str, heading: str, side: str, colour: str, rows: list[Row]) -> Panel:
+    """Bands of the percentiles p05 to p95 of each bin, the median and the mean."""
+    drawn = panel(name, title, width=3.0, height=2.4)
+    axes, at = drawn.axes, middles(rows)
     for low, high, alpha in (("p05", "p95", 0.16), ("p25", "p75", 0.34)):
         axes.fill_between(at, column(rows, low), column(rows, high), color=colour, alpha=alpha, linewidth=0)
     axes.plot(at, column(rows, "p50"), color=colour)
     axes.plot(at, column(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
-    _axes_of_ranks(drawn, rows, side)
-    axes.set(title=model, ylabel="rank", ylim=(0, 1.02))
+    axes_of_ranks(drawn, rows, side)
+    axes.set(title=heading, ylabel="rank", ylim=(0, 1.02))
     return drawn
 
 

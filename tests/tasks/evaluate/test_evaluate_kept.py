@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from models.catalogue import MODELS
+from tasks.binarize import BinarizeSettings, binarize
 from tasks.evaluate import stage
 from tasks.evaluate.stage import evaluate
 from tasks.split import SplitSettings, split
@@ -29,8 +30,6 @@ OF_RUN = (
 def night(home, monkeypatch):
     """Evaluate as a run does; `judged` counts the models that were ranked anew."""
     two_tastes(home)
-    from tasks.binarize import BinarizeSettings, binarize
-
     binarize(home, BinarizeSettings(), "r0")
     digests = split(home, SplitSettings(), "r0", protocols=["leave_one_out"], seed=1).digests
     judged, of_model = [], stage._of_model
