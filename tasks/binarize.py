@@ -17,6 +17,8 @@ from tasks.stores.stage_results import StageResult, table_digest
 
 logger = logging.getLogger(__name__)
 
+TABLES = ("indexed.users", "indexed.items", "indexed.interactions")  # which `curated.interactions` shows
+
 
 class BinarizeSettings(BaseModel):
     """What counts as a like, and who is active enough to stay."""
@@ -62,7 +64,7 @@ def binarize(
             Path(__file__),
             reads=table_digest(connection, "raw.events"),
             parameters=parameters,
-            tables=["curated.interactions"],
+            tables=TABLES,
         )
         if found := kept.standing():
             result = Binarized(**found)
@@ -84,9 +86,11 @@ def _rewrite(
         connection.execute(sql.statement("binarize/codes", side=side))
     connection.execute(sql.statement("binarize/edges"))
     _drop_inactive(connection, settings)
+    for table in TABLES:
+        connection.execute(f"delete from {table}")
     for side in ("user", "item"):
         connection.execute(sql.statement("binarize/indices", side=side))
-    connection.execute("delete from curated.interactions")
+        connection.execute(sql.statement("binarize/vertices", side=side))
     connection.execute(sql.statement("binarize/interactions"))
     result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
     if result.edges == 0:

@@ -75,7 +75,7 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
         ContractBroken: the tables broke their contract; the earlier ones stay.
     """
     with warehouse.stage(home, run_id, "diagnose") as connection:
-        reads = table_digest(connection, "curated.interactions")
+        reads = table_digest(connection, "indexed.interactions")
         kept = StageResult(
             connection, "diagnose", Path(__file__), reads=reads, parameters={"seed": seed}, tables=TABLES
         )
@@ -125,7 +125,7 @@ def sample_hidden_graphs(connection: duckdb.DuckDBPyConnection, shape: tuple[int
     connection.execute("delete from diagnostics.hidden_graph_ratios")
     if not min(shape):
         return
-    edges = connection.execute("select user_index, item_index from curated.interactions").fetchnumpy()
+    edges = connection.execute("select user_index, item_index from indexed.interactions").fetchnumpy()
     likes = from_edges(*(np.ma.getdata(column) for column in edges.values()), shape[0])
     del edges
     for r in hidden_graph_ratios.RATES:

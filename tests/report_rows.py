@@ -33,7 +33,7 @@ def fill(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill every table; the rows are the same every time."""
     random = np.random.default_rng(5)
     made = (_log(random), _runs(), _evaluation(random), _likes(random), _sweeps())
-    published = _published(made[0]["curated.interactions"])
+    published = _published(made[0]["indexed.interactions"])
     for table, rows in [pair for tables in (*made, published) for pair in tables.items()]:
         for row in rows:
             connection.execute(f"insert into {table} values ({', '.join('?' * len(row))})", row)
@@ -42,12 +42,12 @@ def fill(connection: duckdb.DuckDBPyConnection) -> None:
 def _log(random: np.random.Generator) -> dict[str, list[tuple]]:
     share = np.arange(1, 31) ** -0.8 / (np.arange(1, 31) ** -0.8).sum()
     edges = [
-        (f"u{user}", f"i{item}", user, int(item), 1, BEGAN, BEGAN, 1, 1)
+        (user, int(item), 1, BEGAN, BEGAN, 1, 1)
         for user in range(60)
         for item in sorted(random.choice(30, size=int(random.integers(1, 12)), replace=False, p=share))
     ]
     degrees = []
-    for side, at in (("user", 2), ("item", 3)):
+    for side, at in (("user", 0), ("item", 1)):
         each = np.unique([edge[at] for edge in edges], return_counts=True)[1]
         degrees += [(side, int(d), int(n)) for d, n in zip(*np.unique(each, return_counts=True), strict=True)]
     laws = [
@@ -64,7 +64,9 @@ def _log(random: np.random.Generator) -> dict[str, list[tuple]]:
             (2, "/logs/second.csv", "b" * 64, 7_000, 12_345, 3, BEGAN + timedelta(minutes=1)),
         ],
         "raw.rejects": [(2, line, "x", "value: no number") for line in (4, 9, 11)],
-        "curated.interactions": edges,
+        "indexed.users": [(user, f"u{user}") for user in range(60)],
+        "indexed.items": [(item, f"i{item}") for item in range(30)],
+        "indexed.interactions": edges,
         "diagnostics.degrees": degrees,
         "diagnostics.power_law_fits": laws,
         "diagnostics.hidden_graph_ratios": ratios,
@@ -202,9 +204,9 @@ def _published(edges: list[tuple]) -> dict[str, list[tuple]]:
     """Two decisions, what stands now, and the volume of two nights."""
     night, before = BEGAN.date(), BEGAN.date() - timedelta(days=1)
     recommended = [
-        (user, f"i{at}", rank, 1 / rank, None, None)
+        (f"u{user}", f"i{at}", rank, 1 / rank, None, None)
         for user in dict.fromkeys(edge[0] for edge in edges)
-        for rank, at in enumerate(sorted(set(range(30)) - {edge[3] for edge in edges if edge[0] == user})[:8], 1)
+        for rank, at in enumerate(sorted(set(range(30)) - {edge[1] for edge in edges if edge[0] == user})[:8], 1)
     ]
     return {
         "operations.promotions": [

@@ -33,7 +33,7 @@ def test_every_column_of_the_warehouse_is_there():
             connection.execute(statements)
         columns = connection.execute(
             "select schema_name || '.' || table_name, column_name, data_type || if(is_nullable, '', ' not null') "
-            "from duckdb_columns() where table_name in (select table_name from duckdb_tables())"
+            "from duckdb_columns() semi join duckdb_tables() using (schema_name, table_name)"
         ).fetchall()
     tables = {table: [(name, kind) for of, name, kind in columns if of == table] for table, _, _ in columns}
     assert len(tables) > 20

@@ -21,10 +21,9 @@ with this as (
     where run_id = $run_id
 ), graph as (
     select
-        count(*) as edges,
-        count(distinct user_index) as users,
-        count(distinct item_index) as items
-    from curated.interactions
+        (select count(*) from indexed.interactions) as edges,
+        (select count(*) from indexed.users) as users,
+        (select count(*) from indexed.items) as items
 ), checks as (
     select
         count(*) as rules,

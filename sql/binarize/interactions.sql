@@ -1,8 +1,6 @@
--- One row per edge, with ids, indices and the place in the logs where it first appeared.
-insert into curated.interactions
+-- indexed.interactions: one row per edge, by index, with the place in the logs where it first appeared.
+insert into indexed.interactions
 select
-    user_id,
-    item_id,
     user_index,
     item_index,
     event_count,

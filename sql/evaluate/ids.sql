@@ -1,2 +1,2 @@
 -- One row per user (item) index of the curated interactions: the number that the demo's log gave it.
-select distinct {side}_index as place, {side}_id::bigint - 1 as id from curated.interactions
+select {side}_index as place, {side}_id::bigint - 1 as id from indexed.{side}s

@@ -2,4 +2,4 @@
 select
     count(*) as edges,
     count(distinct user_index) as users
-from curated.interactions
+from indexed.interactions

@@ -3,5 +3,5 @@ select
     user_index,
     item_index,
     first_at
-from curated.interactions
+from indexed.interactions
 order by user_index, item_index

@@ -1,8 +1,8 @@
 -- One row per item that is liked: its index, its id, and how many users like it.
 select
     item_index,
-    any_value(item_id) as item_id,
-    count(*) as users
-from curated.interactions
-group by item_index
+    item_id,
+    users
+from indexed.items
+join (select item_index, count(*) as users from indexed.interactions group by item_index) using (item_index)
 order by item_index

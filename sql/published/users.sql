@@ -6,16 +6,11 @@ with seen as (
         count(*) as events
     from raw.events
     group by user_id
-), likes as (
-    select distinct
-        user_id,
-        user_index
-    from curated.interactions
 )
 select
     user_id,
     user_index,
     events
 from seen
-left join likes using (user_id)
+left join indexed.users using (user_id)
 order by user_index nulls last, user_id

@@ -3,7 +3,7 @@ with days as (
     select
         first_at::date as day,
         count(*) as likes
-    from curated.interactions
+    from indexed.interactions
     where first_at is not null
     group by day
 ), last as (

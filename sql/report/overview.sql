@@ -15,10 +15,10 @@ select
 from operations.runs as run, (
     select
         count(*) as edges,
-        coalesce(max(user_index) + 1, 0) as users,
-        coalesce(max(item_index) + 1, 0) as items,
+        (select count(*) from indexed.users) as users,
+        (select count(*) from indexed.items) as items,
         min(first_at) as first_at,
         max(last_at) as last_at
-    from curated.interactions
+    from indexed.interactions
 ) as edges
 where run.run_id = $run_id

@@ -11,6 +11,8 @@ with candidates as (
     from active_edges
     join user_parts using (user_index)
     semi join train_items using (item_index)
+    join indexed.users using (user_index)
+    join indexed.items using (item_index)
     where part <> 'train'
 )
 select

@@ -2,10 +2,10 @@
 create or replace temp table user_parts as
 with draws as (
     select
-        user_id,
         user_index,
         (md5_number($seed || ':part:' || user_id) % 1000000007)::double / 1000000007 as draw
-    from (select distinct user_id, user_index from active_edges)
+    from indexed.users
+    semi join (select distinct user_index from active_edges) using (user_index)
 )
 select
     user_index,

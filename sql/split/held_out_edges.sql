@@ -7,5 +7,7 @@ select
 from active_edges
 join user_parts using (user_index)
 semi join train_items using (item_index)
+join indexed.users using (user_index)
+join indexed.items using (item_index)
 where part <> 'train'
-order by part, {id_order}, first_file_id, first_line, item_id
+order by part, {id_order}, position, item_id

@@ -3,6 +3,8 @@ create or replace temp table left_out as
 select
     user_index,
     arg_min(item_index, md5_number($seed || ':leave_one_out:' || user_id || ':' || item_id)) as item_index
-from curated.interactions
+from indexed.interactions
+join indexed.users using (user_index)
+join indexed.items using (item_index)
 group by user_index
 having count(*) >= 2

@@ -1,35 +1,43 @@
 -- One row per curated edge with its role; `event_count` is of events before the cut, as no later one may be learned from.
 create or replace temp table next_events_roles as
-with earlier as (  -- of edges with events on both sides of the cut
+with astride as (  -- edges with events on both sides of the cut
     select
+        user_index,
+        item_index,
         user_id,
-        item_id,
+        item_id
+    from curated.interactions
+    where first_at < $next_from and last_at >= $next_from
+), earlier as (
+    select
+        user_index,
+        item_index,
         count(*)::integer as events
     from raw.events
-    semi join (
-        select user_id, item_id from curated.interactions where first_at < $next_from and last_at >= $next_from
-    ) using (user_id, item_id)
+    join astride using (user_id, item_id)
     where value >= $threshold
       and occurred_at < $next_from
       and ($since is null or occurred_at >= $since)
-    group by user_id, item_id
+    group by user_index, item_index
 ), known_users as (
-    select distinct user_index, true as user_known from curated.interactions where first_at < $next_from
+    select distinct user_index, true as user_known from indexed.interactions where first_at < $next_from
 ), known_items as (
     select
         item_index,
         (row_number() over (order by item_index) - 1)::integer as item_column
-    from (select distinct item_index from curated.interactions where first_at < $next_from)
+    from (select distinct item_index from indexed.interactions where first_at < $next_from)
 )
 select
-    edges.* replace (coalesce(events, event_count) as event_count),
+    edges.user_index,
+    edges.item_index,
     item_column,
+    coalesce(events, event_count) as event_count,
     case
         when first_at < $next_from then 'train'
         when first_at >= $next_from and user_known and item_column is not null then 'next'
         else 'dropped'
     end as role
-from curated.interactions as edges
-left join earlier using (user_id, item_id)
+from indexed.interactions as edges
+left join earlier using (user_index, item_index)
 left join known_users using (user_index)
 left join known_items using (item_index)

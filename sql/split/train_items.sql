@@ -1,7 +1,7 @@
 -- One row per item that a training user has, numbered in order of first appearance among them.
 create or replace temp table train_items as
 with appearances as (
-    select item_index, min((first_file_id << 40) | first_line) as position
+    select item_index, min(position) as position
     from active_edges
     join user_parts using (user_index)
     where part = 'train'

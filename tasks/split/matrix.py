@@ -5,6 +5,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
+import sql
 from tasks.stores.warehouse import select
 
 
@@ -21,6 +22,13 @@ def matrix(
     found = csr_matrix(entries, shape=(len(users), columns))
     found.sort_indices()
     return users.astype(np.int32), found
+
+
+def keep(
+    connection: duckdb.DuckDBPyConnection, protocol: str, roles: str, columns: str = "user_index, item_index, role"
+) -> None:
+    """Fill the protocol's table, which is empty, from the relation of its roles."""
+    connection.execute(sql.statement("split/keep", protocol=protocol, roles=roles, columns=columns))
 
 
 def table(connection: duckdb.DuckDBPyConnection, name: str, rows: pl.DataFrame) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 import sql
 from tasks.errors import InputError
-from tasks.split.matrix import matrix
+from tasks.split.matrix import keep, matrix
 from tasks.split.settings import SplitSettings
 from tasks.stores.matrices import Part, SplitMatrices
 from tasks.stores.warehouse import select
@@ -36,7 +36,7 @@ def cut(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> date:
 
 
 def make(connection: duckdb.DuckDBPyConnection, next_from: date, threshold: float, since: date | None) -> SplitMatrices:
-    """Fill `splits.next_events`; the matrices, the users of the test part being training users.
+    """Fill `indexed.next_events`; the matrices, the users of the test part being training users.
 
     Args:
         next_from: `cut`.
@@ -44,7 +44,7 @@ def make(connection: duckdb.DuckDBPyConnection, next_from: date, threshold: floa
     """
     values = {"next_from": next_from, "threshold": threshold, "since": since}
     connection.execute(sql.statement("split/next_events"), values)
-    connection.execute("insert into splits.next_events select user_id, item_id, role from next_events_roles")
+    keep(connection, "next_events", "next_events_roles")
     items = select(connection, "split/next_items")["item_index"].to_numpy()
     everyone, train = matrix(connection, "next_events_roles where role = 'train'", len(items))
     users, targets = matrix(connection, "next_events_roles where role = 'next'", len(items))

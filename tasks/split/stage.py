@@ -11,11 +11,12 @@ import duckdb
 import numpy as np
 
 import sql
+from tasks import binarize
 from tasks.errors import InputError
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import ALL_EDGES, PROTOCOLS
 from tasks.split import liang2018, next_events
-from tasks.split.matrix import matrix
+from tasks.split.matrix import keep, matrix
 from tasks.split.settings import SplitSettings
 from tasks.stores import matrices, warehouse
 from tasks.stores.home import Home
@@ -45,7 +46,7 @@ def split(
     threshold: float = 1.0,
     since: date | None = None,
 ) -> Splits:
-    """Rewrite the tables of `splits` and store the matrices; tables of protocols not asked for are emptied.
+    """Rewrite the protocols' tables of `indexed` and store the matrices; those of protocols not asked for are emptied.
 
     Where the edges, the settings and the seed are those of the last time, and the matrices are whole, both stay.
 
@@ -70,7 +71,7 @@ def split(
         "test_files": test_files,
     }
     with warehouse.stage(home, run_id, "split", parameters) as connection:
-        reads = table_digest(connection, "curated.interactions")
+        reads = "; ".join(table_digest(connection, table) for table in binarize.TABLES)
         if by_time or "given" in protocols:  # the logs tell the counts of the one, and the parts of the other
             reads += f"; {table_digest(connection, 'raw.events')}"
         kept = StageResult(
@@ -79,7 +80,7 @@ def split(
             Path(__file__).parent,
             reads=reads,
             parameters={**parameters, "ids_are_numbers": ids_are_numbers, **(counted if by_time else {})},
-            tables=[f"splits.{protocol}" for protocol in PROTOCOLS],
+            tables=[f"indexed.{protocol}" for protocol in PROTOCOLS],
         )
         found = kept.standing()
         if not found or not all(matrices.is_whole(home, digest) for digest in found["digests"].values()):
@@ -107,7 +108,7 @@ def _rewrite(
     """The digests of the matrices, and what was drawn that SQL cannot draw again, for the contract."""
     drawn: dict[str, Any] = {}
     for protocol in PROTOCOLS:
-        connection.execute(f"delete from splits.{protocol}")
+        connection.execute(f"delete from indexed.{protocol}")
     store = _Store(home, connection)
     if "strong_generalization" in asked.protocols:
         store.keep(_strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers))
@@ -160,7 +161,7 @@ def _strong_generalization(
     else:
         liang2018.draw(connection, settings, ids_are_numbers)
     connection.execute(sql.statement("split/roles"))
-    connection.execute("insert into splits.strong_generalization select user_id, item_id, part, role from roles")
+    keep(connection, "strong_generalization", "roles", "user_index, item_index, part, role")
 
     items = connection.sql("select item_index from train_items order by item_column").pl()["item_index"].to_numpy()
     users, train = matrix(connection, "roles where role = 'fit'", len(items))
@@ -180,14 +181,14 @@ def _held_out_part(connection: duckdb.DuckDBPyConnection, part: str, items: int)
 def _leave_one_out(connection: duckdb.DuckDBPyConnection, seed: int) -> SplitMatrices:
     connection.execute(sql.statement("split/left_out"), {"seed": str(seed)})
     connection.execute(sql.statement("split/leave_one_out"))
-    connection.execute("insert into splits.leave_one_out select user_id, item_id, role from leave_one_out_roles")
+    keep(connection, "leave_one_out", "leave_one_out_roles")
     return _same_users(connection, "leave_one_out", "leave_one_out_roles", "held_out")
 
 
 def _given(connection: duckdb.DuckDBPyConnection, files: tuple[Sequence[int], Sequence[int]]) -> SplitMatrices:
     train, test = (", ".join(map(str, ids)) for ids in files)
     connection.execute(sql.statement("split/given", train_files=train, test_files=test))
-    connection.execute("insert into splits.given select user_id, item_id, role from given_roles")
+    keep(connection, "given", "given_roles")
     return _same_users(connection, "given", "given_roles", "test")
 
 

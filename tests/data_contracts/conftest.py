@@ -21,27 +21,26 @@ insert into raw.events values
 insert into raw.events
     select 'u' || u, 'i' || i, 5, null, 1, 10 * u + i from range(1, 4) as users(u), range(4, 7) as items(i);
 insert into raw.rejects values (1, 3, 'u1,i9', 'too few columns');
-insert into curated.interactions values
-    ('u1', 'i1', 0, 0, 1, null, null, 1, 1), ('u1', 'i2', 0, 1, 1, null, null, 1, 2),
-    ('u2', 'i1', 1, 0, 1, null, null, 1, 5), ('u2', 'i2', 1, 1, 1, null, null, 1, 6),
-    ('u3', 'i1', 2, 0, 1, null, null, 1, 7), ('u3', 'i3', 2, 2, 1, null, null, 2, 1),
-    ('u3', 'i2', 2, 1, 1, null, null, 2, 2);
-insert into curated.interactions
-    select 'u' || u, 'i' || i, u - 1, i - 1, 1, null, null, 1, 10 * u + i
+insert into indexed.users select u - 1, 'u' || u from range(1, 4) as users(u);
+insert into indexed.items select i - 1, 'i' || i from range(1, 7) as items(i);
+insert into indexed.interactions values
+    (0, 0, 1, null, null, 1, 1), (0, 1, 1, null, null, 1, 2),
+    (1, 0, 1, null, null, 1, 5), (1, 1, 1, null, null, 1, 6),
+    (2, 0, 1, null, null, 1, 7), (2, 2, 1, null, null, 2, 1), (2, 1, 1, null, null, 2, 2);
+insert into indexed.interactions
+    select u - 1, i - 1, 1, null, null, 1, 10 * u + i from range(1, 4) as users(u), range(4, 7) as items(i);
+insert into indexed.strong_generalization values
+    (0, 0, 'train', 'fit'), (0, 1, 'train', 'fit'),
+    (1, 0, 'validation', 'fold_in'), (1, 1, 'validation', 'target'),
+    (2, 0, 'test', 'fold_in'), (2, 1, 'test', 'target'), (2, 2, 'test', 'dropped');
+insert into indexed.strong_generalization
+    select u - 1, i - 1, ['train', 'validation', 'test'][u], ['fit', 'fold_in', 'fold_in'][u]
     from range(1, 4) as users(u), range(4, 7) as items(i);
-insert into splits.strong_generalization values
-    ('u1', 'i1', 'train', 'fit'), ('u1', 'i2', 'train', 'fit'),
-    ('u2', 'i1', 'validation', 'fold_in'), ('u2', 'i2', 'validation', 'target'),
-    ('u3', 'i1', 'test', 'fold_in'), ('u3', 'i2', 'test', 'target'), ('u3', 'i3', 'test', 'dropped');
-insert into splits.strong_generalization
-    select 'u' || u, 'i' || i, ['train', 'validation', 'test'][u], ['fit', 'fold_in', 'fold_in'][u]
-    from range(1, 4) as users(u), range(4, 7) as items(i);
-insert into splits.leave_one_out
-    select user_id, item_id, if(item_id = 'i1', 'held_out', 'train') from curated.interactions;
-insert into splits.next_events
-    select user_id, item_id, 'dropped' from curated.interactions;  -- none has a time
-insert into splits.given
-    select user_id, item_id, if(first_file_id = 2, 'test', 'train') from curated.interactions;
+insert into indexed.leave_one_out
+    select user_index, item_index, if(item_index = 0, 'held_out', 'train') from indexed.interactions;
+insert into indexed.next_events select user_index, item_index, 'dropped' from indexed.interactions;  -- none has a time
+insert into indexed.given
+    select user_index, item_index, if(first_file_id = 2, 'test', 'train') from indexed.interactions;
 insert into diagnostics.degrees values ('user', 5, 2), ('user', 6, 1), ('item', 3, 5), ('item', 1, 1);
 insert into diagnostics.power_law_fits
     select side, family, 1.4, null, d_min, d_max, -5, 10 + 2 * parameters, 0.2, p_value

@@ -166,20 +166,20 @@ def in_two_files(tmp_path_factory):
 
 
 # The user with most edges, the held-out user with most, and an edge of the first.
-BUSY = "(select user_id from curated.interactions group by user_id order by count(*) desc, user_id limit 1)"
+BUSY = "(select user_index from indexed.interactions group by user_index order by count(*) desc, user_index limit 1)"
+BUSY_ID = f"(select user_id from indexed.users where user_index = {BUSY})"
 HELD_OUT = """(
-    select user_id from splits.strong_generalization where part <> 'train'
-    group by user_id order by count(*) desc, user_id limit 1)"""
-EDGE = f"""(user_id, item_id) = (
-    select (user_id, first(item_id order by item_id)) from curated.interactions where user_id = {BUSY} group by user_id)"""
+    select user_index from indexed.strong_generalization where part <> 'train'
+    group by user_index order by count(*) desc, user_index limit 1)"""
+EDGE = (
+    f"(user_index, item_index) = ({BUSY}, (select min(item_index) from indexed.interactions where user_index = {BUSY}))"
+)
 INVENTED = """
-    insert into curated.interactions
-    select user_id, item_id, user_index, item_index, 1, now()::timestamp, now()::timestamp, 1, 1
-    from (select distinct user_id, user_index from curated.interactions)
-    cross join (select distinct item_id, item_index from curated.interactions)
-    anti join curated.interactions using (user_id, item_id)
+    insert into indexed.interactions
+    select user_index, item_index, 1, now()::timestamp, now()::timestamp, 1, 1
+    from indexed.users cross join indexed.items anti join indexed.interactions using (user_index, item_index)
     order by user_index, item_index limit 1"""
-GRAPH, STRONG, ONE_OUT = "curated.interactions", "splits.strong_generalization", "splits.leave_one_out"
+GRAPH, STRONG, ONE_OUT = "indexed.interactions", "indexed.strong_generalization", "indexed.leave_one_out"
 DEGREES, LAWS, HIDDEN = "diagnostics.degrees", "diagnostics.power_law_fits", "diagnostics.hidden_graph_ratios"
 METRICS, COMPARED, LISTS = "evaluation.metrics", "evaluation.comparisons", "published.recommendations"
 BINS, CELLS, LIKES = "evaluation.ranks_by_degree", "evaluation.ranks_by_both_degrees", "evaluation.like_by_degree"
@@ -198,30 +198,35 @@ MUTATIONS = {
     "a file twice": ("operations.log_files", "sha256_unique", "insert into operations.log_files select max(file_id) + 1, any_value(path), min(sha256), 1, 0, 0, now()::timestamp from operations.log_files"),
     "a reject that no file has": ("raw.rejects", "file_known", "insert into raw.rejects values (999, 1, 'x', 'y')"),
     # curated
-    "an edge deleted": (GRAPH, "events_folded", f"delete from curated.interactions where {EDGE}"),
-    "a user's edges deleted": (GRAPH, "everybody_there", f"delete from curated.interactions where user_id = {BUSY}"),
+    "an edge deleted": (GRAPH, "events_folded", f"delete from indexed.interactions where {EDGE}"),
+    "a user's edges deleted": (GRAPH, "events_folded", f"delete from indexed.interactions where user_index = {BUSY}"),
     "an edge invented": (GRAPH, "events_folded", INVENTED),
-    "a false event count": (GRAPH, "events_folded", f"update curated.interactions set event_count = 2 where {EDGE}"),
-    "a false time": (GRAPH, "events_folded", f"update curated.interactions set first_at = timestamp '1999-01-01' where {EDGE}"),
-    "an edge twice": (GRAPH, "edge_once", "insert into curated.interactions from curated.interactions limit 1"),
-    "users and items swapped": (GRAPH, "everybody_there", SWAPPED.format(GRAPH, "user_id", "item_id")),
-    "an edge under another user's index": (GRAPH, "user_index_one_to_one", f"update curated.interactions set user_index = (user_index + 1) % 9 where {EDGE}"),
+    "a false event count": (GRAPH, "events_folded", f"update indexed.interactions set event_count = 2 where {EDGE}"),
+    "a false time": (GRAPH, "events_folded", f"update indexed.interactions set first_at = timestamp '1999-01-01' where {EDGE}"),
+    "an edge twice": (GRAPH, "edge_once", "insert into indexed.interactions from indexed.interactions limit 1"),
+    "users and items swapped": (GRAPH, "events_folded", SWAPPED.format(GRAPH, "user_index", "item_index")),
+    "an edge under another user's index": (GRAPH, "events_folded", f"update indexed.interactions set user_index = (user_index + 1) % 9 where {EDGE}"),
+    "a user lost": (GRAPH, "everybody_there", f"delete from indexed.users where user_index = {BUSY}"),
+    "an item lost": (GRAPH, "everybody_there", "delete from indexed.items where item_index = 7"),
+    "two users' ids exchanged": (GRAPH, "events_folded", "update indexed.users set user_index = 9 - user_index where user_index in (4, 5)"),
+    "a user's index twice": ("indexed.users", "one_to_one", "update indexed.users set user_index = 4 where user_index = 5"),
+    "an item without an index": ("indexed.items", "with_an_edge", "delete from indexed.items where item_index = 7"),
     # splits
-    "targets turned to fold-in": (STRONG, "a_fifth_is_target", f"update {STRONG} set role = 'fold_in' where role = 'target' and user_id = {HELD_OUT}"),
-    "fold-in turned to targets": (STRONG, "a_fifth_is_target", f"update {STRONG} set role = 'target' where role = 'fold_in' and user_id = {HELD_OUT}"),
-    "targets and fold-in reversed": (STRONG, "targets_by_hash", f"""update {STRONG} set role = if(item_id in (
-        select max(item_id) from {STRONG} where user_id = {HELD_OUT} and role = 'fold_in'), 'target', 'fold_in')
-        where user_id = {HELD_OUT} and role <> 'dropped' and item_id in (
-            select max(item_id) from {STRONG} where user_id = {HELD_OUT} and role <> 'dropped' group by role)"""),
+    "targets turned to fold-in": (STRONG, "a_fifth_is_target", f"update {STRONG} set role = 'fold_in' where role = 'target' and user_index = {HELD_OUT}"),
+    "fold-in turned to targets": (STRONG, "a_fifth_is_target", f"update {STRONG} set role = 'target' where role = 'fold_in' and user_index = {HELD_OUT}"),
+    "targets and fold-in reversed": (STRONG, "targets_by_hash", f"""update {STRONG} set role = if(item_index in (
+        select max(item_index) from {STRONG} where user_index = {HELD_OUT} and role = 'fold_in'), 'target', 'fold_in')
+        where user_index = {HELD_OUT} and role <> 'dropped' and item_index in (
+            select max(item_index) from {STRONG} where user_index = {HELD_OUT} and role <> 'dropped' group by role)"""),
     "validation relabelled test": (STRONG, "part_by_hash", f"update {STRONG} set part = 'test' where part = 'validation'"),
     "validation and test exchanged": (STRONG, "part_by_hash", f"update {STRONG} set part = if(part = 'test', 'validation', 'test') where part <> 'train'"),
     "a split emptied": (STRONG, "everybody_there", f"delete from {STRONG}"),
-    "a held-out user lost": (STRONG, "everybody_there", f"delete from {STRONG} where user_id = {HELD_OUT}"),
-    "a target in the fold-in too": (STRONG, "edges_agree", f"insert into {STRONG} select user_id, item_id, part, 'fold_in' from {STRONG} where role = 'target' limit 1"),
-    "a held-out user in training": (STRONG, "user_in_one_part", f"update {STRONG} set part = 'train', role = 'fit' where user_id = {HELD_OUT} and role = 'target'"),
+    "a held-out user lost": (STRONG, "everybody_there", f"delete from {STRONG} where user_index = {HELD_OUT}"),
+    "a target in the fold-in too": (STRONG, "edges_agree", f"insert into {STRONG} select user_index, item_index, part, 'fold_in' from {STRONG} where role = 'target' limit 1"),
+    "a held-out user in training": (STRONG, "user_in_one_part", f"update {STRONG} set part = 'train', role = 'fit' where user_index = {HELD_OUT} and role = 'target'"),
     "another edge left out": (ONE_OUT, "held_out_by_hash", f"""update {ONE_OUT} set role = if(role = 'train', 'held_out', 'train')
-        where user_id = {BUSY} and (role = 'held_out' or item_id = (select min(item_id) from {ONE_OUT} where user_id = {BUSY} and role = 'train'))"""),
-    "nothing left out": (ONE_OUT, "one_held_out", f"update {ONE_OUT} set role = 'train' where user_id = {BUSY}"),
+        where user_index = {BUSY} and (role = 'held_out' or item_index = (select min(item_index) from {ONE_OUT} where user_index = {BUSY} and role = 'train'))"""),
+    "nothing left out": (ONE_OUT, "one_held_out", f"update {ONE_OUT} set role = 'train' where user_index = {BUSY}"),
     "leave_one_out emptied": (ONE_OUT, "edges_agree", f"delete from {ONE_OUT}"),
     # diagnostics
     "a vertex too many": (DEGREES, "vertices_recounted", f"update {DEGREES} set vertices = vertices + 1 where side = 'item' and degree = (select max(degree) from {DEGREES} where side = 'item')"),
@@ -246,54 +251,54 @@ MUTATIONS = {
     "edges moved between cells": (CELLS, "margins_agree", f"update {CELLS} set user_degree_low = user_degree_low + 1"),
     "like judged on fewer edges": (LIKES, "edges_agree", f"delete from {LIKES} where degree_low = (select max(degree_low) from {LIKES})"),
     # published
-    "one user's recommendations missing": (LISTS, "everybody_served", f"delete from {LISTS} where user_id = {BUSY}"),
+    "one user's recommendations missing": (LISTS, "everybody_served", f"delete from {LISTS} where user_id = {BUSY_ID}"),
     "nothing published": (LISTS, "everybody_served", f"delete from {LISTS}"),
-    "a shorter list": (LISTS, "everybody_served", f"delete from {LISTS} where rank = 5 and user_id = {BUSY}"),
+    "a shorter list": (LISTS, "everybody_served", f"delete from {LISTS} where rank = 5 and user_id = {BUSY_ID}"),
     "scores that rise with rank": (LISTS, "scores_fall", f"update {LISTS} set score = -score"),
     "two scores exchanged": (LISTS, "scores_fall", f"""update {LISTS} set score = (
-        select max(score) + min(score) from {LISTS} where user_id = {BUSY} and rank <= 2) - score
-        where user_id = {BUSY} and rank <= 2"""),
-    "an item that the user has seen": (LISTS, "nothing_seen", f"update {LISTS} set item_id = (select min(item_id) from curated.interactions where user_id = {BUSY}) where user_id = {BUSY} and rank = 3"),
+        select max(score) + min(score) from {LISTS} where user_id = {BUSY_ID} and rank <= 2) - score
+        where user_id = {BUSY_ID} and rank <= 2"""),
+    "an item that the user has seen": (LISTS, "nothing_seen", f"update {LISTS} set item_id = (select min(item_id) from curated.interactions where user_id = {BUSY_ID}) where user_id = {BUSY_ID} and rank = 3"),
     "an item that nobody knows": (LISTS, "ids_curated", f"update {LISTS} set item_id = 'x' where rank = 1"),
 }  # fmt: skip
 
 # The same on a log that is filtered, with the published split
 FILTERED_MUTATIONS = {
-    "an edge deleted": (GRAPH, "events_folded", f"delete from curated.interactions where {EDGE}"),
+    "an edge deleted": (GRAPH, "events_folded", f"delete from indexed.interactions where {EDGE}"),
     "an edge invented": (GRAPH, "events_folded", INVENTED),
-    "a false event count": (GRAPH, "events_folded", f"update curated.interactions set event_count = 2 where {EDGE}"),
-    "a user of the core lost": (GRAPH, "active_stay", f"delete from curated.interactions where user_id = {BUSY}"),
-    "an item that was filtered out": (GRAPH, "active_stay", """insert into curated.interactions
-        select user_id, item_id, 0, 0, 1, occurred_at, occurred_at, file_id, line_number from raw.events
-        where item_id not in (select item_id from curated.interactions)
+    "a false event count": (GRAPH, "events_folded", f"update indexed.interactions set event_count = 2 where {EDGE}"),
+    "a user of the core lost": (GRAPH, "active_stay", f"delete from indexed.users where user_index = {BUSY}"),
+    "an item that was filtered out": (GRAPH, "active_stay", """insert into indexed.items
+        select (select count(*) from indexed.items), item_id from raw.events
+        where item_id not in (select item_id from indexed.items)
             and value >= 4 and occurred_at between '2002-01-01' and '2004-12-31' limit 1"""),
     "targets turned to fold-in": MUTATIONS["targets turned to fold-in"],
     "fold-in turned to targets": MUTATIONS["fold-in turned to targets"],
     "validation relabelled test": (STRONG, "parts_sized", MUTATIONS["validation relabelled test"][2]),
-    "a validation user relabelled": (STRONG, "parts_sized", f"update {STRONG} set part = 'test' where user_id = (select min(user_id) from {STRONG} where part = 'validation')"),
+    "a validation user relabelled": (STRONG, "parts_sized", f"update {STRONG} set part = 'test' where user_index = (select min(user_index) from {STRONG} where part = 'validation')"),
     "a validation and a test user exchanged": (STRONG, "drawn_as_published", f"""update {STRONG} set part = if(part = 'test', 'validation', 'test')
-        where user_id in (select min(user_id) from {STRONG} where part <> 'train' group by part)"""),
+        where user_index in (select min(user_index) from {STRONG} where part <> 'train' group by part)"""),
     "a training and a test user exchanged": (STRONG, "drawn_as_published", f"""update {STRONG}
         set part = if(part = 'test', 'train', 'test'), role = if(part = 'test', 'fit', 'fold_in')
-        where user_id in (select min(user_id) from {STRONG} where part <> 'validation' group by part)"""),
+        where user_index in (select min(user_index) from {STRONG} where part <> 'validation' group by part)"""),
     "targets and fold-in reversed": (STRONG, "drawn_as_published", MUTATIONS["targets and fold-in reversed"][2]),
     "a split emptied": MUTATIONS["a split emptied"],
     "a user that the split's filter drops": (STRONG, "everybody_there", f"""insert into {STRONG}
-        select user_id, item_id, 'train', 'fit' from curated.interactions
-        where user_id not in (select user_id from {STRONG}) limit 1"""),
+        select user_index, item_index, 'train', 'fit' from indexed.interactions
+        where user_index not in (select user_index from {STRONG}) limit 1"""),
 }  # fmt: skip
 
 
-GIVEN = "splits.given"
+GIVEN = "indexed.given"
 ONE_EDGE = f"rowid = (select min(rowid) from {GIVEN} where role = '{{0}}')"
 # The same with a split that comes with the log
 GIVEN_MUTATIONS = {
     "an edge deleted": f"delete from {GIVEN} where {ONE_EDGE.format('train')}",
     "an edge twice": f"insert into {GIVEN} from {GIVEN} where {ONE_EDGE.format('test')}",
-    "an edge in both roles": f"insert into {GIVEN} select user_id, item_id, 'test' from {GIVEN} where {ONE_EDGE.format('train')}",
-    "an edge invented": f"""insert into {GIVEN} select users.user_id, items.item_id, 'test'
-        from (select distinct user_id from {GIVEN}) as users, (select distinct item_id from {GIVEN}) as items
-        where (users.user_id, items.item_id) not in (select (user_id, item_id) from {GIVEN}) limit 1""",
+    "an edge in both roles": f"insert into {GIVEN} select user_index, item_index, 'test' from {GIVEN} where {ONE_EDGE.format('train')}",
+    "an edge invented": f"""insert into {GIVEN} select users.user_index, items.item_index, 'test'
+        from (select distinct user_index from {GIVEN}) as users, (select distinct item_index from {GIVEN}) as items
+        where (users.user_index, items.item_index) not in (select (user_index, item_index) from {GIVEN}) limit 1""",
     "a test edge for training": f"update {GIVEN} set role = 'train' where {ONE_EDGE.format('test')}",
     "a training edge for the test": f"update {GIVEN} set role = 'test' where {ONE_EDGE.format('train')}",
     "the files exchanged": f"update {GIVEN} set role = if(role = 'test', 'train', 'test')",

@@ -81,199 +81,193 @@ BREACHES = [
     ("operations.promotions", "numbers_finite", "update operations.promotions set standard_error = -1"),
     ("operations.promotions", "compared_by_something", "update operations.promotions set champion = null"),
     ("operations.promotions", "reason_given", "update operations.promotions set reason = ' '"),
-    ("curated.interactions", "not_empty", "delete from curated.interactions"),
+    ("indexed.interactions", "not_empty", "delete from indexed.interactions"),
     (
-        "curated.interactions",
+        "indexed.interactions",
         "edge_once",
-        "insert into curated.interactions from curated.interactions limit 1",
+        "insert into indexed.interactions from indexed.interactions limit 1",
     ),
+    ("indexed.users", "one_to_one", "update indexed.users set user_index = 1 where user_index = 0"),
+    ("indexed.users", "one_to_one", "update indexed.users set user_id = 'u1' where user_index = 1"),
+    ("indexed.users", "indices_dense", "update indexed.users set user_index = 3 where user_index = 2"),
+    ("indexed.users", "with_an_edge", "insert into indexed.users values (3, 'u4')"),
+    ("indexed.users", "with_an_edge", "delete from indexed.users where user_index = 2"),
+    ("indexed.users", "with_an_edge", "delete from indexed.interactions where user_index = 0"),
+    ("indexed.items", "one_to_one", "update indexed.items set item_index = 1 where item_index = 0"),
+    ("indexed.items", "one_to_one", "update indexed.items set item_id = 'i1' where item_index = 1"),
+    ("indexed.items", "indices_dense", "update indexed.items set item_index = item_index + 1"),
+    ("indexed.items", "with_an_edge", "insert into indexed.items values (6, 'i9')"),
+    ("indexed.items", "with_an_edge", "delete from indexed.items where item_index = 5"),
     (
-        "curated.interactions",
-        "user_index_one_to_one",
-        "update curated.interactions set user_index = 1 where user_id = 'u1' and item_id = 'i1'",
-    ),
-    (
-        "curated.interactions",
-        "user_index_one_to_one",
-        "update curated.interactions set user_index = 1 where user_id = 'u1'",
-    ),
-    (
-        "curated.interactions",
-        "item_index_one_to_one",
-        "update curated.interactions set item_index = 1 where user_id = 'u1' and item_id = 'i1'",
-    ),
-    (
-        "curated.interactions",
-        "indices_dense",
-        "update curated.interactions set user_index = 3 where user_id = 'u3'",
-    ),
-    ("curated.interactions", "indices_dense", "update curated.interactions set item_index = item_index + 1"),
-    (
-        "curated.interactions",
+        "indexed.interactions",
         "event_count_positive",
-        "update curated.interactions set event_count = 0 where user_id = 'u1'",
+        "update indexed.interactions set event_count = 0 where user_index = 0",
     ),
     (
-        "curated.interactions",
+        "indexed.interactions",
         "times_in_order",
-        "update curated.interactions set first_at = timestamp '2026-01-02', last_at = timestamp '2026-01-01'",
+        "update indexed.interactions set first_at = timestamp '2026-01-02', last_at = timestamp '2026-01-01'",
     ),
     (
-        "curated.interactions",
+        "indexed.interactions",
         "times_in_order",
-        "update curated.interactions set first_at = timestamp '2026-01-02'",
+        "update indexed.interactions set first_at = timestamp '2026-01-02'",
     ),
     (
-        "curated.interactions",
+        "indexed.interactions",
         "events_folded",
-        "update curated.interactions set event_count = 2 where user_id = 'u1' and item_id = 'i1'",
+        "update indexed.interactions set event_count = 2 where user_index = 0 and item_index = 0",
     ),
-    ("curated.interactions", "everybody_there", "delete from curated.interactions where item_id = 'i3'"),
-    ("curated.interactions", "active_stay", "delete from curated.interactions where user_id = 'u2'"),
-    ("curated.interactions", "file_known", "update curated.interactions set first_file_id = 7"),
+    ("indexed.interactions", "everybody_there", "delete from indexed.items where item_index = 2"),
+    ("indexed.interactions", "active_stay", "delete from indexed.users where user_index = 1"),
+    ("indexed.interactions", "file_known", "update indexed.interactions set first_file_id = 7"),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "part_known",
-        "update splits.strong_generalization set part = 'tset' where part = 'test'",
+        "update indexed.strong_generalization set part = 'tset' where part = 'test'",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "role_known",
-        "update splits.strong_generalization set role = 'x' where role = 'target'",
+        "update indexed.strong_generalization set role = 'x' where role = 'target'",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "role_of_part",
-        "update splits.strong_generalization set role = 'fit' where user_id = 'u2'",
+        "update indexed.strong_generalization set role = 'fit' where user_index = 1",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "role_of_part",
-        "update splits.strong_generalization set role = 'fold_in' where user_id = 'u1'",
+        "update indexed.strong_generalization set role = 'fold_in' where user_index = 0",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "user_in_one_part",
-        "update splits.strong_generalization set part = 'train', role = 'fit' where item_id = 'i1'",
+        "update indexed.strong_generalization set part = 'train', role = 'fit' where item_index = 0",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "edges_agree",
-        "insert into splits.strong_generalization values ('u2', 'i2', 'validation', 'fold_in')",
+        "insert into indexed.strong_generalization values (1, 1, 'validation', 'fold_in')",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "edges_agree",
-        "insert into splits.strong_generalization values ('u2', 'i3', 'validation', 'dropped')",
+        "insert into indexed.strong_generalization values (1, 2, 'validation', 'dropped')",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "edges_agree",
-        "delete from splits.strong_generalization where role = 'target'",
+        "delete from indexed.strong_generalization where role = 'target'",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "everybody_there",
-        "delete from splits.strong_generalization where user_id = 'u2'",
+        "delete from indexed.strong_generalization where user_index = 1",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "everybody_there",
-        "delete from splits.strong_generalization where item_id = 'i3'",
+        "delete from indexed.strong_generalization where item_index = 2",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "items_of_training",
-        "update splits.strong_generalization set role = 'target' where item_id = 'i3'",
+        "update indexed.strong_generalization set role = 'target' where item_index = 2",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "items_of_training",
-        "update splits.strong_generalization set role = 'dropped' where role = 'target'",
+        "update indexed.strong_generalization set role = 'dropped' where role = 'target'",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "part_by_hash",
-        "update splits.strong_generalization set part = 'test' where part = 'validation'",
+        "update indexed.strong_generalization set part = 'test' where part = 'validation'",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "parts_sized",
-        "update splits.strong_generalization set part = 'test' where part = 'validation'",
+        "update indexed.strong_generalization set part = 'test' where part = 'validation'",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "a_fifth_is_target",
-        "update splits.strong_generalization set role = 'target' where role = 'fold_in'",
+        "update indexed.strong_generalization set role = 'target' where role = 'fold_in'",
     ),
     (
-        "splits.strong_generalization",
+        "indexed.strong_generalization",
         "targets_by_hash",
-        "update splits.strong_generalization set role = if(role = 'target', 'fold_in', 'target') where user_id = 'u2'",
+        "update indexed.strong_generalization set role = if(role = 'target', 'fold_in', 'target') where user_index = 1",
     ),
     (
-        "splits.leave_one_out",
+        "indexed.leave_one_out",
         "held_out_by_hash",
-        "update splits.leave_one_out set role = if(item_id = 'i2', 'held_out', 'train') where user_id = 'u1'",
+        "update indexed.leave_one_out set role = if(item_index = 1, 'held_out', 'train') where user_index = 0",
     ),
     (
-        "splits.leave_one_out",
+        "indexed.leave_one_out",
         "role_known",
-        "update splits.leave_one_out set role = 'test' where role = 'train'",
+        "update indexed.leave_one_out set role = 'test' where role = 'train'",
     ),
     (
-        "splits.leave_one_out",
+        "indexed.leave_one_out",
         "one_held_out",
-        "update splits.leave_one_out set role = 'train' where user_id = 'u1'",
+        "update indexed.leave_one_out set role = 'train' where user_index = 0",
     ),
     (
-        "splits.leave_one_out",
+        "indexed.leave_one_out",
         "one_held_out",
-        "update splits.leave_one_out set role = 'held_out' where user_id = 'u1'",
+        "update indexed.leave_one_out set role = 'held_out' where user_index = 0",
     ),
     (
-        "splits.leave_one_out",
+        "indexed.leave_one_out",
         "edges_agree",
-        "insert into splits.leave_one_out values ('u1', 'i1', 'train')",
+        "insert into indexed.leave_one_out values (0, 0, 'train')",
     ),
     (
-        "splits.leave_one_out",
+        "indexed.leave_one_out",
         "edges_agree",
-        "insert into splits.leave_one_out values ('u1', 'i9', 'train')",
+        "insert into indexed.leave_one_out values (0, 8, 'train')",
     ),
     (
-        "splits.leave_one_out",
+        "indexed.leave_one_out",
         "edges_agree",
-        "update splits.leave_one_out set item_id = 'i9' where item_id = 'i3'",
+        "update indexed.leave_one_out set item_index = 8 where item_index = 2",
     ),
-    ("splits.leave_one_out", "edges_agree", "delete from splits.leave_one_out where item_id = 'i2'"),
-    ("splits.leave_one_out", "edges_agree", "delete from splits.leave_one_out where user_id = 'u2'"),
-    ("splits.next_events", "role_known", "update splits.next_events set role = 'test'"),
-    ("splits.next_events", "edges_agree", "insert into splits.next_events values ('u1', 'i1', 'dropped')"),
-    ("splits.next_events", "edges_agree", "insert into splits.next_events values ('u1', 'i9', 'dropped')"),
-    ("splits.next_events", "edges_agree", "delete from splits.next_events where user_id = 'u2'"),
-    ("splits.next_events", "edges_agree", "delete from splits.next_events"),
-    ("splits.next_events", "nothing_later_trains", "update splits.next_events set role = 'train' where item_id = 'i1'"),
+    ("indexed.leave_one_out", "edges_agree", "delete from indexed.leave_one_out where item_index = 1"),
+    ("indexed.leave_one_out", "edges_agree", "delete from indexed.leave_one_out where user_index = 1"),
+    ("indexed.next_events", "role_known", "update indexed.next_events set role = 'test'"),
+    ("indexed.next_events", "edges_agree", "insert into indexed.next_events values (0, 0, 'dropped')"),
+    ("indexed.next_events", "edges_agree", "insert into indexed.next_events values (0, 8, 'dropped')"),
+    ("indexed.next_events", "edges_agree", "delete from indexed.next_events where user_index = 1"),
+    ("indexed.next_events", "edges_agree", "delete from indexed.next_events"),
     (
-        "splits.next_events",
+        "indexed.next_events",
         "nothing_later_trains",
-        "update curated.interactions set first_at = timestamp '2025-12-31' where item_id = 'i2'",
+        "update indexed.next_events set role = 'train' where item_index = 0",
     ),
     (
-        "splits.next_events",
+        "indexed.next_events",
         "nothing_later_trains",
-        """update curated.interactions set first_at = timestamp '2025-12-31 23:59' where user_id = 'u1' and item_id = 'i1';
-        update curated.interactions set first_at = timestamp '2026-01-01' where item_id = 'i1' and first_at is null;
-        update splits.next_events set role = 'train' where item_id = 'i1'""",
+        "update indexed.interactions set first_at = timestamp '2025-12-31' where item_index = 1",
     ),
-    ("splits.given", "role_known", "update splits.given set role = 'fit'"),
-    ("splits.given", "edges_agree", "insert into splits.given values ('u1', 'i1', 'train')"),
-    ("splits.given", "edges_agree", "insert into splits.given values ('u1', 'i3', 'train')"),
-    ("splits.given", "edges_agree", "insert into splits.given values ('u9', 'i1', 'train')"),
-    ("splits.given", "edges_agree", "delete from splits.given where user_id = 'u2' and item_id = 'i1'"),
-    ("splits.given", "edges_agree", "delete from splits.given"),
-    ("splits.given", "edges_agree", "update splits.given set role = 'train' where role = 'test'"),
-    ("splits.strong_generalization", "drawn_as_published", "select 1"),
+    (
+        "indexed.next_events",
+        "nothing_later_trains",
+        """update indexed.interactions set first_at = timestamp '2025-12-31 23:59' where user_index = 0 and item_index = 0;
+        update indexed.interactions set first_at = timestamp '2026-01-01' where item_index = 0 and first_at is null;
+        update indexed.next_events set role = 'train' where item_index = 0""",
+    ),
+    ("indexed.given", "role_known", "update indexed.given set role = 'fit'"),
+    ("indexed.given", "edges_agree", "insert into indexed.given values (0, 0, 'train')"),
+    ("indexed.given", "edges_agree", "insert into indexed.given values (0, 2, 'train')"),
+    ("indexed.given", "edges_agree", "insert into indexed.given values (8, 0, 'train')"),
+    ("indexed.given", "edges_agree", "delete from indexed.given where user_index = 1 and item_index = 0"),
+    ("indexed.given", "edges_agree", "delete from indexed.given"),
+    ("indexed.given", "edges_agree", "update indexed.given set role = 'train' where role = 'test'"),
+    ("indexed.strong_generalization", "drawn_as_published", "select 1"),
     ("diagnostics.degrees", "side_known", "insert into diagnostics.degrees values ('users', 1, 1)"),
     ("diagnostics.degrees", "degree_once", "insert into diagnostics.degrees values ('user', 5, 1)"),
     ("diagnostics.degrees", "counts_positive", "insert into diagnostics.degrees values ('user', 9, 0)"),
@@ -523,7 +517,7 @@ def test_a_bad_row_breaks_its_rule(good, parameters, table, rule, breach):
 
 
 @pytest.mark.parametrize(
-    "table", [one.table for one in load() if "." in one.table and one.table != "curated.interactions"]
+    "table", [one.table for one in load() if "." in one.table and one.table != "indexed.interactions"]
 )
 def test_an_empty_table_keeps_its_contract(empty, parameters, table):
     assert broken(empty, table, parameters) == {}
@@ -541,46 +535,46 @@ def test_bounds_that_a_data_set_does_not_declare_do_not_bind(good, parameters):
 
 
 def test_a_filtered_split_may_leave_out_users_and_items_but_no_edge_between_those_it_keeps(good, parameters):
-    table, filtered = "splits.strong_generalization", {**parameters, "min_item_edges": 2}
-    good.execute("delete from splits.strong_generalization where item_id = 'i3'")
+    table, filtered = "indexed.strong_generalization", {**parameters, "min_item_edges": 2}
+    good.execute("delete from indexed.strong_generalization where item_index = 2")
     assert broken(good, table, filtered) == {}
     assert set(broken(good, table, parameters)) == {"everybody_there"}
-    good.execute("delete from splits.strong_generalization where user_id = 'u3' and item_id = 'i2'")
+    good.execute("delete from indexed.strong_generalization where user_index = 2 and item_index = 1")
     assert broken(good, table, filtered)["edges_agree"].samples == [
-        {"user_id": "u3", "item_id": "i2", "times": 0, "curated": True, "one_role": None, "other_role": None}
+        {"user_index": 2, "item_index": 1, "times": 0, "curated": True, "one_role": None, "other_role": None}
     ]
     assert "everybody_there" in broken(good, table, {**parameters, "min_user_edges": 6})
 
 
 def test_an_edge_in_a_train_and_in_a_test_file_is_for_training(good, parameters):
     both = {**parameters, "train_files": "1,2"}
-    assert set(broken(good, "splits.given", both)) == {"edges_agree"}
-    good.execute("update splits.given set role = 'train'")
-    assert broken(good, "splits.given", both) == {}
+    assert set(broken(good, "indexed.given", both)) == {"edges_agree"}
+    good.execute("update indexed.given set role = 'train'")
+    assert broken(good, "indexed.given", both) == {}
 
 
 def test_a_given_split_that_was_not_asked_for_is_empty(good, parameters):
     not_asked = {**parameters, "given": False, "train_files": "", "test_files": ""}
-    assert broken(good, "splits.given", not_asked)["edges_agree"].observed == "16 rows"
-    good.execute("delete from splits.given")
-    assert broken(good, "splits.given", not_asked) == {}
+    assert broken(good, "indexed.given", not_asked)["edges_agree"].observed == "16 rows"
+    good.execute("delete from indexed.given")
+    assert broken(good, "indexed.given", not_asked) == {}
 
 
 @pytest.mark.parametrize("unknown", ["train_files", "test_files"])
 def test_roles_of_files_that_are_not_known_are_not_recounted(good, parameters, unknown):
-    good.execute("update splits.given set role = 'train'")
+    good.execute("update indexed.given set role = 'train'")
     given = {name: value for name, value in parameters.items() if name != unknown}
-    assert broken(good, "splits.given", given) == {}
+    assert broken(good, "indexed.given", given) == {}
 
 
 def test_one_edge_in_place_of_another_is_seen(good, parameters):
     """As many edges as there should be: counts alone would not tell."""
-    good.execute("update splits.leave_one_out set item_id = 'i3' where user_id = 'u2' and item_id = 'i2'")
-    assert set(broken(good, "splits.leave_one_out", parameters)) == {"edges_agree"}
+    good.execute("update indexed.leave_one_out set item_index = 2 where user_index = 1 and item_index = 1")
+    assert set(broken(good, "indexed.leave_one_out", parameters)) == {"edges_agree"}
 
 
 def test_recommendations_that_the_run_did_not_make_are_not_held_against_its_edges(good, parameters):
-    good.execute("insert into curated.interactions values ('u1', 'i3', 0, 2, 1, null, null, 1, 3)")
+    good.execute("insert into indexed.interactions values (0, 2, 1, null, null, 1, 3)")
     assert set(broken(good, "published.recommendations", parameters)) == {"nothing_seen", "everybody_served"}
     assert broken(good, "published.recommendations", {**parameters, "recommendations_made": False}) == {}
 

@@ -10,7 +10,7 @@ def test_pages_are_written_for_a_warehouse(tmp_path, capsys):
         pass
     assert data_docs.main(["--dataset", "ml-1m", "--home", str(tmp_path)]) == 0
     assert "index.html" in capsys.readouterr().out
-    assert "curated.interactions" in (tmp_path / "ml-1m" / "data_docs" / "index.html").read_text()
+    assert "indexed.interactions" in (tmp_path / "ml-1m" / "data_docs" / "index.html").read_text()
 
 
 def test_an_absent_warehouse_is_told(tmp_path, capsys):

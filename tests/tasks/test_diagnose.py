@@ -13,15 +13,17 @@ from tasks.stores import warehouse
 
 
 def curate(home, edges):
-    """Fill `curated.interactions` with (user_index, item_index) pairs."""
+    """Fill `indexed.interactions` with (user_index, item_index) pairs."""
     users, items = (pa.array(column, pa.int32()) for column in zip(*edges, strict=True)) if edges else ([], [])
     incoming = pa.table({"u": pa.array(users, pa.int32()), "i": pa.array(items, pa.int32())})
     with warehouse.connect(home) as connection:
         connection.register("incoming", incoming)
-        connection.execute("delete from curated.interactions")
+        for table in ("users", "items", "interactions"):
+            connection.execute(f"delete from indexed.{table}")
+        connection.execute("insert into indexed.users select distinct u, u::varchar from incoming")
+        connection.execute("insert into indexed.items select distinct i, i::varchar from incoming")
         connection.execute(
-            "insert into curated.interactions "
-            "select u::varchar, i::varchar, u, i, 1, null, null, 1, row_number() over () from incoming"
+            "insert into indexed.interactions select u, i, 1, null, null, 1, row_number() over () from incoming"
         )
         connection.unregister("incoming")
 

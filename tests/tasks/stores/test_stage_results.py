@@ -17,6 +17,8 @@ TABLES = (
     "curated.interactions",
     "splits.strong_generalization",
     "splits.leave_one_out",
+    "indexed.users",
+    "indexed.items",
     "diagnostics.degrees",
     "diagnostics.power_law_fits",
 )
@@ -26,9 +28,10 @@ EVENTS = [
     for item, value in zip(np.random.default_rng(user).choice(25, 9, replace=False), np.arange(9) % 5 + 1, strict=True)
 ]
 CHANGED_BY_HAND = [
-    ("update curated.interactions set event_count = 9 where user_id = 'u1'", "binarize"),
-    ("delete from curated.interactions where user_id = 'u1'", "binarize"),
-    ("update splits.leave_one_out set role = 'train'", "split"),
+    ("update indexed.interactions set event_count = 9 where user_index = 1", "binarize"),
+    ("delete from indexed.interactions where user_index = 1", "binarize"),
+    ("update indexed.users set user_id = user_id || '!'", "binarize"),
+    ("update indexed.leave_one_out set role = 'train'", "split"),
     ("delete from diagnostics.degrees", "diagnose"),
 ]
 
