@@ -95,6 +95,7 @@ def _rewrite(
     result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
     if result.edges == 0:
         raise InputError(_nothing_left(connection, settings, since, until))
+    warehouse.drop_temporary(connection)
     return result
 
 

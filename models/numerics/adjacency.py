@@ -61,6 +61,23 @@ def grouped(vertices, count):
 
 
 @njit(cache=True, nogil=True)
+def put(free, place, vertices, neighbours, values, found, found_values):
+    """Put a batch of edges with their values into the lists of their vertices.
+
+    Args:
+        free: int64 (lists,), the next free place of each list in `found` and `found_values`; moved on.
+        place: int32 (vertices,), the list of each vertex, -1 for one that has none: its edges are left out.
+    """
+    for edge in range(len(vertices)):
+        own = place[vertices[edge]]
+        if own >= 0:
+            at = free[own]
+            found[at] = neighbours[edge]
+            found_values[at] = values[edge]
+            free[own] = at + 1
+
+
+@njit(cache=True, nogil=True)
 def _from_edges(vertices, neighbours, starts):
     for vertex in vertices:
         starts[vertex + 1] += 1

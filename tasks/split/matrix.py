@@ -6,20 +6,34 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 import sql
+from models.numerics.adjacency import put
 from tasks.stores.warehouse import select
+
+BATCH = 1 << 20  # edges that are taken from DuckDB at a time
 
 
 def matrix(
     connection: duckdb.DuckDBPyConnection, edges: str, columns: int, users: np.ndarray | None = None
 ) -> tuple[np.ndarray, csr_matrix]:
-    """(users, CSR) of the edges of a relation; row i belongs to the i-th of `users`, by default all it names."""
-    user, item, count = (column.to_numpy() for column in select(connection, "split/edges", {"edges": edges}))
-    users = np.unique(user) if users is None else users
-    place = np.full(int(max(users.max(initial=-1), user.max(initial=-1))) + 1, -1, dtype=np.int32)
+    """(users, CSR) of the edges of a relation; row i belongs to the i-th of `users`, by default all it names.
+
+    Edges go to their places batch by batch, so that nothing is held but the matrix.
+    """
+    having, degrees = (column.to_numpy() for column in select(connection, "split/degrees", {"edges": edges}))
+    users = having if users is None else users
+    place = np.full(int(max(users.max(initial=-1), having.max(initial=-1))) + 1, -1, dtype=np.int32)
     place[users] = np.arange(len(users), dtype=np.int32)
-    kept = place[user] >= 0
-    entries = (count[kept].astype(np.float32), (place[user[kept]], item[kept]))
-    found = csr_matrix(entries, shape=(len(users), columns))
+    starts = np.zeros(len(users) + 1, dtype=np.int64)
+    wanted = place[having] >= 0
+    starts[place[having[wanted]] + 1] = degrees[wanted]
+    starts = np.cumsum(starts)
+    items, counts = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
+    free = starts[:-1].copy()
+    connection.complete()
+    batches = connection.sql(sql.statement("split/edges", edges=edges)).to_arrow_reader(BATCH)
+    for batch in batches:
+        put(free, place, *(column.to_numpy() for column in batch.columns), items, counts)
+    found = csr_matrix((counts, items, starts), shape=(len(users), columns))
     found.sort_indices()
     return users.astype(np.int32), found
 

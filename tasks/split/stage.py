@@ -114,14 +114,17 @@ def _rewrite(
         store.keep(_strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers))
         if settings.scheme == "liang2018":
             drawn = select(connection, "split/drawn").row(0, named=True)
+    warehouse.drop_temporary(connection)
     if "leave_one_out" in asked.protocols:
         store.keep(_leave_one_out(connection, asked.seed))
+        warehouse.drop_temporary(connection)
     if "next_events" in asked.protocols:
         day = next_events.cut(connection, settings)
         store.keep(next_events.make(connection, day, asked.threshold, asked.since))
         drawn["next_from"] = str(day)
     if "given" in asked.protocols:
         store.keep(_given(connection, asked.given_files))
+    warehouse.drop_temporary(connection)
     if set(asked.protocols) != {"given"}:
         store.keep(_all_edges(connection))
     return {"digests": store.digests, "drawn": drawn}

@@ -106,6 +106,13 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame
     connection.unregister("incoming")
 
 
+def drop_temporary(connection: duckdb.DuckDBPyConnection) -> None:
+    """Drop what a stage made on its way: temporary tables would take memory from its contracts."""
+    found = connection.execute("select table_name from duckdb_tables() where temporary").fetchall()
+    for (table,) in found:
+        connection.execute(f"drop table temp.{table}")
+
+
 def _record(connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str, results: list) -> None:
     rows = [
         {
