@@ -46,7 +46,7 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
         finally:
             named = (run_name or stage).format(**arguments)
             artifacts.contract_results(arguments["home"], arguments["run_id"], stage, named)
-        logger.info("%s: done in %s", stage, duration(time.monotonic() - began))
+        logger.info("%s: done in %s", named, duration(time.monotonic() - began))
         return result
 
     return Task(

@@ -1,0 +1,119 @@
+"""The whole command at Netflix's size: a log of its shape, from raw lines to published tables, and what each stage took.
+
+    python -m benchmarks.netflix_size --home DIR [--share 0.1] [--nights 2] [--set KEY=VALUE ...]
+
+The log is the demo's, by the random-graph paper's generative story, with the Netflix Prize's numbers of users, films, ratings
+and likes, in its format: 100,587,242 lines, 2 GB in four files. `--share` makes a part of the users, with their likes. The
+run is `python -m flows.backfill --dataset netflix` with the settings it ships. A second night has 1 % more lines, drawn here:
+ratings by users who are there, of a later week.
+
+Prints a row a stage, as the run's log tells it, and the most memory that the run's processes held together at a time: pages of
+their own, without the files that they map. The logs are kept in DIR. It needs 40 GB of disk, and an idle machine.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tasks.demo.netflix_writer import write_log
+from tasks.demo.story import DemoSettings, make_demo
+from tasks.stores.home import Home
+
+USERS, ITEMS, LIKES, LIKE_SHARE, HELD_OUT, SEED = 480_189, 17_770, 56_919_190, 0.5665, 40_000, 7
+LATER = np.datetime64("2006-01-01")
+DONE = re.compile(r"- ([\w ]+): done in ([\d a-z.]+)")
+
+
+def first_night(home: Path, share: float) -> None:
+    """The log, in the landing folder of the data set `netflix`."""
+    settings = DemoSettings(users=round(USERS * share), items=ITEMS, likes=round(LIKES * share), like_share=LIKE_SHARE)
+    landing = Home(home, "netflix").landing
+    landing.mkdir(parents=True)
+    for log in make_demo(Home(home / "made", "demo"), settings, SEED):
+        log.rename(landing / log.name)
+
+
+def second_night(home: Path, share: float) -> None:
+    """One per cent more lines, in a file of their own."""
+    draws = np.random.default_rng(SEED)
+    films = np.sort(draws.integers(0, ITEMS, round(1_005_872 * share)))
+    users = draws.integers(0, round(USERS * share), len(films)).astype(np.int32)
+    starts = np.searchsorted(films, np.arange(ITEMS + 1)).astype(np.int64)
+
+    def rated(users: np.ndarray, items: np.ndarray, edges: slice) -> tuple[np.ndarray, np.ndarray]:
+        return draws.integers(1, 6, len(users)).astype(np.uint8), LATER + draws.integers(0, 7, len(users))
+
+    folder = home / "made"
+    (name,) = write_log(folder, starts, users, rated)
+    (folder / name).rename(Home(home, "netflix").landing / "combined_data_5.txt")
+
+
+def run(home: Path, log: Path, share: float, more: list[str]) -> tuple[float, float]:
+    """One night: its seconds and its gigabytes."""
+    settings = [f"split.held_out_users={round(HELD_OUT * share)}", *more]
+    command = [sys.executable, "-m", "flows.backfill", "--dataset", "netflix", "--home", home, "--set", *settings]
+    environment = {**os.environ, "PREFECT_HOME": str(home / "prefect")}
+    began, most, ended = time.perf_counter(), [0], threading.Event()
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
+
+        def watch() -> None:
+            while not ended.wait(1):
+                most[0] = max(most[0], sum(map(own_bytes, family(process.pid))))
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        status = process.wait()
+        ended.set()
+        watching.join()
+    if status:
+        sys.exit(f"the run ended with status {status}; see {log}")
+    return time.perf_counter() - began, most[0] / 1e9
+
+
+def family(process: int) -> list[int]:
+    """A process and all below it."""
+    try:
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:
+        return []
+    return [process, *(one for child in children for one in family(int(child)))]
+
+
+def own_bytes(process: int) -> int:
+    """The memory of a process that is of no file."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0
+    return sum(1024 * int(size) for size in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.MULTILINE))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.netflix_size", description=__doc__.splitlines()[0])
+    parser.add_argument("--home", type=Path, required=True, help="a folder that is not there yet, on a disk with room")
+    parser.add_argument("--share", type=float, default=1.0, help="of Netflix's users")
+    parser.add_argument("--nights", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings beside those it ships")
+    given = parser.parse_args()
+    first_night(given.home, given.share)
+    for night in range(1, given.nights + 1):
+        if night == 2:
+            second_night(given.home, given.share)
+        log = given.home / f"night-{night}.log"
+        seconds, gigabytes = run(given.home, log, given.share, given.set)
+        print(f"\nnight {night}\n{'stage':<50} took")
+        for stage, took in DONE.findall(log.read_text()):
+            print(f"{stage:<50} {took}")
+        print(f"{'in all':<50} {seconds / 60:.1f} min, {gigabytes:.1f} GB", flush=True)
+
+
+if __name__ == "__main__":
+    main()
