@@ -92,6 +92,7 @@ def draw_negatives(
     key: tuple[int, int],
     units: np.ndarray,
     heavy: int = HEAVY,
+    starts: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """One draw of the negatives of all users.
 
@@ -103,11 +104,12 @@ def draw_negatives(
         key: (seed, iteration).
         units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
         heavy: users who like more than one `heavy`-th of the items get all negatives by keys.
+        starts: `room(likes[0], weights)`, where it is known.
 
     Returns:
         (starts, items), int64 (users + 1,) and int32, in the order in which they were drawn.
     """
-    starts = room(likes[0], weights)
+    starts = room(likes[0], weights) if starts is None else starts
     items = np.empty(starts[-1], dtype=np.int32)
     _draw(likes, starts, items, weights, table, bounds, key, units, heavy)
     return starts, items

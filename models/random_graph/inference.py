@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from models.negatives.draws import alias_table, draw_negatives
+from models.negatives.draws import alias_table, draw_negatives, room
 from models.numerics.adjacency import Adjacency, transposed
 from models.numerics.shards import shards
 from models.random_graph.kernels import edge_bound, update_biases, update_factors
@@ -47,7 +47,7 @@ class GraphSampler:
     ) -> None:
         self.likes, self.weights = likes, weights
         self.seed, self.units = seed, units
-        self.bounds = shards(likes[0])
+        self.bounds, self._starts = shards(likes[0]), room(likes[0], weights)
         self._alias = alias_table(weights) if alias is None else alias
 
     @cached_property
@@ -58,7 +58,8 @@ class GraphSampler:
     def negatives(self, iteration: int) -> Adjacency:
         """The negatives of one iteration, by user."""
         key = (self.seed, iteration)
-        return draw_negatives(self.likes, self.weights, self._alias, self.bounds, key, self.units)
+        drawn = self._alias, self.bounds, key, self.units
+        return draw_negatives(self.likes, self.weights, *drawn, starts=self._starts)
 
     def draw(self, iteration: int) -> HiddenGraph:
         """H^(t), Algorithm 1, line 5."""
