@@ -42,7 +42,8 @@ from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
 
 VECTORS = 2.0  # times the square root of the number of items
-KEPT = 1 << 24  # numbers in the columns that a loaded model keeps: 64 MB
+KEPT = 1 << 25  # numbers in the columns that a loaded model keeps: 128 MB
+ALONE = 4  # so many columns are made one by one, since most of the graph is far from most items
 
 
 class GraphFilterSettings(ModelSettings):
@@ -127,29 +128,30 @@ class GraphFilter(Model):
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Columns `items` of the filter, at the items of the history; a sum is the score where it is not all zero."""
-        before, after = self._low_pass()
+        before, _ = self._low_pass()
         with kernel_threads(self.threads):
-            added = np.array([column[history.indices] for column in self._columns(items)]).T
+            columns = self._columns(items)
+            added = np.array([column[history.indices] for column, _ in columns]).T
             low = before[history.indices] * self.vectors[history.indices]
-            return added + dense_times(low, np.ascontiguousarray(after[:, items]))
+            return added + dense_times(low, np.array([factor for _, factor in columns]).T)
 
-    def _columns(self, items: np.ndarray) -> list[np.ndarray]:
-        """Columns of the filter without its low-pass, float32 (items,) each.
+    def _columns(self, items: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor, (k,).
 
         Two passes over all edges make a block of them, and most users are recommended the same few items: a loaded
-        model keeps the last ones that it made.
+        model keeps those that were asked for last.
         """
-        kept = self.kept("filter columns", dict)
-        found = {item: kept.get(item) for item in items.tolist()}
+        kept, after = self.kept("filter columns", dict), self._low_pass()[1]
+        found = {item: kept.pop(item, None) for item in items.tolist()}
         missing = [item for item, column in found.items() if column is None]
-        for start in range(0, len(missing), COLUMNS):
-            some = missing[start : start + COLUMNS]
+        size = COLUMNS if len(missing) > ALONE else 1
+        for start in range(0, len(missing), size):
+            some = missing[start : start + size]
             block = np.zeros((self.item_count, len(some)), dtype=np.float32)
             block[some, np.arange(len(some))] = 1
             columns = self._between(self._polynomial, self._sharpened(block, -1), -1)
-            made = {item: column.copy() for item, column in zip(some, columns.T, strict=True)}
-            found |= made
-            kept |= made
+            found |= {item: (columns[:, at].copy(), after[:, item].copy()) for at, item in enumerate(some)}
+        kept |= found  # those asked for last come last
         for item in list(kept)[: max(0, len(kept) - KEPT // self.item_count)]:
             kept.pop(item, None)
         return [found[item] for item in items.tolist()]

@@ -92,7 +92,6 @@ def draw_negatives(
     key: tuple[int, int],
     units: np.ndarray,
     heavy: int = HEAVY,
-    starts: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """One draw of the negatives of all users.
 
@@ -104,19 +103,19 @@ def draw_negatives(
         key: (seed, iteration).
         units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
         heavy: users who like more than one `heavy`-th of the items get all negatives by keys.
-        starts: `room(likes[0], weights)`, where it is known.
 
     Returns:
         (starts, items), int64 (users + 1,) and int32, in the order in which they were drawn.
     """
-    starts = room(likes[0], weights) if starts is None else starts
+    starts = room(likes[0], weights)
     items = np.empty(starts[-1], dtype=np.int32)
-    _draw(likes, starts, items, weights, table, bounds, key, units, heavy)
+    draw_into(likes, starts, items, weights, table, bounds, key, units, heavy)
     return starts, items
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _draw(likes, starts, items, weights, table, bounds, key, units, heavy):
+def draw_into(likes, starts, items, weights, table, bounds, key, units, heavy):
+    """Fill `items`, int32 (starts[-1],); `starts` is `room(likes[0], weights)`, and the rest as in `draw_negatives`."""
     for shard in prange(len(bounds) - 1):
         taken = np.zeros(len(weights), dtype=np.int64)  # 1 + the last user who likes the item or has it as a negative
         keys, order = np.empty(len(weights)), np.empty(len(weights), dtype=np.int32)
