@@ -1,7 +1,9 @@
 """Runs that are killed again and again, in processes of their own, until one comes to its end; what it leaves.
 
-    python -m benchmarks.faults [--kills 100] [--seed 1] [--models popularity,mrf_dense,slim] [--flow backfill|nightly]
+    python -m benchmarks.faults [--kills 100] [--seed 1] [--models popularity,mrf_dense,slim]
+                                [--flow backfill|nightly|tuned|sweep]
 
+`tuned` is a backfill that searches its models' settings (`train.tune=always`), `sweep` the refits of a report's figure.
 A command on a small demo log, with a Prefect server beside it, gets `kill -9`: at one of its next changes to the file
 system, of which one is drawn (files opened for writing, renamed, removed; folders and links made), or after a drawn
 time, which also falls into DuckDB's own work. The next process goes on from what is there, and may be killed too. Once
@@ -30,6 +32,7 @@ import sql
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link", "os.truncate"}
 SMALL = ["demo.users=150", "demo.items=60", "demo.likes=2500"]
+SEARCHED = ["demo.users=400", "demo.items=60", "demo.likes=6000", "train.tune=always"]  # enough users to choose by
 TABLES = (
     "raw.events",
     "raw.rejects",
@@ -41,7 +44,13 @@ TABLES = (
     "diagnostics.hidden_graph_ratios",
     "published.recommendations",
 )
-LATEST = ("evaluation.metrics", "evaluation.comparisons", "evaluation.beyond_accuracy")
+LATEST = {  # of the newest run, without the columns that no two runs have alike
+    "evaluation.metrics": "run_id",
+    "evaluation.comparisons": "run_id",
+    "evaluation.beyond_accuracy": "run_id",
+    "operations.model_settings": "run_id, origin, reason, searched_on, seconds",
+}
+OF_A_SWEEP = ("raw.events", "raw.rejects", "curated.interactions", "splits.strong_generalization")
 FILES = ("recommendations.parquet", "evaluation.parquet", "evaluation.csv", "evaluation.md")
 BEYOND = 1.3  # a moment is drawn from so many times the changes, or the time, that a run left alone takes
 PORT = 4747
@@ -82,12 +91,12 @@ def run(home: Path, arguments: argparse.Namespace, log: Path, *, change: int = 0
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)
         counted = kill_at(change, home)
-        from flows import backfill, nightly_retrain
+        from flows import backfill, nightly_retrain, sweep
 
-        words = ["--dataset", "demo", "--home", str(home), "--threads", "1", "--set", *SMALL]
-        words += ["--models", arguments.models]
-        main = {"backfill": backfill.main, "nightly": nightly_retrain.main}[arguments.flow]
-        status = main(words)
+        of = ["--sweep", "mrf_sparse_density"] if arguments.flow == "sweep" else ["--models", arguments.models]
+        words = ["--dataset", "demo", "--home", str(home), "--threads", "1", *of, "--set"]
+        main = {"nightly": nightly_retrain.main, "sweep": sweep.main}.get(arguments.flow, backfill.main)
+        status = main(words + (SEARCHED if arguments.flow == "tuned" else SMALL))
         log.with_name("changes").write_text(str(counted[0]))
         os._exit(status)
     deadline = time.monotonic() + (seconds or 600)
@@ -98,19 +107,21 @@ def run(home: Path, arguments: argparse.Namespace, log: Path, *, change: int = 0
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def left(home: Path) -> dict[str, str]:
+def left(home: Path, flow: str) -> dict[str, str]:
     """Digests of what a run leaves: the rows of each table, whatever their order, and each published file."""
-    found = {}
-    folder = home / "demo"
+    found, folder = {}, home / "demo"
     with duckdb.connect(str(folder / "warehouse.duckdb"), read_only=True) as connection:
         newest = connection.execute("select max_by(run_id, place) from operations.evaluated_runs").fetchone()[0]
-        for table in (*TABLES, *LATEST):
-            of_run = f"(select * exclude (run_id) from {table} where run_id = '{newest}')"
-            asked = sql.statement("runs/table_digest", table=of_run if table in LATEST else table)
-            found[table] = connection.execute(asked).fetchone()[
-                0
-            ]  # no Polars: its threads must not run where one forks
-    for name in FILES:
+        relations = {table: table for table in (OF_A_SWEEP if flow == "sweep" else TABLES)}
+        if flow == "sweep":
+            relations["evaluation.sweeps"] = "(select * exclude (swept_at, seconds) from evaluation.sweeps)"
+        else:
+            for table, but in LATEST.items():
+                relations[table] = f"(select * exclude ({but}) from {table} where run_id = '{newest}')"
+        for table, relation in relations.items():  # no Polars: its threads must not run where one forks
+            asked = sql.statement("runs/table_digest", table=relation)
+            found[table] = connection.execute(asked).fetchone()[0]
+    for name in () if flow == "sweep" else FILES:
         found[name] = hashlib.sha256((folder / "published" / name).read_bytes()).hexdigest()
     half = [str(path) for path in folder.rglob("partial-*")]
     found["left half made"] = ", ".join(half)
@@ -119,7 +130,7 @@ def left(home: Path) -> dict[str, str]:
 
 def stage_of(said: bytes) -> str:
     """The stage that a log's last lines tell of."""
-    stages = ("ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish", "report")
+    stages = ("ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish", "report", "refit")
     done = [word for word in stages if f"{word}: done in".encode() in said]
     return f"after {done[-1]}" if done else "before ingest was done"
 
@@ -140,7 +151,7 @@ def chain(
         moment = {"seconds": drawn.uniform(0.2, ends[1])} if by_time else {"change": drawn.randint(1, ends[0])}
         status = run(home, arguments, log, **moment)
         if status == 0:
-            return left(home)
+            return left(home, arguments.flow)
         if status != -signal.SIGKILL:
             print(log.read_text()[-3000:], f"status {status}", sep="\n", flush=True)
             return None
@@ -167,7 +178,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--models", default="popularity,mrf_dense,slim")
-    parser.add_argument("--flow", choices=("backfill", "nightly"), default="backfill")
+    parser.add_argument("--flow", choices=("backfill", "nightly", "tuned", "sweep"), default="backfill")
     arguments = parser.parse_args()
     drawn, kills, ended = random.Random(arguments.seed), Counter(), Counter()
     with tempfile.TemporaryDirectory() as name:
@@ -184,7 +195,7 @@ def main() -> int:
             changes, seconds = int((folder / "changes").read_text()), time.monotonic() - began
             print(f"a run left alone: {changes} changes of files, {seconds:.1f} s", flush=True)
             ends = int(BEYOND * changes), BEYOND * seconds
-            expected = left(folder / "alone")
+            expected = left(folder / "alone", arguments.flow)
             while kills.total() < arguments.kills:
                 before = kills.total()
                 found = chain(arguments, drawn, folder, ends, kills)

@@ -40,7 +40,7 @@ from models.base import Model
 from models.catalogue import MODELS
 from models.evaluation.metrics import user_metrics
 from models.evaluation.ranking import target_ranks
-from models.numerics.products import sparse_times
+from models.numerics.sparse_products import sparse_times
 from models.search_space import Choice, Multiple, Range
 from models.settings import ModelSettings
 from tasks.stores import matrices

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, NoReturn
 from uuid import UUID
 
+from tasks import overview
 from tasks.stores import runs
 from tasks.stores.home import Home
 
@@ -41,6 +42,7 @@ def at_work(home: Home, run_id: str) -> Iterator[None]:
         if _told:  # whatever error the way to the end has met: the server that is gone too, say
             with contextlib.suppress(Exception):
                 runs.end(home, run_id, "cancelled")
+            overview.after_run(home, run_id, "cancelled")
 
 
 @contextlib.contextmanager
@@ -112,13 +114,14 @@ def _end(number: int) -> NoReturn:
 
 
 def _note() -> None:
-    """Put the state of the run right: in the warehouse, and in Prefect if its server is there."""
+    """Put the state of the run right: in the warehouse, on the home's page, and in Prefect if its server is there."""
     for home, run_id in _at_work:
         from prefect.client.orchestration import get_client
         from prefect.states import Cancelled
 
         with contextlib.suppress(Exception):
             runs.end(home, run_id, "cancelled")
+        overview.after_run(home, run_id, "cancelled")
         with contextlib.suppress(Exception), get_client(sync_client=True) as client:
             client.set_flow_run_state(UUID(run_id), Cancelled(message="The process was told to end."), force=True)
 

@@ -251,16 +251,16 @@ class Model(ABC):
         """`fold_in`, kept by a loaded model for the block that was asked for last: its scores and `like` share it."""
         if self._kept is None:
             return self.fold_in(histories)
-        arrays = histories.indptr, histories.indices, histories.data
-        last, found = self._kept.get("fold-in", ((), None))
-        if not last or not all(map(np.array_equal, last, arrays)):
+        asked = tuple(array.tobytes() for array in (histories.indptr, histories.indices, histories.data))
+        last, found = self._kept.get("fold-in", (None, None))
+        if last != asked:
             found = self.fold_in(histories)
-            self._kept["fold-in"] = tuple(array.copy() for array in arrays), found
+            self._kept["fold-in"] = asked, found
         return found
 
     def _known(self, histories: csr_matrix) -> csr_matrix:
         """The histories without the items that have no training edge, with `item_count` columns; `checked_matrix`."""
-        return known_entries(histories, self.item_degrees, self.name)
+        return known_entries(histories, self.kept("trained", lambda: self.item_degrees > 0), self.name)
 
     @abstractmethod
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
@@ -284,7 +284,9 @@ class Model(ABC):
     def _for_empty(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         """The scores, those of an unseen user with an empty history replaced by popularity."""
         if users is None:
-            scores[np.diff(histories.indptr) == 0] = self.item_degrees.astype(np.float32)
+            empty = np.diff(histories.indptr) == 0
+            if empty.any():
+                scores[empty] = self.item_degrees.astype(np.float32)
         return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -104,16 +104,14 @@ class BPR(Model):
         histories, chosen = self._known(histories), self.settings
         factors = chosen.factors
         width = _width(factors)
-        items = np.zeros((self.item_count, width), dtype=np.float32)
-        items[:, :factors], items[:, factors] = self.item_factors, self.item_bias
         out = np.zeros((histories.shape[0], width), dtype=np.float32)
         out[:, factors] = 1.0
         streams = (np.uint64(self.seed), purpose("bpr fold-in negatives"))
         with kernel_threads(self.threads):
             fold_kernel(width)(
                 (read_only(histories.indptr, np.int64), read_only(histories.indices, np.int32)),
-                items,
-                self._draws(),
+                self.kept("rows", self._item_rows),
+                self.kept("draws", self._draws),
                 streams,
                 factors,
                 (np.float32(chosen.learning_rate), np.float32(chosen.regularization), chosen.fold_in_epochs),
@@ -126,6 +124,13 @@ class BPR(Model):
         rows = np.column_stack([rows, np.ones(len(rows), dtype=np.float32)])
         with kernel_threads(self.threads):
             return dense_times(rows, self.kept("columns", self._columns))
+
+    def _item_rows(self) -> np.ndarray:
+        """The items' factors and biases in the layout of the kernels."""
+        factors = self.settings.factors
+        rows = np.zeros((self.item_count, _width(factors)), dtype=np.float32)
+        rows[:, :factors], rows[:, factors] = self.item_factors, self.item_bias
+        return rows
 
     def _columns(self) -> np.ndarray:
         """The items' factors and biases, float32 (K + 1, items) in C order."""

@@ -11,9 +11,11 @@ from scipy.sparse import csr_matrix
 
 from models.numerics.products import tall_times
 from models.numerics.random_numbers import normals, purpose
+from models.numerics.sparse_products import times_vector, vector_times
 
 COLUMNS = 64  # of a block that goes through the graph at a time: a row of it is four cache lines
 CHUNK = 8192  # rows whose products are added up at a time, in float64
+FEW = 8  # of a column with entries in fewer than one in so many items, only these are followed to their users
 NULL = 1e-5  # an eigenvalue of S below this share of the largest is zero in float32
 
 
@@ -45,6 +47,10 @@ class NormalizedGraph:
 
     def squared(self, block: np.ndarray) -> np.ndarray:
         """S z, float32 (items, width), for a block z of that shape."""
+        if block.shape[1] == 1:
+            few = np.count_nonzero(block) * FEW < len(block)
+            users = vector_times(block[:, 0], self.of_items) if few else times_vector(self.of_users, block[:, 0])
+            return vector_times(users, self.of_users)[:, None]
         return tall_times(self.of_items, tall_times(self.of_users, block))
 
 

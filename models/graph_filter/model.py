@@ -36,12 +36,14 @@ from models.fitting import Epoch, FitOptions
 from models.graph_filter.graph import COLUMNS, NormalizedGraph, powers, top_eigenvectors
 from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
 from models.numerics.no_evidence import factors_below, order_by_popularity
-from models.numerics.products import dense_times, values_times
+from models.numerics.products import dense_times, pattern_times
 from models.numerics.threads import kernel_threads, single_threaded_blas
 from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
 
 VECTORS = 2.0  # times the square root of the number of items
+KEPT = 1 << 25  # numbers in the columns that a loaded model keeps: 128 MB
+ALONE = 4  # so many columns are made one by one, since most of the graph is far from most items
 
 
 class GraphFilterSettings(ModelSettings):
@@ -126,13 +128,33 @@ class GraphFilter(Model):
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Columns `items` of the filter, at the items of the history; a sum is the score where it is not all zero."""
-        columns = np.zeros((self.item_count, len(items)), dtype=np.float32)
-        columns[items, np.arange(len(items))] = 1
-        before, after = self._low_pass()
+        before, _ = self._low_pass()
         with kernel_threads(self.threads):
-            added = self._between(self._polynomial, self._sharpened(columns, -1), -1)[history.indices]
+            columns = self._columns(items)
+            added = np.array([column[history.indices] for column, _ in columns]).T
             low = before[history.indices] * self.vectors[history.indices]
-            return added + dense_times(low, np.ascontiguousarray(after[:, items]))
+            return added + dense_times(low, np.array([factor for _, factor in columns]).T)
+
+    def _columns(self, items: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor, (k,).
+
+        Two passes over all edges make a block of them, and most users are recommended the same few items: a loaded
+        model keeps those that were asked for last.
+        """
+        kept, after = self.kept("filter columns", dict), self._low_pass()[1]
+        found = {item: kept.pop(item, None) for item in items.tolist()}
+        missing = [item for item, column in found.items() if column is None]
+        size = COLUMNS if len(missing) > ALONE else 1
+        for start in range(0, len(missing), size):
+            some = missing[start : start + size]
+            block = np.zeros((self.item_count, len(some)), dtype=np.float32)
+            block[some, np.arange(len(some))] = 1
+            columns = self._between(self._polynomial, self._sharpened(block, -1), -1)
+            found |= {item: (columns[:, at].copy(), after[:, item].copy()) for at, item in enumerate(some)}
+        kept |= found  # those asked for last come last
+        for item in list(kept)[: max(0, len(kept) - KEPT // self.item_count)]:
+            kept.pop(item, None)
+        return [found[item] for item in items.tolist()]
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         scores = np.empty(histories.shape, dtype=np.float32)
@@ -140,12 +162,11 @@ class GraphFilter(Model):
         below = self.kept("below", lambda: factors_below(self.item_degrees))
         with kernel_threads(self.threads):
             for start in range(0, histories.shape[0], COLUMNS):
-                some = histories[start : start + COLUMNS]
+                some = histories if len(scores) <= COLUMNS else histories[start : start + COLUMNS]
                 block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
                 block[some.indices, np.repeat(np.arange(some.shape[0]), np.diff(some.indptr))] = 1
                 of_block = self._sharpened(self._between(self._polynomial, block, 1), 1).T
-                parts = before[some.indices, 0], some.indices, some.indptr
-                low = values_times(csr_matrix(parts, shape=some.shape), self.vectors)
+                low = pattern_times(some, self.vectors, before[some.indices, 0])
                 np.add(of_block, dense_times(low, after), out=scores[start : start + COLUMNS])
         return order_by_popularity(scores, self.item_degrees, below)
 

@@ -31,7 +31,7 @@ from models.mrf.sparse_blocks import estimates
 from models.mrf.sparse_pattern import Pattern, above, of_density
 from models.numerics.gram import GramRows, columns, gram_rows, rescaling
 from models.numerics.no_evidence import factors_below, order_by_popularity
-from models.numerics.products import entries_of, sparse_times
+from models.numerics.sparse_products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 
@@ -120,6 +120,7 @@ class MRFSparse(Model):
         self.offset = np.zeros(self.item_count, dtype=np.float32)
         if self.settings.intercept:
             self.offset[:] = moments.mean * rescaled.back / rescaled.scale - moments.mean @ table
+        table.data = table.data.astype(np.float32)
         kept = len(pattern.indices) / self.item_count**2
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
@@ -149,6 +150,7 @@ class MRFSparse(Model):
         return {"indptr": table.indptr, "indices": table.indices, "values": table.data, "offset": self.offset}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        parts = arrays["values"], arrays["indices"], arrays["indptr"]
+        values = arrays["values"].astype(np.float32, copy=False)  # of fits of earlier versions, float64
+        parts = values, arrays["indices"], arrays["indptr"]
         self.weights = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
         self.offset = arrays["offset"]

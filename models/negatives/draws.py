@@ -109,12 +109,13 @@ def draw_negatives(
     """
     starts = room(likes[0], weights)
     items = np.empty(starts[-1], dtype=np.int32)
-    _draw(likes, starts, items, weights, table, bounds, key, units, heavy)
+    draw_into(likes, starts, items, weights, table, bounds, key, units, heavy)
     return starts, items
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _draw(likes, starts, items, weights, table, bounds, key, units, heavy):
+def draw_into(likes, starts, items, weights, table, bounds, key, units, heavy):
+    """Fill `items`, int32 (starts[-1],); `starts` is `room(likes[0], weights)`, and the rest as in `draw_negatives`."""
     for shard in prange(len(bounds) - 1):
         taken = np.zeros(len(weights), dtype=np.int64)  # 1 + the last user who likes the item or has it as a negative
         keys, order = np.empty(len(weights)), np.empty(len(weights), dtype=np.int32)

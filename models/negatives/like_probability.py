@@ -14,6 +14,7 @@ from models.numerics.products import dense_times
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 NODES, NODE_WEIGHTS = _NODES.astype(np.float32), (_WEIGHTS / _WEIGHTS.sum()).astype(np.float32)
+PAIRS = 4096  # whose values at all nodes are computed at a time: 400 KB an array, which stays in the cache
 
 
 def like_logits(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -73,7 +74,7 @@ def spread(
     variances: np.ndarray,
     like: np.ndarray,
     sigmoid: Callable[[np.ndarray], np.ndarray],
-    weighted_square: Callable[[np.float32, np.ndarray], np.ndarray],
+    weighted_square: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """The standard deviation of sigma(a), a ~ N(mean, variance), by Gauss-Hermite quadrature.
 
@@ -85,13 +86,27 @@ def spread(
     Returns:
         float32, of the same shape.
     """
-    deviations = np.sqrt(variances)
-    first, second = np.zeros_like(means), np.zeros_like(means)
-    for node, weight in zip(NODES, NODE_WEIGHTS):
-        value = sigmoid(means + node * deviations)
-        value -= like  # keeps the digits of the difference of squares below if the posterior is sharp
-        first += weight * value
-        second += weighted_square(weight, value)
+    found = np.empty(means.shape, dtype=np.float32)
+    flat, parts = found.reshape(-1), [array.reshape(-1) for array in (means, variances, like)]
+    for start in range(0, len(flat), PAIRS):
+        of_pairs = (part[start : start + PAIRS] for part in parts)
+        flat[start : start + PAIRS] = _spread_of_pairs(*of_pairs, sigmoid, weighted_square)
+    return found
+
+
+def _spread_of_pairs(
+    means: np.ndarray,
+    variances: np.ndarray,
+    like: np.ndarray,
+    sigmoid: Callable[[np.ndarray], np.ndarray],
+    weighted_square: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """`spread` of some pairs, float32 (pairs,), at all nodes at once."""
+    values = sigmoid(means + NODES[:, None] * np.sqrt(variances))
+    values -= like  # keeps the digits of the difference of squares below if the posterior is sharp
+    weights = NODE_WEIGHTS[:, None]
+    first = np.add.accumulate(weights * values)[-1]  # adds the nodes in their order, as `sum` need not
+    second = np.add.accumulate(weighted_square(weights, values))[-1]
     return np.sqrt(np.maximum(second - first * first, 0))
 
 

@@ -47,21 +47,21 @@ def checked_matrix(matrix: csr_matrix, name: str) -> None:
         )
 
 
-def known_entries(histories: csr_matrix, item_degrees: np.ndarray, model: str) -> csr_matrix:
+def known_entries(histories: csr_matrix, trained: np.ndarray, model: str) -> csr_matrix:
     """Histories, (users, items), without the entries of items that have no training edge, of which a warning tells.
 
     Args:
-        item_degrees: int (items,), training edges of each item.
+        trained: bool (items,), whether an item has a training edge.
         model: its name, for the warning.
 
     Raises:
         TypeError, ValueError: as `checked_matrix`.
     """
     checked_matrix(histories, "histories")
-    items = len(item_degrees)
-    seen = np.zeros(max(items, histories.shape[1]), dtype=bool)
-    seen[:items] = item_degrees > 0
-    known = seen[histories.indices]
+    items = len(trained)
+    if histories.shape[1] > items:
+        trained = np.append(trained, np.zeros(histories.shape[1] - items, dtype=bool))
+    known = trained[histories.indices]
     if known.all() and histories.shape[1] == items:
         return histories
     if not known.all():

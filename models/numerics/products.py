@@ -11,21 +11,26 @@ from scipy.sparse import csr_matrix
 GROUP = 32  # rows that share a pass over the columns, so that rows of the table are used again while in the cache
 COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result
 TILE = 128  # columns of a tile: a copy of 512 bytes of each table row that the block uses
+NARROW = 32  # a table with fewer columns is not copied: most of a tile would be empty
 REUSE = 5  # copying tiles pays if a block uses a row of the table so many times on average
 
 
-def pattern_times(histories: csr_matrix, table: np.ndarray) -> np.ndarray:
-    """H T, float32 (block, columns): H (block, items) read as zeros and ones, T float32 (items, columns)."""
-    values = np.ones(histories.nnz, dtype=np.float32)
+def pattern_times(histories: csr_matrix, table: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+    """H T, float32 (block, columns): H (block, items) read as zeros and ones, T float32 (items, columns).
+
+    Args:
+        values: (entries of H,), what to read in place of the ones.
+    """
+    values = np.ones(len(histories.indices), dtype=np.float32) if values is None else values
     return _product(histories.indptr, histories.indices, values, table)
 
 
 def dense_times(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
     """R T, float32 (block, columns): R float32 (block, width), T float32 (width, columns), C order both."""
     block, width = rows.shape
-    indptr = np.arange(block + 1, dtype=np.int64) * width
-    indices = np.tile(np.arange(width, dtype=np.int32), block)
-    return _product(indptr, indices, np.ascontiguousarray(rows).reshape(-1), table)
+    indptr, used = np.arange(block + 1, dtype=np.int64) * width, np.arange(width, dtype=np.int32)
+    indices = np.tile(used, block)
+    return _product(indptr, indices, np.ascontiguousarray(rows).reshape(-1), table, (used, indices))
 
 
 def values_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
@@ -38,34 +43,6 @@ def tall_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
     out = np.zeros((rows.shape[0], table.shape[1]), dtype=np.float32)
     indptr, indices = read_only(rows.indptr, np.int64), read_only(rows.indices, np.int32)
     _add_products(indptr, indices, read_only(rows.data, np.float32), read_only(table, np.float32), out)
-    return out
-
-
-def sparse_times(histories: csr_matrix, table: csr_matrix) -> np.ndarray:
-    """H T, float32 (block, columns), dense: H (block, items) read as zeros and ones, T (items, columns) sparse."""
-    out = np.zeros((histories.shape[0], table.shape[1]), dtype=np.float32)
-    _add_sparse(
-        read_only(histories.indptr, np.int64),
-        read_only(histories.indices, np.int32),
-        read_only(table.indptr, np.int64),
-        read_only(table.indices, np.int32),
-        read_only(table.data, np.float32),
-        out,
-    )
-    return out
-
-
-def entries_of(table: csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """T[rows, columns] as float32 (rows, columns); T sparse, with sorted columns in every row."""
-    out = np.zeros((len(rows), len(columns)), dtype=np.float32)
-    _find_entries(
-        read_only(table.indptr, np.int64),
-        read_only(table.indices, np.int32),
-        read_only(table.data, np.float32),
-        read_only(rows, np.int32),
-        read_only(columns, np.int32),
-        out,
-    )
     return out
 
 
@@ -82,12 +59,25 @@ def read_only(array: np.ndarray, dtype: type) -> np.ndarray:
     return view
 
 
-def _product(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """The product, by the kernel that moves less memory; both give the same bits."""
+def _product(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    table: np.ndarray,
+    places: tuple[np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:
+    """The product, by the kernel that moves least memory; all give the same bits.
+
+    Args:
+        places: the rows of the table that are used, and where each of `indices` is among them; found here if not given.
+    """
     out = np.zeros((len(indptr) - 1, table.shape[1]), dtype=np.float32)
-    used, positions = np.unique(indices, return_inverse=True)
     indptr, values, table = read_only(indptr, np.int64), read_only(values, np.float32), read_only(table, np.float32)
-    if len(indices) < REUSE * len(used):
+    if len(out) == 1:
+        _add_one_product(indptr, read_only(indices, np.int32), values, table, out[0])
+        return out
+    used, positions = np.unique(indices, return_inverse=True) if places is None else places
+    if len(indices) < REUSE * len(used) or table.shape[1] < NARROW:
         _add_products(indptr, read_only(indices, np.int32), values, table, out)
     else:
         tiles = np.zeros((get_num_threads(), len(used), TILE), dtype=np.float32)
@@ -108,6 +98,25 @@ def _add_products(indptr, indices, values, table, out):
                     term = table[indices[entry], start:stop]
                     for column in range(stop - start):
                         total[column] += value * term[column]
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _add_one_product(indptr, indices, values, table, out):
+    """One row: four rows of the table for each load and store of the totals, in the order of `_add_products`."""
+    fours = indptr[1] - (indptr[1] - indptr[0]) % 4
+    for start in range(0, len(out), COLUMNS):
+        stop = min(start + COLUMNS, len(out))
+        total = out[start:stop]
+        for at in range(indptr[0], fours, 4):
+            u, v, w, x = values[at], values[at + 1], values[at + 2], values[at + 3]
+            a, b = table[indices[at], start:stop], table[indices[at + 1], start:stop]
+            c, d = table[indices[at + 2], start:stop], table[indices[at + 3], start:stop]
+            for column in range(stop - start):
+                total[column] = (((total[column] + u * a[column]) + v * b[column]) + w * c[column]) + x * d[column]
+        for at in range(fours, indptr[1]):
+            value, term = values[at], table[indices[at], start:stop]
+            for column in range(stop - start):
+                total[column] += value * term[column]
 
 
 @njit(parallel=True, nogil=True, cache=True)
@@ -146,23 +155,3 @@ def _add_row(first, last, positions, values, tile, total):
         value, term = values[at], tile[positions[at]]
         for column in range(TILE):
             total[column] += value * term[column]
-
-
-@njit(parallel=True, nogil=True, cache=True)
-def _add_sparse(indptr, indices, table_indptr, table_indices, values, out):
-    for row in prange(len(out)):
-        total = out[row]
-        for entry in range(indptr[row], indptr[row + 1]):
-            item = indices[entry]
-            for at in range(table_indptr[item], table_indptr[item + 1]):
-                total[table_indices[at]] += values[at]
-
-
-@njit(nogil=True, cache=True)
-def _find_entries(indptr, indices, values, rows, columns, out):
-    for place in range(len(rows)):
-        start, stop = indptr[rows[place]], indptr[rows[place] + 1]
-        for other in range(len(columns)):
-            at = start + np.searchsorted(indices[start:stop], columns[other])
-            if at < stop and indices[at] == columns[other]:
-                out[place, other] = values[at]

@@ -43,8 +43,11 @@ _blas_turn = threading.RLock()
 def kernel_threads(count: int) -> Iterator[None]:
     """Run the block's numba kernels on `count` threads, or on as many as numba was started with."""
     with _turn:
-        before = numba.get_num_threads()
-        numba.set_num_threads(max(1, min(count, numba.config.NUMBA_NUM_THREADS)))
+        before, wanted = numba.get_num_threads(), max(1, min(count, numba.config.NUMBA_NUM_THREADS))
+        if wanted == before:  # a block within a block: setting the number takes microseconds
+            yield
+            return
+        numba.set_num_threads(wanted)
         try:
             yield
         finally:

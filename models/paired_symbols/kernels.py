@@ -174,7 +174,8 @@ def update_rows(lanes, edges, own, other, censored, precisions, limits):
             `tolerance`.
     """
     for shard in prange(SHARDS):
-        update_shard(lanes, shard, edges, own, other, censored, precisions, limits)
+        if edges.bounds[shard] < edges.bounds[shard + 1]:  # of a user's fold-in all shards but one are empty
+            update_shard(lanes, shard, edges, own, other, censored, precisions, limits)
 
 
 @njit(**OPTIONS)

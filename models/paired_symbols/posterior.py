@@ -61,8 +61,9 @@ class Symbols:
     ) -> None:
         """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
         n = len(self.lanes)
-        background = np.pad(other.background, ((0, 0), (0, padded(n, UNIT) - n))).ravel()
-        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), background)
+        background = np.zeros((n, int(padded(n, UNIT))))
+        background[:, :n] = other.background
+        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), background.ravel())
         kernels.update_rows(
             self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, (passes, tolerance)
         )

@@ -34,21 +34,13 @@ class GraphSampler:
         weights: float64 (items,), the histogram pi, positive wherever an item has an edge.
         seed: the seed of all draws.
         units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
-        alias: `alias_table(weights)`, where it is known.
     """
 
-    def __init__(
-        self,
-        likes: Adjacency,
-        weights: np.ndarray,
-        seed: int,
-        units: np.ndarray,
-        alias: tuple[np.ndarray, np.ndarray] | None = None,
-    ) -> None:
+    def __init__(self, likes: Adjacency, weights: np.ndarray, seed: int, units: np.ndarray) -> None:
         self.likes, self.weights = likes, weights
         self.seed, self.units = seed, units
         self.bounds = shards(likes[0])
-        self._alias = alias_table(weights) if alias is None else alias
+        self._alias = alias_table(weights)
 
     @cached_property
     def likes_by_item(self) -> Adjacency:
@@ -128,17 +120,16 @@ class RandomGraphPosterior:
 
 def update_side(
     side: Vertices,
-    other: Vertices | np.ndarray,
+    other: Vertices,
     parts: tuple[Adjacency, Adjacency],
     taus: tuple[float, float],
     step: float,
     *,
     joint: bool,
 ) -> None:
-    """Update the factors of one side in place; `other` is the fixed side, or its packed rows."""
-    table = other if isinstance(other, np.ndarray) else other.table()
+    """Update the factors of one side in place; `other` is the fixed side."""
     precisions = np.float32(taus[0]), np.float32(taus[1])
-    update_factors(side.arrays, table, *parts, shards(parts[0][0]), *precisions, np.float32(step), joint)
+    update_factors(side.arrays, other.table(), *parts, shards(parts[0][0]), *precisions, np.float32(step), joint)
 
 
 def _update_biases(

@@ -9,6 +9,7 @@ result does not depend on the shards.
 import numpy as np
 from numba import njit, prange
 
+from models.negatives.draws import HEAVY, draw_into
 from models.numerics.lane_products import ROWS, UNROLLED, add_weighted, scale
 from models.numerics.lane_tiles import add_outer
 from models.numerics.lanes import LANES, padded
@@ -109,6 +110,27 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
                 mean[vertex, row] = solution[row]
             if joint:
                 bias_mean[vertex] = solution[factors]
+
+
+@njit(cache=True, nogil=True)
+def fold_in_users(posterior, table, likes, starts, draws, bounds, taus, iterations, joint):
+    """Find q(u_m) of users who were not in training in place, the items fixed: each iteration draws new negatives.
+
+    Steps are one at first, and then average over the draws. The loop is in here because for one user a call from
+    Python takes as long as the update.
+
+    Args:
+        posterior, table, bounds, joint: as in `update_factors`.
+        likes, starts: the histories, and the `room` for their negatives.
+        draws: (pi, its alias table, seed, units) as in `models.negatives.draws.draw_negatives`.
+        taus: E[tau_u] and E[tau_bu], float32.
+    """
+    pi, alias, seed, units = draws
+    negatives = np.empty(starts[-1], dtype=np.int32)
+    for t in range(1, iterations + 1):
+        draw_into(likes, starts, negatives, pi, alias, bounds, (seed, t), units, HEAVY)
+        step = np.float32(1.0 / max(t - 3, 1))
+        update_factors(posterior, table, likes, (starts, negatives), bounds, taus[0], taus[1], step, joint)
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)

@@ -18,13 +18,15 @@ from scipy.sparse import csr_matrix
 from models.base import Model
 from models.fitting import Epoch, FitOptions, Start
 from models.negatives.balanced_histogram import balanced
-from models.negatives.draws import alias_table, histogram, histogram_power
+from models.negatives.draws import alias_table, histogram, histogram_power, room
 from models.negatives.laws import WithoutReplacement
 from models.negatives.like_probability import columns_of, like_logits, like_of_pairs, like_of_rows
 from models.numerics.adjacency import adjacency, transposed
 from models.numerics.random_numbers import GOLDEN, mix, purpose
+from models.numerics.shards import shards
 from models.numerics.threads import kernel_threads
-from models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes, update_side
+from models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes
+from models.random_graph.kernels import fold_in_users
 from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
 from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
@@ -140,14 +142,18 @@ class RandomGraph(Model):
         users = Vertices.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
         with kernel_threads(self.threads):
             likes = adjacency(histories)
-            alias = self.kept("alias", lambda: alias_table(self.weights))
-            sampler = GraphSampler(likes, self.weights, self.seed, _names(*likes), alias)
-            table = self.kept("table", self.posterior.items.table)
-            precisions = taus.mean(USER_FACTORS), taus.mean(USER_BIAS)
-            for t in range(1, settings.fold_in_iterations + 1):
-                parts = likes, sampler.negatives(t)
-                step = 1.0 / max(t - 3, 1)
-                update_side(users, table, parts, precisions, step, joint=settings.user_biases)
+            draws = self.weights, self.kept("alias", lambda: alias_table(self.weights)), self.seed, _names(*likes)
+            fold_in_users(
+                users.arrays,
+                self.kept("table", self.posterior.items.table),
+                likes,
+                room(likes[0], self.weights),
+                draws,
+                shards(likes[0]),
+                (np.float32(taus.mean(USER_FACTORS)), np.float32(taus.mean(USER_BIAS))),
+                settings.fold_in_iterations,
+                settings.user_biases,
+            )
         return users
 
     def like(

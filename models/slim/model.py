@@ -21,7 +21,8 @@ from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.numerics.gram import columns, mean_over_edges
 from models.numerics.no_evidence import factors_below, order_by_popularity
-from models.numerics.products import entries_of, read_only, sparse_times
+from models.numerics.products import read_only
+from models.numerics.sparse_products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Multiple, SearchSpace, Span
 from models.settings import ModelSettings

@@ -68,10 +68,11 @@ class RowSystems:
         """`own` and `others` are float64 weights of the own rows and of the other side's; None for weights of one."""
         self.unobserved = loss.unobserved
         self.own = np.ones(matrix.shape[0]) if own is None else own
-        others = np.ones(matrix.shape[1]) if others is None else others
-        self.others = read_only(others, np.float32)
+        self.others = None if others is None else read_only(others, np.float32)
         squares = loss.of_counts(matrix.data)
-        of_entries = others[matrix.indices]
+        of_entries, all_others = np.ones(len(squares)), float(matrix.shape[1])
+        if others is not None:
+            of_entries, all_others = others[matrix.indices], others.sum()
         pulls = of_entries * (loss.base + squares)
         self.graph = (
             read_only(matrix.indptr, np.int64),
@@ -79,7 +80,7 @@ class RowSystems:
             read_only(of_entries * squares, np.float32),
             read_only(pulls, np.float32),
         )
-        weights = _row_sums(matrix.indptr, of_entries) + loss.unobserved * others.sum()
+        weights = _row_sums(matrix.indptr, of_entries) + loss.unobserved * all_others
         self.penalties = read_only(loss.regularization * weights**loss.exponent, np.float32)
         self.constant = float(np.sum(self.own * _row_sums(matrix.indptr, pulls)))
 
@@ -123,9 +124,9 @@ class RowSystems:
 
     def gram(self, other: np.ndarray, factors: int) -> np.ndarray:
         """w0 G, float32 (width^2,): the weighted Gram matrix of the other side, summed in a fixed order."""
-        count, width = len(self.others), int(padded(factors))
-        weighted = other
-        if (self.others != 1).any():
+        width = int(padded(factors))
+        count, weighted = len(other) // width - 1, other  # a table ends in a row of zeros
+        if self.others is not None and (self.others != 1).any():
             weighted = (other[: count * width].reshape(count, width) * self.others[:, None]).reshape(-1)
         parts = np.zeros((PARTS, width * width), dtype=np.float32)
         gram_parts(weighted, other, count, width, parts)
@@ -133,8 +134,11 @@ class RowSystems:
         return (upper + np.triu(upper, 1).T).reshape(-1) * np.float32(self.unobserved)
 
     def _runs(self, width: int) -> np.ndarray:
-        """Bounds int64 of RUNS runs of rows with about equal cost; a row costs about as much as width / 2 edges."""
-        return runs(self.graph[0], RUNS, width // 2)
+        """Bounds int64 of at most RUNS runs of rows with about equal cost; a row costs about as much as width / 2 edges.
+
+        None is empty: each takes the time to clear its scratch arrays, which for one user is most of it.
+        """
+        return np.unique(runs(self.graph[0], RUNS, width // 2))
 
 
 def empty_table(count: int, factors: int) -> np.ndarray:

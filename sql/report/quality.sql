@@ -1,6 +1,6 @@
 -- One row per night of the last 30 up to a run's, oldest first: a metric of the list that stood as published after its
--- last run, or of the best one where that list was not evaluated. The night of a run that took the events up to a day is
--- that day, so that history which is replayed is a line too.
+-- last run, null where that run did not evaluate it; of the best list where nothing was decided about publishing. The
+-- night of a run that took the events up to a day is that day, so that history which is replayed is a line too.
 with runs as (
     select
         run_id,
@@ -27,14 +27,14 @@ with runs as (
 ), nights as (
     select
         night,
-        lists.list,
-        value,
-        standard_error
+        coalesce(stood.list, lists.list) as list,
+        case when coalesce(stood.list = lists.list, true) then value end as value,
+        case when coalesce(stood.list = lists.list, true) then standard_error end as standard_error
     from lists
     left join stood using (run_id)
     where night <= (select night from runs where run_id = $run_id)
     qualify row_number() over (
-        partition by night order by (lists.list = stood.list) desc nulls last, value desc, lists.list
+        partition by night order by (lists.list = stood.list) desc nulls last, lists.value desc, lists.list
     ) = 1
     order by night desc
     limit 30

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from itertools import groupby
 
 from markupsafe import Markup
 
@@ -9,37 +10,45 @@ WIDTH, HEIGHT, MARGIN = 240.0, 48.0, 4.0
 
 
 def sparkline(
-    values: Sequence[float], label: str, errors: Sequence[float | None] = (), *, from_zero: bool = False
+    values: Sequence[float | None], label: str, errors: Sequence[float | None] = (), *, from_zero: bool = False
 ) -> Markup:
-    """The values as an `<svg>`, the first at the left; nothing for fewer than two.
+    """The values as an `<svg>`, the first at the left, a gap for each None; nothing for fewer than two.
 
     Args:
         label: what it shows, for those who do not see it.
         errors: of each value, drawn as a band of one error to each side.
         from_zero: the height begins at zero, as counts do, and not at the smallest value.
     """
-    if len(values) < 2:
-        return Markup("")
     spread = [error or 0.0 for error in errors] or [0.0] * len(values)
-    low = 0.0 if from_zero else min(value - error for value, error in zip(values, spread, strict=True))
-    high = max(value + error for value, error in zip(values, spread, strict=True))
-    across = [MARGIN + at * (WIDTH - 2 * MARGIN) / (len(values) - 1) for at in range(len(values))]
+    known = [(value, error) for value, error in zip(values, spread, strict=True) if value is not None]
+    if len(known) < 2:
+        return Markup("")
+    low = 0.0 if from_zero else min(value - error for value, error in known)
+    high = max(value + error for value, error in known)
 
-    def up(value: float) -> float:
+    def across(at: int) -> str:
+        return f"{MARGIN + at * (WIDTH - 2 * MARGIN) / (len(values) - 1):.1f}"
+
+    def up(value: float) -> str:
         share = (value - low) / (high - low) if high > low else 0.5
-        return HEIGHT - MARGIN - share * (HEIGHT - 2 * MARGIN)
+        return f"{HEIGHT - MARGIN - share * (HEIGHT - 2 * MARGIN):.1f}"
 
-    line = " ".join(f"{x:.1f},{up(value):.1f}" for x, value in zip(across, values, strict=True))
     parts = []
-    if any(spread):
-        upper = [f"{x:.1f},{up(v + e):.1f}" for x, v, e in zip(across, values, spread, strict=True)]
-        lower = [f"{x:.1f},{up(v - e):.1f}" for x, v, e in zip(across, values, spread, strict=True)]
-        parts.append(f'<polygon class="band" points="{" ".join(upper + lower[::-1])}"/>')
-    elif from_zero:
-        base = HEIGHT - MARGIN
-        ends = f"{across[-1]:.1f},{base:.1f} {across[0]:.1f},{base:.1f}"
-        parts.append(f'<polygon class="band" points="{line} {ends}"/>')
-    parts.append(f'<polyline points="{line}"/>')
-    parts.append(f'<circle cx="{across[-1]:.1f}" cy="{up(values[-1]):.1f}" r="3.2"/>')
+    for there, run in groupby(range(len(values)), lambda at: values[at] is not None):
+        if there:
+            places = list(run)
+            line = [f"{across(at)},{up(values[at])}" for at in places]
+            edge = [f"{across(at)},{up(values[at] + spread[at])}" for at in places] if any(spread) else line
+            under = [f"{across(at)},{up(0.0 if from_zero else values[at] - spread[at])}" for at in places[::-1]]
+            if any(spread) or from_zero:
+                parts.append(f'<polygon class="band" points="{" ".join(edge + under)}"/>')
+            parts.append(f'<polyline points="{" ".join(line)}"/>' if len(places) > 1 else _dot(line[0], 1.2))
+    last = max(at for at, value in enumerate(values) if value is not None)
+    parts.append(_dot(f"{across(last)},{up(values[last])}", 3.2))
     opening = f'<svg class="spark" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{escape(label)}">'
     return Markup(f"{opening}{''.join(parts)}</svg>")
+
+
+def _dot(place: str, radius: float) -> str:
+    x, y = place.split(",")
+    return f'<circle cx="{x}" cy="{y}" r="{radius}"/>'

@@ -29,7 +29,7 @@ def of_items(ranked: Ranked, names: Names) -> pl.DataFrame:
     values = (
         [names.ids[column] for column in columns],
         [names.titles[column] for column in columns],
-        ranked.scores[there],
+        ranked.scores[there].astype(np.float64),
         *like,
         _lists(because, names.ids),
     )
@@ -50,7 +50,7 @@ def of_users(ranked: Ranked, users: pl.Series, names: Names) -> pl.DataFrame:
 
 def _lists(columns: np.ndarray, ids: list[str]) -> pa.Array:
     """Lists of ids of an (n, width) array of columns, without those that are -1."""
-    named = columns >= 0
-    ends = np.concatenate([[0], np.cumsum(named.sum(axis=1))])
+    named, ends = columns >= 0, np.zeros(len(columns) + 1, dtype=np.int64)
+    np.cumsum(named.sum(axis=1), out=ends[1:])
     values = pa.array([ids[column] for column in columns[named].tolist()], type=pa.large_string())
     return pa.LargeListArray.from_arrays(pa.array(ends), values)

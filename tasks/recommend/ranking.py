@@ -47,20 +47,20 @@ def ranked(
         within, without: for a single user: sorted columns to choose among, and columns to leave out.
     """
     n = min(n, model.item_count)
-    scores = model.scores(histories, users=users, score=score)
     indptr, seen = histories.indptr, histories.indices
     if without is not None and len(without):
         seen = np.union1d(seen, without).astype(np.int32)
         indptr = np.array([0, len(seen)])
-    if within is not None:  # a row of the candidates alone: what is no candidate is no item
-        candidates = np.setdiff1d(within, seen, assume_unique=True)
-        scores, seen, indptr = scores[:, candidates], seen[:0], np.zeros(2, dtype=np.int64)
     with kernel_threads(model.threads):
+        scores = model.scores(histories, users=users, score=score)
+        if within is not None:  # a row of the candidates alone: what is no candidate is no item
+            candidates = np.setdiff1d(within, seen, assume_unique=True)
+            scores, seen, indptr = scores[:, candidates], seen[:0], np.zeros(2, dtype=np.int64)
         items, best = top_items(scores, indptr, seen, n)
-    if within is not None and len(candidates):
-        items = np.where(items >= 0, candidates[items], -1)
-    like = model.like(histories, users=users, items=items)
-    return Ranked(items, best, like, _because(model, histories, items))
+        if within is not None and len(candidates):
+            items = np.where(items >= 0, candidates[items], -1)
+        like = model.like(histories, users=users, items=items)
+        return Ranked(items, best, like, _because(model, histories, items))
 
 
 def reasons(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:

@@ -38,9 +38,10 @@ def quality(found: Verdict, nights: pl.DataFrame) -> Tile:
     note = f"{metric} on test users; 1 would be perfect."
     if len(nights) > 1:
         when = numbers.days(nights["night"][0], nights["night"][-1])
-        note = f"{metric} of what stood, {len(nights)} nights, {when}; the band is one standard error."
-    values = nights["value"].to_list()
-    line = sparkline(values, f"{metric} of {len(nights)} nights{_ends(values, 4)}", nights["standard_error"].to_list())
+        gap = " A gap: a night that did not evaluate it." if nights["value"].null_count() else ""
+        note = f"{metric} of what stood, {len(nights)} nights, {when}; the band is one standard error.{gap}"
+    label = f"{metric} of {len(nights)} nights{_ends(nights['value'].drop_nulls().to_list(), 4)}"
+    line = sparkline(nights["value"].to_list(), label, nights["standard_error"].to_list())
     return Tile("Quality", numbers.fixed(value, 4), _error(error), note, f"main-{found.row.protocol}", line)
 
 

@@ -9,6 +9,8 @@
 Files that lie in a store are linked, not copied, where the file system lets them: they are never written to again.
 """
 
+import copy
+import functools
 import json
 import os
 import shutil
@@ -144,9 +146,15 @@ def _read(home: Home, publication: Path) -> PublishedModel:
     return PublishedModel(facts, **recommends, fit=folder / "fit", items=items, users=users, histories=histories)
 
 
+@functools.lru_cache(maxsize=4)
+def _blank(rows: int, width: int) -> csr_matrix:
+    """To be copied: scipy takes several times as long to make a matrix."""
+    return csr_matrix((rows, width), dtype=np.float32)
+
+
 def csr_of(counts: np.ndarray, columns: np.ndarray, indptr: np.ndarray, width: int) -> csr_matrix:
     """A CSR view over arrays of sorted columns, neither copied nor checked."""
-    matrix = csr_matrix((len(indptr) - 1, width), dtype=np.float32)
+    matrix = copy.copy(_blank(len(indptr) - 1, width))
     matrix.data, matrix.indices, matrix.indptr = counts, columns, indptr
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix

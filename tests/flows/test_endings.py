@@ -92,3 +92,5 @@ def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its
         os.killpg(process.pid, 0)
     with duckdb.connect(str(tmp_path / "home" / "demo" / "warehouse.duckdb"), read_only=True) as connection:
         assert connection.execute("select state from operations.runs").fetchall() == [("cancelled",)]
+    page = (tmp_path / "home" / "index.html").read_text()
+    assert "demo" in page and "cancelled" in page

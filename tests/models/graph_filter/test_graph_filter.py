@@ -151,6 +151,28 @@ def test_contributions_are_the_column_of_the_filter(likes, settings):
         )
 
 
+@pytest.mark.parametrize("kept", [0, 3, 40])
+def test_a_loaded_model_keeps_columns_and_says_what_it_said(likes, kept, tmp_path, monkeypatch):
+    fitted = fit(likes, low_pass=0.3, vectors=6, sharpening=0.5)
+    fitted.save(tmp_path)
+    loaded, history = GraphFilter.load(tmp_path), csr_matrix(likes[[3]])
+    monkeypatch.setattr("models.graph_filter.model.KEPT", kept * 40)
+    for items in ([4, 1, 9], [9, 2], [2, 2, 30], list(range(40))):
+        asked = np.array(items, dtype=np.int32)
+        np.testing.assert_array_equal(loaded.contributions(history, asked), fitted.contributions(history, asked))
+        assert len(loaded.kept("filter columns", dict)) <= kept
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"polynomial": "plateau", "sharpening": 0.5}, {"low_pass": 0.3, "vectors": 6}]
+)
+def test_a_user_alone_has_the_bits_of_a_block(likes, settings):
+    model = fit(likes, **settings)
+    together = model.scores(csr_matrix(likes))
+    for user in range(len(likes)):
+        np.testing.assert_array_equal(model.scores(csr_matrix(likes[[user]]))[0], together[user])
+
+
 def test_a_filter_without_a_spectrum_draws_nothing(likes):
     settings = GraphFilterSettings(low_pass=0.0, sharpening=0.0, polynomial="linear")
     one, two = (GraphFilter(settings, seed=seed).fit(csr_matrix(likes)) for seed in (1, 2))

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import expit
 
-from models.negatives.like_probability import log_odds, spread
+from models.negatives.like_probability import NODE_WEIGHTS, NODES, PAIRS, log_odds, spread
 
 LOGITS = [(0.0, 0.01), (0.7, 0.5), (-3.0, 2.0), (1.0, 6.0)]
 
@@ -46,3 +46,16 @@ def test_a_sure_logit_has_no_spread_and_a_missing_one_none():
     like = expit(means)
     found = spread(means, variances, like, expit, lambda weight, value: weight * value**2)
     assert found[0] == 0 and np.isnan(found[1])
+
+
+def test_many_pairs_have_the_bits_of_one_node_after_another():
+    rng = np.random.default_rng(5)
+    means, variances = rng.normal(size=(3, PAIRS)).astype(np.float32), rng.random((3, PAIRS), dtype=np.float32)
+    like = expit(log_odds(means, variances))
+    first, second = np.zeros_like(means), np.zeros_like(means)
+    for node, weight in zip(NODES, NODE_WEIGHTS):
+        value = expit(means + node * np.sqrt(variances)) - like
+        first += weight * value
+        second += weight * value**2
+    found = spread(means, variances, like, expit, lambda weight, value: weight * value**2)
+    np.testing.assert_array_equal(found, np.sqrt(np.maximum(second - first * first, 0)))

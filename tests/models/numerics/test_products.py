@@ -5,7 +5,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from models.numerics import products
-from models.numerics.products import COLUMNS, GROUP, TILE, dense_times, pattern_times, sparse_times, tall_times
+from models.numerics.products import COLUMNS, GROUP, TILE, dense_times, pattern_times, tall_times
+from models.numerics.sparse_products import sparse_times, times_vector, vector_times
 from models.numerics.threads import kernel_threads
 
 SHAPES = [(1, 1), (GROUP + 1, COLUMNS + 3), (2 * GROUP, 7), (9, 2 * TILE), (5, TILE + 1), (20, 1)]
@@ -53,3 +54,17 @@ def test_a_dense_product_has_the_same_bits_from_either_kernel_and_in_any_block(m
         monkeypatch.setattr(products, "REUSE", reuse)
         one_by_one = [dense_times(rows[row : row + 1], table) for row in range(len(rows))]
         np.testing.assert_array_equal(np.concatenate(one_by_one), expected)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 1.0])
+def test_a_vector_goes_through_a_sparse_table_with_the_bits_of_a_block(share):
+    rng = np.random.default_rng(4)
+    dense = np.where(rng.random((60, 45)) < 0.3, rng.normal(size=(60, 45)), 0).astype(np.float32)
+    dense[7], dense[:, 3] = 0, 0
+    table, turned = csr_matrix(dense), csr_matrix(dense.T)
+    block = np.where(rng.random((60, 5)) < share, rng.normal(size=(60, 5)), 0).astype(np.float32)
+    expected = tall_times(turned, block)
+    np.testing.assert_allclose(expected, dense.T @ block, atol=1e-5)
+    for column in range(5):
+        np.testing.assert_array_equal(vector_times(block[:, column], table), expected[:, column])
+        np.testing.assert_array_equal(times_vector(turned, block[:, column]), expected[:, column])

@@ -3,9 +3,12 @@
 import html
 import re
 
+import duckdb
 import numpy as np
 import polars as pl
+import pytest
 
+import sql
 from tasks import main_table
 from tasks.report import report
 from tasks.report.alarms import alarms
@@ -40,6 +43,30 @@ def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, p
     assert "<b>1 of 2</b> <span>rules met</span>" in said and "1 warning" in said
     assert "<b>12,345</b> <span>new events</span>" in said and "1,180 are usual" in said
     assert said.count("<svg") == 2 and "events of 2 nights, from 900 to 12,345, the last 12,345" in said
+
+
+def test_the_line_of_quality_is_of_what_stood_with_a_gap_where_a_night_did_not_evaluate_it():
+    with duckdb.connect() as connection:
+        connection.execute("""
+            create schema operations; create schema evaluation;
+            create table operations.runs (run_id varchar);
+            insert into operations.runs values ('one'), ('two'), ('three'), ('four');
+            create table operations.evaluated_runs as
+                select run_id, rowid as place, '{}'::json as settings, timestamp '2026-01-01 03:00' + to_days(rowid::int)
+                as started_at from operations.runs;
+            create table operations.promotions (run_id varchar, promoted boolean, challenger varchar, champion varchar);
+            insert into operations.promotions values ('two', true, 'wmf/score', null), ('three', false, 'b/score',
+                'wmf/score'), ('four', false, 'b/score', 'wmf/score');
+            create table evaluation.metrics (run_id varchar, protocol varchar, metric varchar, model varchar,
+                score varchar, value double, standard_error double);
+            insert into evaluation.metrics select run_id, 'p', 'm', model, 'score', value, value / 10 from (values
+                ('one', 'b', 1.0), ('one', 'a', 2.0), ('two', 'wmf', 3.0), ('two', 'b', 4.0), ('three', 'b', 5.0),
+                ('four', 'b', 6.0), ('four', 'wmf', 7.0)) as found(run_id, model, value)
+        """)
+        found = connection.execute(sql.statement("report/quality"), {"run_id": "four", "protocol": "p", "metric": "m"})
+        _, lists, values, errors = zip(*found.fetchall(), strict=True)
+    assert lists == ("a/score", "wmf/score", "wmf/score", "wmf/score")
+    assert values == (2.0, 3.0, None, 7.0) and errors == (0.2, pytest.approx(0.3), None, pytest.approx(0.7))
 
 
 def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
