@@ -8,9 +8,14 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 from scipy.sparse import csr_matrix
 
+from models.numerics.lane_products import ROWS, ZERO, copy, prefetch_row
+from models.numerics.lane_tiles import add_outer
+from models.numerics.lanes import LANES, element, load, spread, store, zeros
+
 GROUP = 32  # rows that share a pass over the columns, so that rows of the table are used again while in the cache
 COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result
-TILE = 128  # columns of a tile: a copy of 512 bytes of each table row that the block uses
+TILE = 4 * LANES  # columns of a tile: a copy of 256 bytes of each table row that the block uses
+AHEAD = 16  # entries of a history by which their rows of the tile are asked for early, as a tile is larger than a cache
 REUSE = 5  # copying tiles pays if a block uses a row of the table so many times on average
 
 
@@ -23,9 +28,13 @@ def pattern_times(histories: csr_matrix, table: np.ndarray) -> np.ndarray:
 def dense_times(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
     """R T, float32 (block, columns): R float32 (block, width), T float32 (width, columns), C order both."""
     block, width = rows.shape
-    indptr = np.arange(block + 1, dtype=np.int64) * width
-    indices = np.tile(np.arange(width, dtype=np.int32), block)
-    return _product(indptr, indices, np.ascontiguousarray(rows).reshape(-1), table)
+    out = np.empty((block, table.shape[1]), dtype=np.float32)
+    groups = -(-block // ROWS)
+    grouped = np.zeros((groups * ROWS, width), dtype=np.float32)
+    grouped[:block] = rows
+    left = np.ascontiguousarray(grouped.reshape(groups, ROWS, width).swapaxes(1, 2)).reshape(-1)
+    _dense_products(left, read_only(table, np.float32), get_num_threads(), out)
+    return out
 
 
 def values_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
@@ -90,8 +99,8 @@ def _product(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, table:
     if len(indices) < REUSE * len(used):
         _add_products(indptr, read_only(indices, np.int32), values, table, out)
     else:
-        tiles = np.zeros((get_num_threads(), len(used), TILE), dtype=np.float32)
-        _add_tiled(indptr, read_only(positions, np.uint32), values, read_only(used, np.uint32), table, tiles, out)
+        positions = read_only(np.append(positions, np.zeros(AHEAD, positions.dtype)), np.uint32)
+        _tiled_products(indptr, positions, values, read_only(used, np.uint32), table, get_num_threads(), out)
     return out
 
 
@@ -111,41 +120,68 @@ def _add_products(indptr, indices, values, table, out):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def _add_tiled(indptr, positions, values, used, table, tiles, out):
+def _tiled_products(indptr, positions, values, used, table, workers, out):
     """All rows of the block use one tile of the table before the next tile, so that the table is read once.
 
-    A tile is a copy, because in the table each of its rows lies on another memory page.
+    A tile is a copy, because in the table each of its rows lies on another memory page. `positions` has AHEAD more
+    elements than there are entries.
     """
     rows, columns = out.shape
-    for worker in prange(len(tiles)):
-        tile = tiles[worker]
-        total = np.empty(TILE, dtype=np.float32)
-        for start in range(worker * TILE, columns, len(tiles) * TILE):
+    for worker in prange(workers):
+        tile, totals = zeros(len(used) * TILE), zeros(TILE)
+        for start in range(worker * TILE, columns, workers * TILE):
             width = min(TILE, columns - start)
             for position in range(len(used)):
-                source = table[used[position], start : start + width]
-                for column in range(width):
-                    tile[position, column] = source[column]
+                _fill(tile, position * TILE, table, used[position], start, width)
             for row in range(rows):
-                total[:] = 0
-                _add_row(indptr[row], indptr[row + 1], positions, values, tile, total)
+                _sum_rows(indptr[row], indptr[row + 1], positions, values, tile, totals)
                 for column in range(width):
-                    out[row, start + column] = total[column]
+                    out[row, start + column] = totals[column]
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def _dense_products(left, table, workers, out):
+    """Groups of ROWS rows times one tile of the table after another; `left` has the groups' columns one by one."""
+    rows, columns = out.shape
+    inner = len(table)
+    for worker in prange(workers):
+        tile, totals = zeros(inner * TILE), zeros(ROWS * TILE)
+        for start in range(worker * TILE, columns, workers * TILE):
+            width = min(TILE, columns - start)
+            for position in range(inner):
+                _fill(tile, position * TILE, table, position, start, width)
+            for first in range(0, rows, ROWS):
+                totals[:] = 0
+                for lane in range(0, TILE, LANES):
+                    add_outer(totals, lane, TILE, left, first * inner, ROWS, tile, lane, TILE, inner)
+                for row in range(min(ROWS, rows - first)):
+                    for column in range(width):
+                        out[first + row, start + column] = totals[row * TILE + column]
+
+
+@njit(cache=True)
+def _fill(tile, at, table, row, start, width):
+    """Copy a part of a row of the table into the tile; behind the table's last column the tile keeps what it has."""
+    if width == TILE:
+        copy(tile, at, table, np.intp(row) * table.shape[1] + start, TILE)
+    else:
+        for column in range(width):
+            tile[at + column] = table[row, start + column]
 
 
 @njit(cache=True, fastmath={"contract"})
-def _add_row(first, last, positions, values, tile, total):
-    """Add one row's terms in their order, four to each load and store of the totals."""
-    fours = last - (last - first) % 4
-    for at in range(first, fours, 4):
-        u, v, w, x = values[at], values[at + 1], values[at + 2], values[at + 3]
-        a, b, c, d = tile[positions[at]], tile[positions[at + 1]], tile[positions[at + 2]], tile[positions[at + 3]]
-        for column in range(TILE):
-            total[column] = (((total[column] + u * a[column]) + v * b[column]) + w * c[column]) + x * d[column]
-    for at in range(fours, last):
-        value, term = values[at], tile[positions[at]]
-        for column in range(TILE):
-            total[column] += value * term[column]
+def _sum_rows(first, last, positions, values, tile, totals):
+    """The sum of one row's terms in their order, with the TILE totals held in registers."""
+    s0 = s1 = s2 = s3 = spread(ZERO)
+    for entry in range(first, last):
+        value, at = element(values, entry), np.intp(element(positions, entry)) * TILE
+        prefetch_row(tile, np.intp(element(positions, entry + AHEAD)) * TILE, TILE)
+        s0, s1 = s0 + value * load(tile, at), s1 + value * load(tile, at + LANES)
+        s2, s3 = s2 + value * load(tile, at + 2 * LANES), s3 + value * load(tile, at + 3 * LANES)
+    store(totals, 0, s0)
+    store(totals, LANES, s1)
+    store(totals, 2 * LANES, s2)
+    store(totals, 3 * LANES, s3)
 
 
 @njit(parallel=True, nogil=True, cache=True)

@@ -20,7 +20,7 @@ from models.fitting import Epoch, FitOptions, Start
 from models.negatives.balanced_histogram import balanced
 from models.negatives.draws import alias_table, histogram, histogram_power
 from models.negatives.laws import WithoutReplacement
-from models.negatives.like_probability import columns_of, like_logits, like_of_pairs, like_of_rows
+from models.negatives.like_probability import columns_of, like_logits, like_of_pairs, like_of_rows, scores_of
 from models.numerics.adjacency import adjacency, transposed
 from models.numerics.random_numbers import GOLDEN, mix, purpose
 from models.numerics.threads import kernel_threads
@@ -179,29 +179,19 @@ class RandomGraph(Model):
         return WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        return self._of_logits(self._logits(histories, users), score)
+        return next(self._scores_of((score,), histories, users))
 
     def _each_score(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
-        logits = self._logits(histories, users)
-        return (self._of_logits(logits.copy(), score) for score in self.score_names)
+        return self._scores_of(self.score_names, histories, users)
 
-    def _logits(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+    def _scores_of(
+        self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
+    ) -> Iterator[np.ndarray]:
         with kernel_threads(self.threads):
             columns = self.kept("columns", lambda: columns_of(self.posterior.items))
-            return like_logits(self._side(histories, users), columns)
-
-    def _of_logits(self, logits: np.ndarray, score: str) -> np.ndarray:
-        """A score from the logits of the like probability, in their place."""
-        if score == "popularity_x_odds":
-            logits += self.kept("popularity", self._weighted_log_popularity)
-            return logits
-        like = np.negative(logits, out=logits)
-        np.exp(like, out=like)
-        like += 1
-        np.reciprocal(like, out=like)
-        if score == "popularity_x_like":
-            like *= self.histogram.astype(np.float32)
-        return like
+            logits = like_logits(self._side(histories, users), columns)
+        popularity = self.kept("popularity", self._weighted_log_popularity)
+        return scores_of(logits, names, self.histogram.astype(np.float32), popularity)
 
     def _side(self, histories: csr_matrix, users: np.ndarray | None) -> Vertices:
         return self.folded(histories) if users is None else self.posterior.users.rows(users)

@@ -27,7 +27,7 @@ def sigma_moments(mean, variance):
 def test_the_spread_is_that_of_an_integral_wherever_the_mean_is_put(mean, variance):
     means, variances = np.full(3, mean, dtype=np.float32), np.full(3, variance, dtype=np.float32)
     like = (expit(log_odds(means, variances)) + np.array([0, 0.01, -0.02])).astype(np.float32)
-    found = spread(means, variances, like, expit, lambda weight, value: weight * value**2)
+    found = spread(means, variances, like)
     np.testing.assert_allclose(found, sigma_moments(mean, variance)[1], rtol=1e-3)
     assert found.dtype == np.float32
     assert means.tolist() == [np.float32(mean)] * 3 and variances.tolist() == [np.float32(variance)] * 3
@@ -44,5 +44,5 @@ def test_the_log_odds_are_close_to_those_of_the_mean(mean, variance):
 def test_a_sure_logit_has_no_spread_and_a_missing_one_none():
     means, variances = np.array([0.3, np.nan], dtype=np.float32), np.array([0, 1], dtype=np.float32)
     like = expit(means)
-    found = spread(means, variances, like, expit, lambda weight, value: weight * value**2)
+    found = spread(means, variances, like)
     assert found[0] == 0 and np.isnan(found[1])
