@@ -26,7 +26,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.fitting import Epoch, FitOptions, Start
+from models.fitting import Epoch, FitOptions, Start, is_level
 from models.negatives.laws import CensoredPairs
 from models.negatives.like_probability import log_odds, scores_of, sigmoid, spread
 from models.numerics.products import dense_times
@@ -55,7 +55,13 @@ class PairedSymbolsSettings(ModelSettings):
 
     factors: int = Field(20, ge=1, le=256, description="K, the length of u_i and v_j.")
     r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
-    iterations: int = Field(20, ge=1, description="Passes over all block updates.")
+    iterations: int = Field(20, ge=1, description="Largest number of passes over all block updates.")
+    tolerance: float = Field(
+        3e-5,
+        ge=0,
+        lt=1,
+        description="Stop when a pass has moved the bound by less than this share; 0 makes all passes.",
+    )
     learn_selection: bool = Field(
         False,
         description="Update s and t too; otherwise they stay at the shares of events, c_i/D and c_j/D. Learning "
@@ -144,11 +150,16 @@ class PairedSymbols(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads):
             posterior = self._beginning(interactions, options.start)
+            before = np.inf
             for number in range(1, self.settings.iterations + 1):
                 began = time.perf_counter()
-                values = {"bound": self._pass(posterior), "xi_star": posterior.xi_star}
+                bound = self._pass(posterior)
+                values = {"bound": bound, "xi_star": posterior.xi_star}
                 self._learn(posterior)
                 options.on_epoch(Epoch(number, self.settings.iterations, time.perf_counter() - began, values))
+                if is_level(before, bound, self.settings.tolerance):
+                    break
+                before = bound
 
     def _learn(self, posterior: PairedSymbolsPosterior) -> None:
         """Copy what has been learned so far from the posterior into the model."""
