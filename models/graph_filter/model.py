@@ -147,7 +147,7 @@ class GraphFilter(Model):
                 parts = before[some.indices, 0], some.indices, some.indptr
                 low = values_times(csr_matrix(parts, shape=some.shape), self.vectors)
                 np.add(of_block, dense_times(low, after), out=scores[start : start + COLUMNS])
-        return order_by_popularity(scores, self.item_degrees, below)
+            return order_by_popularity(scores, self.item_degrees, below)
 
     def _low_pass(self) -> tuple[np.ndarray, np.ndarray]:
         """The low-pass, sharpened, as two factors: D^-gamma, (items, 1), to come before V, and alpha V' D^gamma times

@@ -122,10 +122,10 @@ class MRFDense(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             scores = pattern_times(histories, self.weights)
-        if self.settings.intercept:
-            return scores + self.offset
-        below = self.kept("below", lambda: factors_below(self.item_degrees))
-        return order_by_popularity(scores, self.item_degrees, below)
+            if self.settings.intercept:
+                return scores + self.offset
+            below = self.kept("below", lambda: factors_below(self.item_degrees))
+            return order_by_popularity(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"weights": self.weights, "offset": self.offset}

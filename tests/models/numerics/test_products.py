@@ -5,7 +5,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from models.numerics import products
-from models.numerics.products import COLUMNS, GROUP, TILE, dense_times, pattern_times, sparse_times, tall_times
+from models.numerics.product_kernels import COLUMNS, GROUP, TILE
+from models.numerics.products import dense_times, pattern_times, sparse_times, tall_times
 from models.numerics.threads import kernel_threads
 
 SHAPES = [(1, 1), (GROUP + 1, COLUMNS + 3), (2 * GROUP, 7), (9, 2 * TILE), (5, TILE + 1), (20, 1)]
