@@ -35,6 +35,8 @@ class Model(ABC):
         warm_startable: whether `fit` can begin at an earlier fit; such a model has a setting `factors`.
         stops_early: whether `fit` keeps the epoch that is best on the validation users it is given.
         cost_is_of_items: whether a fit on fewer users takes about as long, as its cost is that of the items' Gram matrix.
+        block_bytes: of the scores of so many users as are best scored at once: few enough for a cache to hold what is
+            ranked next, or many, where each block reads a dense table of items x items.
         extra: the optional extra that has to be installed with the package, if the model needs one.
     """
 
@@ -46,6 +48,7 @@ class Model(ABC):
     scorable_each_epoch: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False
     cost_is_of_items: ClassVar[bool] = False
+    block_bytes: ClassVar[int] = 1 << 25
     extra: ClassVar[str | None] = None
 
     def __init__(self, settings: ModelSettings | None = None, *, seed: int = 0, threads: int = 1) -> None:
@@ -58,6 +61,11 @@ class Model(ABC):
     def item_count(self) -> int:
         """Items (columns) that the model was fitted on."""
         return len(self.item_degrees)
+
+    @property
+    def users_at_once(self) -> int:
+        """Users of a block of scores, where many are scored."""
+        return max(1, self.block_bytes // (4 * self.item_count))
 
     def fit(self, interactions: csr_matrix, options: FitOptions = NO_OPTIONS) -> Self:
         """Learn from the observed graph G. An earlier fit of this model is forgotten.

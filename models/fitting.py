@@ -90,6 +90,11 @@ class FitOptions:
 NO_OPTIONS = FitOptions()
 
 
+def is_level(before: float, now: float, tolerance: float) -> bool:
+    """Whether an objective has moved by less than this share of itself since the last look; never with tolerance 0."""
+    return abs(now - before) < tolerance * abs(before)
+
+
 def check(model: "Model", shape: tuple[int, int], options: FitOptions) -> None:
     """Check that a model can be fitted with these options on a matrix of that shape.
 

@@ -30,7 +30,6 @@ from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-BLOCK_ENTRIES = 1 << 26  # scores held at a time: 256 MB of float32
 TABLES = (
     "published/recommendations",
     "published/metrics",
@@ -168,8 +167,7 @@ def _rank(
 
 def _ranked_blocks(model: Model, split: matrices.SplitMatrices, score: str, top_n: int) -> Iterator[pl.DataFrame]:
     """The best items of every user, for one block of users after another."""
-    users, items = split.train.shape
-    step = max(1, BLOCK_ENTRIES // items)
+    users, step = split.train.shape[0], model.users_at_once
     for start in range(0, users, step):
         rows = np.arange(start, min(start + step, users), dtype=np.int32)
         histories = split.train[rows]

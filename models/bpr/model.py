@@ -20,6 +20,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
+from models.bpr.held_out import hold_out
 from models.bpr.kernels import CELLS, SHARDS, draw_samples, fold_kernel, step_kernel
 from models.fitting import Epoch, FitOptions
 from models.numerics.products import dense_times, read_only
@@ -46,7 +47,17 @@ class BPRSettings(ModelSettings):
     }
 
     factors: int = Field(64, ge=1, le=1024, description="Length K of the factors of users and items.")
-    epochs: int = Field(100, ge=1, description="Passes over the edges; a pass samples one negative for each edge.")
+    epochs: int = Field(
+        100, ge=1, description="Largest number of passes over the edges; a pass samples one negative for each edge."
+    )
+    tolerance: float = Field(
+        0.0025,
+        ge=0,
+        lt=1,
+        description="Of a log of two million edges and more, 10,000 are left out of training. When the loss on them has "
+        "fallen by no more than this share within ten passes, the rate falls to zero within half as many passes as "
+        "there were. 0 makes all passes, on all edges, as a smaller log does.",
+    )
     learning_rate: float = Field(
         0.1, gt=0, le=1, description="Step size of the first epoch; it falls linearly towards zero."
     )
@@ -82,17 +93,23 @@ class BPR(Model):
     popular: ClassVar[bool]
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        training = _Training(interactions, self._draws(), self.settings.factors, self.settings.degree_exponent)
-        training.start(self.settings.initial_scale, self.seed)
+        chosen = self.settings
+        edges, held_out = hold_out(interactions, self.seed) if chosen.tolerance > 0 else (interactions, None)
+        training = _Training(edges, self._draws(), chosen.factors, chosen.degree_exponent)
+        training.start(chosen.initial_scale, self.seed)
+        top, begun, number, last = chosen.learning_rate, 1, 0, chosen.epochs  # the rate falls from `top`, at `begun`
         with kernel_threads(self.threads):
-            for number in range(1, self.settings.epochs + 1):
+            while number < last:
                 started = perf_counter()
-                rate = self.settings.learning_rate * (1 - (number - 1) / self.settings.epochs)
-                loss = training.epoch(number, rate, self.settings.regularization, self.seed)
-                self.user_factors, self.item_factors, self.item_bias = training.learned()
-                options.on_epoch(
-                    Epoch(number, self.settings.epochs, perf_counter() - started, {"loss": loss, "rate": rate})
-                )
+                number += 1
+                rate = top * (1 - (number - begun) / (last - begun + 1))
+                values = {"loss": training.epoch(number, rate, chosen.regularization, self.seed), "rate": rate}
+                self.user_factors, self.item_factors, self.item_bias = learned = training.learned()
+                if held_out:
+                    values["held_out_loss"] = held_out.add(*learned)
+                    if begun == 1 and number + number // 2 < last and held_out.level(chosen.tolerance):
+                        top, begun, last = rate, number, number + number // 2
+                options.on_epoch(Epoch(number, last, perf_counter() - started, values))
         if not (np.isfinite(self.user_factors).all() and np.isfinite(self.item_factors).all()):
             raise ValueError(f"{self.name}: the factors grew without bound; lower learning_rate")
 

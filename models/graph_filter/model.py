@@ -168,7 +168,7 @@ class GraphFilter(Model):
                 of_block = self._sharpened(self._between(self._polynomial, block, 1), 1).T
                 low = pattern_times(some, self.vectors, before[some.indices, 0])
                 np.add(of_block, dense_times(low, after), out=scores[start : start + COLUMNS])
-        return order_by_popularity(scores, self.item_degrees, below)
+            return order_by_popularity(scores, self.item_degrees, below)
 
     def _low_pass(self) -> tuple[np.ndarray, np.ndarray]:
         """The low-pass, sharpened, as two factors: D^-gamma, (items, 1), to come before V, and alpha V' D^gamma times

@@ -46,7 +46,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.fitting import Epoch, FitOptions
+from models.fitting import Epoch, FitOptions, is_level
 from models.hpf import kernels
 from models.hpf.ascent import SHARDS, Ascent, GammaFactors, GammaParameters, Prior, edges
 from models.numerics.products import dense_times
@@ -139,7 +139,7 @@ class HPF(Model):
             ascent.update_items()
             on_epoch(Epoch(iteration, limit, perf_counter() - started, {"bound": bound}))
             yield bound
-            if abs(bound - last) < self.settings.tolerance * abs(last) < np.inf:
+            if is_level(last, bound, self.settings.tolerance):
                 break
             last = bound
 

@@ -140,10 +140,10 @@ class MRFSparse(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             scores = sparse_times(histories, self.weights)
-        if self.settings.intercept:
-            return scores + self.offset
-        below = self.kept("below", lambda: factors_below(self.item_degrees))
-        return order_by_popularity(scores, self.item_degrees, below)
+            if self.settings.intercept:
+                return scores + self.offset
+            below = self.kept("below", lambda: factors_below(self.item_degrees))
+            return order_by_popularity(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         table = self.weights

@@ -4,7 +4,7 @@ The logit a = u'v + b is approximated by a Gaussian with the first two moments t
 `GaussianFactors`.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 from numba import njit, prange
@@ -69,19 +69,39 @@ def log_odds(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
     return np.divide(means, scale, out=scale)
 
 
-def spread(
-    means: np.ndarray,
-    variances: np.ndarray,
-    like: np.ndarray,
-    sigmoid: Callable[[np.ndarray], np.ndarray],
-    weighted_square: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> np.ndarray:
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)), a new float32 array: a few passes over one array, faster than scipy's `expit`."""
+    values = np.negative(logits)
+    with np.errstate(over="ignore"):  # 1 / infinity is the zero that is meant
+        np.exp(values, out=values)
+    values += 1
+    return np.reciprocal(values, out=values)
+
+
+def scores_of(
+    logits: np.ndarray, names: tuple[str, ...], popularity: np.ndarray, log_popularity: np.ndarray
+) -> Iterator[np.ndarray]:
+    """Some of the scores that a model with a like probability has, new float32 arrays (users, items), one by one.
+
+    Args:
+        logits: float32 (users, items), x, of the like probability sigma(x).
+        names: of `like`, sigma(x); `popularity_x_like`, sigma(x) pi; and `popularity_x_odds`, x + a log pi.
+        popularity, log_popularity: float32 (items,), pi and a log pi.
+    """
+    odds = "popularity_x_odds"
+    like = None if names == (odds,) else sigmoid(logits)
+    for name in names:
+        if name == odds:
+            yield logits + log_popularity
+        else:
+            yield like if name == "like" else like * popularity
+
+
+def spread(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.ndarray:
     """The standard deviation of sigma(a), a ~ N(mean, variance), by Gauss-Hermite quadrature.
 
     Args:
         means, variances, like: float32, of one shape; `like` lies near E sigma(a).
-        sigmoid, weighted_square: functions for sigma(x) and w x^2. The caller gives them, because their last bits
-            depend on how they are computed, and the published values of a model were made with its own.
 
     Returns:
         float32, of the same shape.
@@ -89,35 +109,24 @@ def spread(
     found = np.empty(means.shape, dtype=np.float32)
     flat, parts = found.reshape(-1), [array.reshape(-1) for array in (means, variances, like)]
     for start in range(0, len(flat), PAIRS):
-        of_pairs = (part[start : start + PAIRS] for part in parts)
-        flat[start : start + PAIRS] = _spread_of_pairs(*of_pairs, sigmoid, weighted_square)
+        flat[start : start + PAIRS] = _spread_of_pairs(*(part[start : start + PAIRS] for part in parts))
     return found
 
 
-def _spread_of_pairs(
-    means: np.ndarray,
-    variances: np.ndarray,
-    like: np.ndarray,
-    sigmoid: Callable[[np.ndarray], np.ndarray],
-    weighted_square: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> np.ndarray:
+def _spread_of_pairs(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.ndarray:
     """`spread` of some pairs, float32 (pairs,), at all nodes at once."""
     values = sigmoid(means + NODES[:, None] * np.sqrt(variances))
     values -= like  # keeps the digits of the difference of squares below if the posterior is sharp
     weights = NODE_WEIGHTS[:, None]
     first = np.add.accumulate(weights * values)[-1]  # adds the nodes in their order, as `sum` need not
-    second = np.add.accumulate(weighted_square(weights, values))[-1]
+    second = np.add.accumulate(weights * values * values)[-1]
     return np.sqrt(np.maximum(second - first * first, 0))
 
 
 def _like(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The mean by eq. 22, and the standard deviation."""
-    like = _sigmoid(log_odds(means, variances))
-    return like, spread(means, variances, like, _sigmoid, lambda weight, value: weight * value * value)
-
-
-def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-logits))
+    like = sigmoid(log_odds(means, variances))
+    return like, spread(means, variances, like)
 
 
 @njit(cache=True, parallel=True, nogil=True)

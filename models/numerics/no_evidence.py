@@ -8,6 +8,7 @@ held-out edges of three sparse logs S is higher so (docs/results.md).
 """
 
 import numpy as np
+from numba import njit, prange
 
 FLOOR = np.float32(-(2.0**-100))  # where no sum is negative; closer to zero than any weight that a regression finds
 STEP = 2.0**-22  # relative; at least one float32 to the next, on both sides of a power of two
@@ -37,7 +38,15 @@ def order_by_popularity(scores: np.ndarray, item_degrees: np.ndarray, below: np.
         below: `factors_below(item_degrees)`, where it is known.
     """
     below = factors_below(item_degrees) if below is None else below
-    for row in scores:  # a row at a time, so that no other array is as large as the block
-        unsaid = row == 0
-        row[unsaid] = min(row.min(), FLOOR) * below[unsaid]
+    _put_below(scores, below)
     return scores
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def _put_below(scores, below):
+    for user in prange(len(scores)):
+        row, lowest = scores[user], FLOOR
+        for item in range(len(row)):
+            lowest = min(lowest, row[item])
+        for item in range(len(row)):
+            row[item] = np.float32(lowest * below[item]) if row[item] == 0 else row[item]

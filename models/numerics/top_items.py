@@ -3,12 +3,14 @@
 import numpy as np
 from numba import njit, prange
 
+RUN = 32  # items that are passed over together, where all are worse than the worst in the heap
+
 
 def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The n best items for each user, without those in the user's history.
 
     A heap keeps the n best so far: O(items log n) at worst, but close to O(items), because most items are worse than
-    the worst in the heap and cost one comparison.
+    the worst in the heap, and of most runs of items one vectorized pass finds that all are.
 
     Args:
         scores: float32 (block, items), higher is better; NaN ranks like -inf, last.
@@ -53,22 +55,36 @@ def _top_of_row(scores, history, ids, best):
     `history` is sorted. `ids` and `best` first hold a heap, whose root is the worst item in it; then they are sorted
     in place, by taking the root n times.
     """
-    size = start = np.int64(0)  # with a bare 0, numba would compile the heap's functions for a second type
-    for place in range(len(history) + 1):
-        stop = min(history[place], len(scores)) if place < len(history) else len(scores)
+    size = seen = np.int64(0)  # with a bare 0, numba would compile the heap's functions for a second type
+    for start in range(0, len(scores), RUN):
+        stop = min(start + RUN, len(scores))
+        if size == len(ids) and not _any_above(scores[start:stop], best[0]):
+            continue
+        while seen < len(history) and history[seen] < start:
+            seen += 1
         for item in range(start, stop):
-            if size == len(ids):
+            if seen < len(history) and history[seen] == item:
+                seen += 1
+            elif size == len(ids):
                 if scores[item] > best[0]:  # items come in order, so one with an equal score has a higher id
                     _sift_down(ids, best, size, item, scores[item])
             else:
                 score = np.float32(-np.inf) if np.isnan(scores[item]) else scores[item]
                 _sift_up(ids, best, size, item, score)
                 size += 1
-        start = stop + 1
     for last in range(size - 1, 0, -1):
         worst_id, worst = ids[0], best[0]
         _sift_down(ids, best, last, ids[last], best[last])
         ids[last], best[last] = worst_id, worst
+
+
+@njit(cache=True, nogil=True)
+def _any_above(scores, score):
+    """Whether one of them is higher; a sum without a branch, so that the loop vectorizes."""
+    above = np.int32(0)
+    for item in range(len(scores)):
+        above = np.int32(above + (scores[item] > score))
+    return above > 0
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -24,12 +24,11 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
-from scipy.special import expit
 
 from models.base import Model
-from models.fitting import Epoch, FitOptions, Start
+from models.fitting import Epoch, FitOptions, Start, is_level
 from models.negatives.laws import CensoredPairs
-from models.negatives.like_probability import log_odds, spread
+from models.negatives.like_probability import log_odds, scores_of, sigmoid, spread
 from models.numerics.products import dense_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
@@ -56,7 +55,13 @@ class PairedSymbolsSettings(ModelSettings):
 
     factors: int = Field(20, ge=1, le=256, description="K, the length of u_i and v_j.")
     r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
-    iterations: int = Field(20, ge=1, description="Passes over all block updates.")
+    iterations: int = Field(20, ge=1, description="Largest number of passes over all block updates.")
+    tolerance: float = Field(
+        3e-5,
+        ge=0,
+        lt=1,
+        description="Stop when a pass has moved the bound by less than this share; 0 makes all passes.",
+    )
     learn_selection: bool = Field(
         False,
         description="Update s and t too; otherwise they stay at the shares of events, c_i/D and c_j/D. Learning "
@@ -133,8 +138,8 @@ class PairedSymbols(Model):
             mean, variance = self._pair_moments(rows, np.asarray(items))
         else:
             mean, variance = self._moments(rows, items)
-        like = expit(log_odds(mean, variance))
-        return like, spread(mean, variance, like, expit, lambda weight, value: weight * value**2)
+        like = sigmoid(log_odds(mean, variance))
+        return like, spread(mean, variance, like)
 
     def negative_law(self) -> CensoredPairs:
         """The D' = r D censored pairs of section 2."""
@@ -145,11 +150,16 @@ class PairedSymbols(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads):
             posterior = self._beginning(interactions, options.start)
+            before = np.inf
             for number in range(1, self.settings.iterations + 1):
                 began = time.perf_counter()
-                values = {"bound": self._pass(posterior), "xi_star": posterior.xi_star}
+                bound = self._pass(posterior)
+                values = {"bound": bound, "xi_star": posterior.xi_star}
                 self._learn(posterior)
                 options.on_epoch(Epoch(number, self.settings.iterations, time.perf_counter() - began, values))
+                if is_level(before, bound, self.settings.tolerance):
+                    break
+                before = bound
 
     def _learn(self, posterior: PairedSymbolsPosterior) -> None:
         """Copy what has been learned so far from the posterior into the model."""
@@ -189,21 +199,17 @@ class PairedSymbols(Model):
         return posterior.bound(sums)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        return self._of_logits(self._logits(histories, users), score)
+        return next(self._scores_of((score,), histories, users))
 
     def _each_score(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
-        logits = self._logits(histories, users)
-        return (self._of_logits(logits, score) for score in self.score_names)
+        return self._scores_of(self.score_names, histories, users)
 
-    def _logits(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        return log_odds(*self._moments(self._user_rows(histories, users), None))
-
-    def _of_logits(self, logits: np.ndarray, score: str) -> np.ndarray:
-        """A score from the logits of the like probability, a new array."""
-        if score == "popularity_x_odds":
-            return logits + self.kept("popularity", self._weighted_log_popularity)
-        like = expit(logits)
-        return like if score == "like" else like * self.item_popularity.astype(np.float32)
+    def _scores_of(
+        self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
+    ) -> Iterator[np.ndarray]:
+        logits = log_odds(*self._moments(self._user_rows(histories, users), None))
+        popularity = self.kept("popularity", self._weighted_log_popularity)
+        return scores_of(logits, names, self.item_popularity.astype(np.float32), popularity)
 
     def _weighted_log_popularity(self) -> np.ndarray:
         """a log psi, float32 (items,)."""
@@ -216,8 +222,10 @@ class PairedSymbols(Model):
         with kernel_threads(self.threads):
             mean = dense_times(u, of_means)
             variance = dense_times(np.hstack([u**2 + u_variance, u_variance]), of_variances)
-        mean += b[:, None] + c
-        variance += b_variance[:, None] + c_variance
+        mean += b[:, None]
+        mean += c
+        variance += b_variance[:, None]
+        variance += c_variance
         return mean, variance
 
     def _columns(self, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -16,11 +16,11 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.fitting import Epoch, FitOptions, Start
+from models.fitting import Epoch, FitOptions, Start, is_level
 from models.negatives.balanced_histogram import balanced
 from models.negatives.draws import alias_table, histogram, histogram_power, room
 from models.negatives.laws import WithoutReplacement
-from models.negatives.like_probability import columns_of, like_logits, like_of_pairs, like_of_rows
+from models.negatives.like_probability import columns_of, like_logits, like_of_pairs, like_of_rows, scores_of
 from models.numerics.adjacency import adjacency, transposed
 from models.numerics.random_numbers import GOLDEN, mix, purpose
 from models.numerics.shards import shards
@@ -32,6 +32,7 @@ from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
+SETTLING = 10  # iterations in which the bound may jump, after the steps begin to shrink or the precisions to be learned
 FOLD_IN = purpose("random graph: fold-in")
 
 
@@ -48,7 +49,7 @@ class RandomGraphSettings(ModelSettings):
     }
 
     factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
-    iterations: int = Field(40, ge=1, description="t_max, the number of hidden graphs drawn, and of passes.")
+    iterations: int = Field(40, ge=1, description="t_max, the largest number of hidden graphs, and of passes.")
     r: float = Field(
         1.0,
         gt=0,
@@ -78,6 +79,13 @@ class RandomGraphSettings(ModelSettings):
     popularity_weight: float = Field(0.5, ge=0, description="a in `popularity_x_odds`, logit(like) + a log pi.")
     fold_in_iterations: int = Field(12, ge=1, description="Updates of an unseen user, each with new negatives.")
     bound_every: int = Field(5, ge=0, description="Iterations between evaluations of the bound; 0 for never.")
+    tolerance: float = Field(
+        0.003,
+        ge=0,
+        lt=1,
+        description="Stop when the bound has moved by less than this share between two evaluations, the first of them "
+        "ten iterations after t_tau and t_epsilon at the earliest; 0 makes all iterations.",
+    )
 
 
 class RandomGraph(Model):
@@ -105,10 +113,21 @@ class RandomGraph(Model):
         with kernel_threads(self.threads):
             sampler = self.sampler(interactions)
             q = self.posterior = self._beginning(interactions.shape, options.start)
+            bounds: list[float] = []
             for t, step in enumerate(step_sizes(self.settings.iterations, self.settings.t_epsilon), start=1):
                 began = time.perf_counter()
                 values = {"step_size": step, **self._iterate(q, sampler, t, step)}
                 options.on_epoch(Epoch(t, self.settings.iterations, time.perf_counter() - began, values))
+                if self._level(t, bounds, values):
+                    break
+
+    def _level(self, t: int, bounds: list[float], values: dict[str, float]) -> bool:
+        """Whether the bound is level: it hardly rose since the last look, long enough after the last change of rules."""
+        if "bound" not in values:
+            return False
+        bounds.append(values["bound"])
+        settled = max(self.settings.t_epsilon, self.settings.t_tau if self.settings.learn_tau else 0) + SETTLING
+        return t >= settled + self.settings.bound_every and is_level(*bounds[-2:], self.settings.tolerance)
 
     def _iterate(self, q: RandomGraphPosterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1.
@@ -185,29 +204,19 @@ class RandomGraph(Model):
         return WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        return self._of_logits(self._logits(histories, users), score)
+        return next(self._scores_of((score,), histories, users))
 
     def _each_score(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
-        logits = self._logits(histories, users)
-        return (self._of_logits(logits.copy(), score) for score in self.score_names)
+        return self._scores_of(self.score_names, histories, users)
 
-    def _logits(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+    def _scores_of(
+        self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
+    ) -> Iterator[np.ndarray]:
         with kernel_threads(self.threads):
             columns = self.kept("columns", lambda: columns_of(self.posterior.items))
-            return like_logits(self._side(histories, users), columns)
-
-    def _of_logits(self, logits: np.ndarray, score: str) -> np.ndarray:
-        """A score from the logits of the like probability, in their place."""
-        if score == "popularity_x_odds":
-            logits += self.kept("popularity", self._weighted_log_popularity)
-            return logits
-        like = np.negative(logits, out=logits)
-        np.exp(like, out=like)
-        like += 1
-        np.reciprocal(like, out=like)
-        if score == "popularity_x_like":
-            like *= self.histogram.astype(np.float32)
-        return like
+            logits = like_logits(self._side(histories, users), columns)
+        popularity = self.kept("popularity", self._weighted_log_popularity)
+        return scores_of(logits, names, self.histogram.astype(np.float32), popularity)
 
     def _side(self, histories: csr_matrix, users: np.ndarray | None) -> Vertices:
         return self.folded(histories) if users is None else self.posterior.users.rows(users)

@@ -152,8 +152,8 @@ class SLIM(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             scores = sparse_times(histories, self.weights)
-        below = self.kept("below", lambda: factors_below(self.item_degrees))
-        return order_by_popularity(scores, self.item_degrees, below)
+            below = self.kept("below", lambda: factors_below(self.item_degrees))
+            return order_by_popularity(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"indptr": self.weights.indptr, "indices": self.weights.indices, "values": self.weights.data}

@@ -32,7 +32,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.fitting import Epoch, FitOptions
+from models.fitting import Epoch, FitOptions, is_level
 from models.numerics.degree_weights import degree_weights_or_ones
 from models.numerics.lanes import padded
 from models.numerics.products import dense_times
@@ -50,7 +50,13 @@ class WMFSettings(ModelSettings):
     """The defaults were chosen on validation users of seven logs, from 41,000 to 190,000 edges."""
 
     factors: int = Field(128, ge=1, le=4096, description="Length K of the factors of users and items.")
-    iterations: int = Field(16, ge=1, description="Passes over the users and then the items.")
+    iterations: int = Field(16, ge=1, description="Largest number of passes over the users and then the items.")
+    tolerance: float = Field(
+        0.001,
+        ge=0,
+        lt=1,
+        description="Stop when a pass has moved the loss by less than this share; 0 makes all passes.",
+    )
     loss: Literal["rendle2021", "hu2008"] = Field(
         "rendle2021", description="rendle2021 does not use the counts; hu2008 has the confidence 1 + alpha count."
     )
@@ -132,6 +138,7 @@ class WMF(Model):
         of_users = users.start(factors, chosen.initial_scale, self.seed, "wmf users")
         of_items = items.start(factors, chosen.initial_scale, self.seed, "wmf items")
         self.user_factors, self.item_factors = rows(of_users, factors), rows(of_items, factors)
+        before = np.inf
         for number in range(1, chosen.iterations + 1):
             started = perf_counter()
             with kernel_threads(self.threads):
@@ -139,6 +146,9 @@ class WMF(Model):
                 value = items.solve(of_items, of_users, factors, solver)
             value += items.constant + users.penalty(of_users, factors)
             options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
+            if is_level(before, value, chosen.tolerance):
+                break
+            before = value
         self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:

@@ -38,7 +38,6 @@ from tasks.train import is_of_the_model
 logger = logging.getLogger(__name__)
 
 EachScore = Callable[[csr_matrix, np.ndarray | None], Iterator[tuple[str, np.ndarray]]]
-BLOCK_BYTES = 256_000_000  # of one block of scores; large blocks let item-item models read their weights less often
 
 
 @dataclass(frozen=True)
@@ -196,7 +195,7 @@ def rank_each(model: Model, part: Part, exposures: Mapping[str, Exposure] = Mapp
 
 def _rank(model: Model, each: EachScore, part: Part, exposures: Mapping[str, Exposure]) -> dict[str, Ranks]:
     users = _with_targets(part)
-    size = max(1, BLOCK_BYTES // (4 * part.targets.shape[1]))
+    size = model.users_at_once
     found: dict[str, list[Ranks]] = {}
     for start in progress.over(range(0, len(users), size), f"{model.name} ranks for {len(users):,} users"):
         block = users[start : start + size]

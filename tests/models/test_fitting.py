@@ -91,3 +91,21 @@ def test_a_model_that_does_not_stop_early_passes_validation_users_by(long_tailed
     assert_equal(
         MODELS["mrf_dense"]().fit(long_tailed, FitOptions(validation=users)), MODELS["mrf_dense"]().fit(long_tailed)
     )
+
+
+@pytest.mark.parametrize("name", ["wmf", "paired_symbols", "random_graph"])
+def test_a_fit_stops_where_its_objective_is_level(name, long_tailed):
+    kind, watched = MODELS[name], {"random_graph": "bound", "paired_symbols": "bound", "wmf": "loss"}[name]
+    short = {"factors": 4, "iterations": 60} | ({"bound_every": 2} if name == "random_graph" else {})
+
+    def values(**settings) -> tuple[int, list[float]]:
+        epochs = []
+        kind(kind.Settings(**short, **settings)).fit(long_tailed, FitOptions(on_epoch=epochs.append))
+        return len(epochs), [epoch.values[watched] for epoch in epochs if watched in epoch.values]
+
+    tolerance = 0.005
+    (passes, found), (all_passes, whole) = values(tolerance=tolerance), values(tolerance=0)
+    assert all_passes == 60 and passes < 60 and found == whole[: len(found)]
+    moved = np.abs(np.diff(whole)) / np.abs(whole[:-1])
+    first = 9 if name == "random_graph" else 0  # changes that do not count: those before iteration 20
+    assert len(found) - 2 == first + int(np.argmax(moved[first:] < tolerance))

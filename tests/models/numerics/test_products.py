@@ -5,7 +5,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from models.numerics import products
-from models.numerics.products import COLUMNS, GROUP, TILE, dense_times, pattern_times, tall_times
+from models.numerics.product_kernels import COLUMNS, GROUP, TILE
+from models.numerics.products import dense_times, pattern_times, tall_times
 from models.numerics.sparse_products import sparse_times, times_vector, vector_times
 from models.numerics.threads import kernel_threads
 

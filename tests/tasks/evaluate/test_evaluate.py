@@ -314,7 +314,7 @@ def test_a_retry_replaces_its_own_rows_only(home):
 def test_scores_are_asked_for_a_block_of_users_at_a_time(home, monkeypatch):
     digest, fits = store(home, leave_one_out(np.random.default_rng(5)), Opinion)
     stage.evaluate(home, "whole", "leave_one_out", digest, fits)
-    monkeypatch.setattr(stage, "BLOCK_BYTES", 7 * ITEMS * 4)
+    monkeypatch.setattr(Opinion, "block_bytes", 7 * ITEMS * 4)
     Opinion.blocks.clear()
     stage.evaluate(home, "blocks", "leave_one_out", digest, fits)
     assert {shape for shape, _ in Opinion.blocks} == {(7, ITEMS), (3, ITEMS)}
