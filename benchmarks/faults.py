@@ -32,7 +32,7 @@ import sql
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link", "os.truncate"}
 SMALL = ["demo.users=150", "demo.items=60", "demo.likes=2500"]
-SEARCHED = ["demo.users=400", "demo.items=60", "demo.likes=6000", "train.tune=always"]  # enough users to choose by
+SEARCHED = ["demo.users=900", "demo.items=60", "demo.likes=12000", "train.tune=always"]  # enough users to choose by
 TABLES = (
     "raw.events",
     "raw.rejects",

@@ -43,7 +43,7 @@ from models.settings import ModelSettings
 
 VECTORS = 2.0  # times the square root of the number of items
 KEPT = 1 << 25  # numbers in the columns that a loaded model keeps: 128 MB
-ALONE = 4  # so many columns are made one by one, since most of the graph is far from most items
+ALONE = 8  # so many columns are made one by one, since most of the graph is far from most items
 
 
 class GraphFilterSettings(ModelSettings):
