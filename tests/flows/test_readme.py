@@ -23,7 +23,7 @@ SHORTER = {
     "flows.nightly_retrain": QUICK,
     "flows.sweep": ["--sweep", "random_graph_r", "--set", "random_graph.factors=2", "random_graph.iterations=1"],
     "flows.tune": ["--trials", "1", "--set", "wmf.factors=4", "wmf.iterations=1"],
-    "netflix": ["--set", "split.scheme=hashed"],  # docs/datasets.md: on less than the whole log
+    "netflix": ["--models", "popularity,mrf_dense", "--set", "split.scheme=hashed"],  # on less than the whole log
     "gowalla": ["--protocols", "given"],
     "demo": ["--set", "demo.users=300", "demo.items=500", "demo.likes=12000"],
 }
