@@ -21,15 +21,21 @@ NARROW = 32  # a table with fewer columns is not copied: most of a tile would be
 REUSE = 5  # copying tiles pays if a block uses a row of the table so many times on average
 
 
-def pattern_times(histories: csr_matrix, table: np.ndarray) -> np.ndarray:
-    """H T, float32 (block, columns): H (block, items) read as zeros and ones, T float32 (items, columns)."""
-    values = np.ones(histories.nnz, dtype=np.float32)
+def pattern_times(histories: csr_matrix, table: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+    """H T, float32 (block, columns): H (block, items) read as zeros and ones, T float32 (items, columns).
+
+    Args:
+        values: (entries of H,), what to read in place of the ones.
+    """
+    values = np.ones(len(histories.indices), dtype=np.float32) if values is None else values
     return _product(histories.indptr, histories.indices, values, table)
 
 
 def dense_times(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
     """R T, float32 (block, columns): R float32 (block, width), T float32 (width, columns), C order both."""
     block, width = rows.shape
+    if block == 1:  # of which a tile would be used once
+        return _product(np.array([0, width]), np.arange(width), rows[0], table)
     out = np.empty((block, table.shape[1]), dtype=np.float32)
     groups = -(-block // ROWS)
     grouped = np.zeros((groups * ROWS, width), dtype=np.float32)
