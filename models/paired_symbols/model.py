@@ -57,7 +57,7 @@ class PairedSymbolsSettings(ModelSettings):
     r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
     iterations: int = Field(20, ge=1, description="Largest number of passes over all block updates.")
     tolerance: float = Field(
-        3e-5,
+        1e-5,
         ge=0,
         lt=1,
         description="Stop when a pass has moved the bound by less than this share; 0 makes all passes.",
