@@ -1,6 +1,6 @@
 """A disk that is full: what a run says when its home has no room left, and what the same command gives once it has.
 
-python -m benchmarks.full_disk --megabytes 6 10 14 18 24 34 38 41 44 47
+    python -m benchmarks.full_disk --megabytes 6 10 14 18 24 34 38 41 44 47
 
 Each size is a file system in memory of so many megabytes, which only root can mount (Linux). A demo run with three models
 goes there until it has no room; then the file system gets room and the same command runs again. A row names the task that

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from models import fitting
 from models.fitting import NO_OPTIONS, FitOptions
-from models.numerics.counts import checked, known_entries
+from models.numerics.counts import checked, known_entries, one_each
 from models.numerics.products import dense_times, unit_columns
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
@@ -35,8 +35,7 @@ class Model(ABC):
         warm_startable: whether `fit` can begin at an earlier fit; such a model has a setting `factors`.
         stops_early: whether `fit` keeps the epoch that is best on the validation users it is given.
         cost_is_of_items: whether a fit on fewer users takes about as long, as its cost is that of the items' Gram matrix.
-        block_bytes: of the scores of so many users as are best scored at once: few enough for a cache to hold what is
-            ranked next, or many, where each block reads a dense table of items x items.
+        block_bytes: of scores that are best made at once: as a cache holds, or more, where each block reads a large table.
         extra: the optional extra that has to be installed with the package, if the model needs one.
     """
 
@@ -201,17 +200,13 @@ class Model(ABC):
         Raises:
             ValueError: the model says nothing of one item beside another.
         """
-        alone = csr_matrix(
-            (np.ones(len(items), np.float32), np.asarray(items, np.int32), np.arange(len(items) + 1, dtype=np.int32)),
-            shape=(len(items), self.item_count),
-        )
-        if (vectors := self.item_vectors()) is None:
-            scores = self.scores(alone)
-        else:
-            columns = self.kept("unit vectors", lambda: unit_columns(vectors))
-            with kernel_threads(self.threads):
-                scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
+        alone = one_each(items, self.item_count)
         with kernel_threads(self.threads):
+            if (vectors := self.item_vectors()) is None:
+                scores = self.scores(alone)
+            else:
+                columns = self.kept("unit vectors", lambda: unit_columns(vectors))
+                scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
             return top_items(scores, alone.indptr, alone.indices, n)
 
     def negative_law(self) -> "NegativeLaw | None":
@@ -291,10 +286,8 @@ class Model(ABC):
 
     def _for_empty(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         """The scores, those of an unseen user with an empty history replaced by popularity."""
-        if users is None:
-            empty = np.diff(histories.indptr) == 0
-            if empty.any():
-                scores[empty] = self.item_degrees.astype(np.float32)
+        if users is None and (empty := np.diff(histories.indptr) == 0).any():
+            scores[empty] = self.item_degrees.astype(np.float32)
         return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:

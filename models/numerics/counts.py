@@ -47,6 +47,12 @@ def checked_matrix(matrix: csr_matrix, name: str) -> None:
         )
 
 
+def one_each(items: np.ndarray, count: int) -> csr_matrix:
+    """Histories of one item each, (len(items), count); `items` are columns."""
+    indptr = np.arange(len(items) + 1, dtype=np.int32)
+    return csr_matrix((np.ones(len(items), np.float32), np.asarray(items, np.int32), indptr), (len(items), count))
+
+
 def known_entries(histories: csr_matrix, trained: np.ndarray, model: str) -> csr_matrix:
     """Histories, (users, items), without the entries of items that have no training edge, of which a warning tells.
 

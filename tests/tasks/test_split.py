@@ -2,13 +2,17 @@
 
 from collections import Counter, defaultdict
 
+import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+from scipy.sparse import csr_matrix
 
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError
 from tasks.split import ALL_EDGES, LIANG2018_SEED, SplitSettings, split
+from tasks.split import matrix as matrix_of_edges
 from tasks.stores import matrices, warehouse
 
 
@@ -227,3 +231,22 @@ def test_all_edges_are_stored_for_the_published_model(home, log):
     made = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
     stored = matrices.read(home, made.digests[ALL_EDGES])
     assert ids(home, stored.train, np.arange(stored.train.shape[0]), stored.items) == {(str(u), str(i)) for u, i in log}
+
+
+@pytest.mark.parametrize("chosen", [None, [0, 3, 4, 199, 250]])
+def test_a_matrix_is_that_of_scipy_whatever_the_batches(monkeypatch, chosen):
+    monkeypatch.setattr(matrix_of_edges, "BATCH", 1)  # DuckDB then gives as few rows at a time as it can
+    rng = np.random.default_rng(3)
+    pairs = np.unique(np.stack([2 * rng.integers(0, 120, 9000), rng.integers(0, 70, 9000)]), axis=1)
+    user, item = pairs[:, rng.permutation(pairs.shape[1])]
+    count = rng.integers(1, 5, len(user))
+    with duckdb.connect() as connection:
+        rows = pl.DataFrame({"user_index": user, "item_column": item, "event_count": count}).cast(pl.Int32)
+        matrix_of_edges.table(connection, "edges", rows)
+        users, found = matrix_of_edges.matrix(
+            connection, "edges where true", 70, None if chosen is None else np.array(chosen)
+        )
+    assert users.tolist() == (sorted(set(user.tolist())) if chosen is None else chosen)
+    assert found.has_sorted_indices and found.dtype == np.float32
+    dense = csr_matrix((count, (user, item)), shape=(251, 70)).toarray()
+    np.testing.assert_array_equal(found.toarray(), dense[users])

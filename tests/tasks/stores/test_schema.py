@@ -1,5 +1,6 @@
 """Versions of the warehouse's tables: an older home goes on, a newer one is refused, and a migration is whole or not."""
 
+from datetime import datetime
 from pathlib import Path
 
 import duckdb
@@ -46,6 +47,23 @@ def test_an_older_home_has_the_columns_of_a_new_one_and_keeps_its_rows(older, tm
         assert connection.execute("select run_id from operations.runs").fetchall() == [("old",)]
         assert connection.execute("select count(*) from raw.events").fetchall() == [(12,)]
     assert versions(older) == list(sql.migrations())  # once
+
+
+def test_an_older_homes_edges_are_the_same_by_id(older):
+    """They were a table of their own before they lay by index."""
+    edges = [
+        ("u2", "i1", 0, 0, 3, datetime(2026, 1, 2), datetime(2026, 1, 4), 1, 5),
+        ("u2", "i0", 0, 1, 1, None, None, 1, 6),
+        ("u0", "i1", 1, 0, 1, None, None, 2, 1),
+    ]
+    with duckdb.connect(str(older.warehouse)) as connection:
+        connection.executemany(f"insert into curated.interactions values ({', '.join('?' * 9)})", edges)
+        connection.execute("insert into splits.leave_one_out values ('u2', 'i1', 'train')")
+    with warehouse.connect(older) as connection:
+        found = connection.execute("from curated.interactions order by first_file_id, first_line").fetchall()
+        assert found == edges
+        assert connection.execute("from indexed.users order by all").fetchall() == [(0, "u2"), (1, "u0")]
+        assert connection.execute("select count(*) from splits.leave_one_out").fetchone() == (0,)
 
 
 def test_an_older_home_takes_a_run(older):

@@ -40,6 +40,15 @@ def test_a_stage_commits_when_its_contract_holds(home, verdict):
     assert (count(home, "raw.rejects"), count(home, "operations.contract_results")) == (1, 1)
 
 
+def test_what_a_stage_made_on_its_way_is_gone_and_its_tables_are_not(home, verdict):
+    with warehouse.stage(home, "run", "ingest") as connection:
+        reject(connection)
+        connection.execute("create temp table step as from raw.rejects")
+        warehouse.drop_temporary(connection)
+        assert connection.execute("select count(*) from duckdb_tables() where temporary").fetchone() == (0,)
+    assert count(home, "raw.rejects") == 1
+
+
 def test_a_breach_takes_the_stage_back_and_keeps_the_verdict(home, verdict):
     verdict(False)
     with pytest.raises(ContractBroken), warehouse.stage(home, "run", "ingest") as connection:
