@@ -93,7 +93,19 @@ class _Models(OfDataset):
     )
 
 
-class Backfill(Run, _Models, _SplitFiles, _Source):
+class _Cluster(OfDataset):
+    workers: Annotated[int | None, Flag("N")] = Field(
+        None, description="fit and judge on a Dask cluster of N processes of this machine, which ends with the run"
+    )
+    dask: Annotated[str | None, Flag("ADDRESS")] = Field(
+        None, description="fit and judge on the Dask cluster of the scheduler there, tcp://HOST:PORT or tls://HOST:PORT"
+    )
+    dask_unencrypted: Annotated[bool, Flag()] = Field(
+        False, description="with --dask: the scheduler may be on another machine and not use TLS"
+    )
+
+
+class Backfill(Run, _Models, _SplitFiles, _Source, _Cluster):
     """Of `flows.backfill`."""
 
     since: Annotated[date | None, Flag("DATE")] = Field(None, description="events from this day on (YYYY-MM-DD)")
@@ -116,7 +128,7 @@ class Replay(Backfill):
     )
 
 
-class NightlyRetrain(Run, _Models):
+class NightlyRetrain(Run, _Models, _Cluster):
     """Of `flows.nightly_retrain`."""
 
     dataset: Annotated[str, Flag("NAME")] = Field("demo", description=OfDataset.model_fields["dataset"].description)

@@ -23,7 +23,7 @@ from flows import descriptions, endings
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
 from flows.training import fitted, publish
-from tasks import item_titles, main_table, overview, promotion
+from tasks import cluster, item_titles, main_table, overview, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
@@ -111,13 +111,15 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
         held.enter_context(_told(run, run_id, flow_name))
         check(run)  # here too, for a deployment has no command that checks: who is to be told hears of it
         held.enter_context(recorded(run, run_id, flow_name))
+        engine = held.enter_context(cluster.opened(run.cluster, run.home, run_id))
         splits = prepare(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tuned(run, run_id, splits))
-        run, fits, failed = fitted(run, run_id, splits)
+        run, fits, failed = fitted(run, run_id, splits, engine)
         for protocol, of_protocol in fits.items():
-            failed |= evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol).failed
-        published = publish(run, run_id, splits, fits.get(promotion.PROTOCOL, {}), failed)
+            judged = evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol, engine)
+            failed |= judged.failed
+        published = publish(run, run_id, splits, fits.get(promotion.PROTOCOL, {}), failed, engine)
         report_task(run.home, run_id)
         artifacts.evaluation(run.home, published.table)
         artifacts.promotion(run.home, published.decision)

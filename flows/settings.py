@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from flows.parameters import Backfill
 from tasks import datasets
 from tasks.binarize import BinarizeSettings
+from tasks.cluster import ClusterSettings
 from tasks.datasets import Dataset
 from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
@@ -55,6 +56,7 @@ class RunSettings:
     publish: PublishSettings
     files: FileSettings
     notify: NotifySettings
+    cluster: ClusterSettings
     seed: int = 0
     since: date | None = None
     until: date | None = None
@@ -116,6 +118,7 @@ def resolve(given: Backfill) -> RunSettings:
         models={name: settings[name] for name in chosen},
         given={name: list(asked[name]) for name in chosen if name in asked},
         **{name: settings[name] for name in STAGE_SETTINGS},
+        cluster=ClusterSettings(given.workers, given.dask, given.dask_unencrypted),
         seed=given.seed,
         since=given.since,
         until=given.until,

@@ -4,6 +4,7 @@ A model that fails does not stop the others.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 
@@ -12,20 +13,23 @@ from pydantic import BaseModel
 from flows.settings import RunSettings
 from tasks import promotion
 from tasks.blend import blend_task
+from tasks.cluster import HERE, Engine
 from tasks.errors import OneclassError
 from tasks.protocols import ALL_EDGES
 from tasks.publish import Published, choose, publish_task
 from tasks.split import Splits
-from tasks.train import is_of_the_model, train_task
+from tasks.stores.fits import Fit
+from tasks.train import begin, is_of_the_model, train_task
 
 logger = logging.getLogger(__name__)
 
 BLEND = "blend"
+Begun = dict[tuple[str, str], Callable[[], Fit]]  # by protocol and model, what waits for the fit
 WEIGHED_ON = (promotion.PROTOCOL, "next_events", "given")  # the first that a run has
 
 
 def fitted(
-    run: RunSettings, run_id: str, splits: Splits
+    run: RunSettings, run_id: str, splits: Splits, engine: Engine = HERE
 ) -> tuple[RunSettings, dict[str, dict[str, str]], dict[str, str]]:
     """Every model on the training edges of every protocol, the blend last, for it is made of the others.
 
@@ -36,7 +40,8 @@ def fitted(
     failed: dict[str, str] = {}
     asked = [protocol for protocol in run.protocols if protocol in splits.digests]
     alone = replace(run, models={name: of for name, of in run.models.items() if name != BLEND})
-    fits = {protocol: train(alone, run_id, protocol, splits, failed, list(alone.models)) for protocol in asked}
+    begun = _begun(alone, splits, asked, engine)
+    fits = {protocol: train(alone, run_id, protocol, splits, failed, list(alone.models), begun) for protocol in asked}
     if BLEND not in run.models:
         return run, fits, failed
     settings = _blend(run, run_id, splits, fits)
@@ -68,8 +73,36 @@ def _blend(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[s
     )
 
 
+def _begun(run: RunSettings, splits: Splits, protocols: list[str], engine: Engine) -> Begun:
+    """Every fit, side by side where the engine has room; none where fits begin at those of the last run.
+
+    For these are found in the warehouse, which the coordinator alone reads.
+    """
+    if run.train.warm_start:
+        return {}
+    return {
+        (protocol, model): begin(
+            engine,
+            run.home,
+            protocol=protocol,
+            matrices_digest=splits.digests[protocol],
+            model=model,
+            settings=settings,
+            seed=run.seed,
+        )
+        for protocol in protocols
+        for model, settings in run.models.items()
+    }
+
+
 def train(
-    run: RunSettings, run_id: str, protocol: str, splits: Splits, failed: dict[str, str], models: list[str]
+    run: RunSettings,
+    run_id: str,
+    protocol: str,
+    splits: Splits,
+    failed: dict[str, str],
+    models: list[str],
+    begun: Begun | None = None,
 ) -> dict[str, str]:
     """Some of the run's models on the training edges of one protocol; the digests of the fits.
 
@@ -81,7 +114,7 @@ def train(
             continue
         logger.info("%s: fit %d of %d, %s", protocol, number, len(models), model)
         try:
-            fits[model] = _fit(run, run_id, protocol, splits, model)
+            fits[model] = _fit(run, run_id, protocol, splits, model, (begun or {}).get((protocol, model)))
         except Exception as error:
             if not is_of_the_model(error) or len(failed) == len(run.models) - 1:
                 raise
@@ -90,7 +123,9 @@ def train(
     return fits
 
 
-def _fit(run: RunSettings, run_id: str, protocol: str, splits: Splits, model: str) -> str:
+def _fit(
+    run: RunSettings, run_id: str, protocol: str, splits: Splits, model: str, begun: Callable[[], Fit] | None = None
+) -> str:
     fit = train_task(
         run.home,
         run_id,
@@ -100,11 +135,19 @@ def _fit(run: RunSettings, run_id: str, protocol: str, splits: Splits, model: st
         settings=run.models[model],
         seed=run.seed,
         warm=run.train.warm_start,
+        begun=begun,
     )
     return fit.digest
 
 
-def publish(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, str], failed: dict[str, str]) -> Published:
+def publish(
+    run: RunSettings,
+    run_id: str,
+    splits: Splits,
+    fits: dict[str, str],
+    failed: dict[str, str],
+    engine: Engine = HERE,
+) -> Published:
     """Choose on validation, judge, fit once more on every edge, recommend; `given` alone publishes its table only.
 
     Args:
@@ -145,4 +188,5 @@ def publish(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, str],
         judgement=judgement,
         model_digest=digest,
         matrices_digest=splits.digests[ALL_EDGES],
+        engine=engine,
     )

@@ -36,6 +36,7 @@ class Model(ABC):
         stops_early: whether `fit` keeps the epoch that is best on the validation users it is given.
         cost_is_of_items: whether a fit on fewer users takes about as long, as its cost is that of the items' Gram matrix.
         block_bytes: of scores that are best made at once: as a cache holds, or more, where each block reads a large table.
+        item_matrices: how many dense float32 (items, items) arrays a fit holds at once.
         extra: the optional extra that has to be installed with the package, if the model needs one.
     """
 
@@ -48,6 +49,7 @@ class Model(ABC):
     stops_early: ClassVar[bool] = False
     cost_is_of_items: ClassVar[bool] = False
     block_bytes: ClassVar[int] = 1 << 25
+    item_matrices: ClassVar[int] = 0
     extra: ClassVar[str | None] = None
 
     def __init__(self, settings: ModelSettings | None = None, *, seed: int = 0, threads: int = 1) -> None:

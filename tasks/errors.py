@@ -15,3 +15,7 @@ class InputError(OneclassError):
     """Bad arguments, settings or input that cannot be read; nothing was written."""
 
     exit_status = 2
+
+
+class ClusterLost(OneclassError):
+    """The cluster that did a run's work is gone."""

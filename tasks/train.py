@@ -17,9 +17,11 @@ import sql
 from models.base import Model
 from models.catalogue import MODELS
 from models.fitting import Epoch, FitOptions, ValidationUsers
+from models.memory import fit_bytes
 from models.settings import ModelSettings
 from tasks import machine
-from tasks.errors import InputError, OneclassError
+from tasks.cluster import Engine
+from tasks.errors import ClusterLost, InputError, OneclassError
 from tasks.orchestration import progress
 from tasks.orchestration.artifacts import key as artifact_key
 from tasks.orchestration.stage_task import stage_task
@@ -55,17 +57,22 @@ def train(
     settings: ModelSettings,
     seed: int,
     warm: bool = False,
+    begun: Callable[[], Fit] | None = None,
 ) -> Fit:
     """Fit `model` on the training edges of `protocol`, keep it, and note it in `operations.model_fits`.
 
     Args:
         warm: begin at the posterior of the latest run, where the model can.
+        begun: waits for the fit, where it was begun elsewhere (`begin`).
 
     Raises:
         OneclassError: the model cannot be fitted on this matrix.
     """
-    previous = warm_start.latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
-    fit = fitted(home, matrices_digest=matrices_digest, model=model, settings=settings, seed=seed, previous=previous)
+    if begun is not None:
+        fit = begun()
+    else:
+        previous = warm_start.latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
+        fit = fitted(home, matrices_digest, model, settings, seed, previous)
     with warehouse.stage(home, run_id, "train") as connection:
         connection.execute(
             "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
@@ -77,14 +84,18 @@ def train(
     return fit
 
 
+def begin(
+    engine: Engine, home: Home, *, protocol: str, matrices_digest: str, model: str, settings: ModelSettings, seed: int
+) -> Callable[[], Fit]:
+    """Have a fit made by an engine; what is returned waits for it."""
+    matrix = matrices.read(home, matrices_digest, parts=()).train
+    memory = fit_bytes(MODELS[model], settings, matrix.shape, matrix.nnz)
+    what = f"train {model} on {protocol}"
+    return engine.begin(what, fitted, home, matrices_digest, model, settings, seed, memory=memory)
+
+
 def fitted(
-    home: Home,
-    *,
-    matrices_digest: str,
-    model: str,
-    settings: ModelSettings,
-    seed: int,
-    previous: Fit | None = None,
+    home: Home, matrices_digest: str, model: str, settings: ModelSettings, seed: int, previous: Fit | None = None
 ) -> Fit:
     """A fit in the store: made now, or taken from there where one of that digest is whole.
 
@@ -128,7 +139,7 @@ def is_of_the_model(error: BaseException) -> bool:
 
     It is not where the arguments are wrong, a stored file is damaged, or the machine or the warehouse gives no more.
     """
-    others = (InputError, manifest.Damaged, OSError, duckdb.Error)
+    others = (InputError, ClusterLost, manifest.Damaged, OSError, duckdb.Error)
     return isinstance(error, Exception) and not isinstance(error, others)
 
 

@@ -96,6 +96,7 @@ class MRFDense(Model):
     Settings = MRFDenseSettings
     draws_nothing = True
     cost_is_of_items = True
+    item_matrices = 2
     block_bytes = 1 << 29  # each block reads all weights, at 17,770 items 1.3 GB
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:

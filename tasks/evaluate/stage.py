@@ -4,6 +4,7 @@ Users are scored a block at a time, so that a users x items array is never held;
 number a metric. `tasks/evaluate/like.py` judges `like`; `tasks/evaluate/tables.py` makes rows of it all.
 """
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +20,11 @@ from models.evaluation import metrics
 from models.evaluation.beyond_accuracy import FIRST, Exposure
 from models.evaluation.metrics import DegreeBin
 from models.evaluation.ranking import NotRankable, target_ranks
+from models.generator.density_ratio import Truth
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
 from tasks import main_table
+from tasks.cluster import HERE, Engine
 from tasks.errors import OneclassError
 from tasks.evaluate import kept
 from tasks.evaluate import like as evaluate_like
@@ -56,7 +59,14 @@ class Evaluated:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_digests: dict[str, str]) -> Evaluated:
+def evaluate(
+    home: Home,
+    run_id: str,
+    protocol: str,
+    matrices_digest: str,
+    fit_digests: dict[str, str],
+    engine: Engine = HERE,
+) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
     `metrics` gets every metric of the test part, and `validation_ndcg@100` where there is a validation part;
@@ -67,6 +77,7 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_d
     Args:
         matrices_digest: the protocol's split in the matrix store.
         fit_digests: digest of each fitted model, by the model's name.
+        engine: where each model is judged.
 
     Where an earlier run evaluated the same fits on the same split, its rows are taken (`tasks.evaluate.kept`). A model that
     cannot be evaluated, for it gives a user a NaN, say, is left out. One that is worse than guesses, or
@@ -80,7 +91,7 @@ def evaluate(home: Home, run_id: str, protocol: str, matrices_digest: str, fit_d
     if earlier := kept.find(home, run_id, protocol, made):
         found = _Found(Evaluated(**earlier.result))
     else:
-        found = _judge(home, matrices.read(home, matrices_digest), fit_digests)
+        found = _judge(home, matrices_digest, fit_digests, engine)
     with warehouse.stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         if earlier:
             kept.copy(connection, run_id, protocol, earlier.run_id)
@@ -103,8 +114,9 @@ class _Found:
     likes: list[evaluate_like.Like] = field(default_factory=list)
 
 
-def _judge(home: Home, split: SplitMatrices, fit_digests: dict[str, str]) -> _Found:
+def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine: Engine) -> _Found:
     """Every model's ranked lists, and its `like` on leave_one_out."""
+    split, _ = _split_and_degrees(home, matrices_digest)
     protocol, users = split.protocol, len(_with_targets(split.parts["test"]))
     found = _Found(Evaluated(protocol, users, len(split.parts["test"].users) - users))
     if users == 0:
@@ -114,13 +126,15 @@ def _judge(home: Home, split: SplitMatrices, fit_digests: dict[str, str]) -> _Fo
             protocol,
         )
         return found
-    degrees, failed = item_degrees(split.train), found.evaluated.failed
+    failed = found.evaluated.failed
     truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
-    for name, digest in fit_digests.items():
-        model = fits.load(home, name, digest)
+    begun = {
+        name: engine.begin(f"judge {name} on {protocol}", _judged, home, matrices_digest, name, digest, truth)
+        for name, digest in fit_digests.items()
+    }
+    for name, judged in begun.items():
         try:
-            of_model = list(_of_model(model, split, degrees))
-            like = evaluate_like.of_model(model, split, truth) if protocol == "leave_one_out" else None
+            of_model, like = judged()
         except Exception as error:
             if not is_of_the_model(error) or len(failed) == len(fit_digests) - 1:
                 raise
@@ -129,7 +143,24 @@ def _judge(home: Home, split: SplitMatrices, fit_digests: dict[str, str]) -> _Fo
             continue
         found.ranked.extend(of_model)
         found.likes.extend([like] if like else [])
+    _split_and_degrees.cache_clear()
     return found
+
+
+def _judged(
+    home: Home, matrices_digest: str, name: str, digest: str, truth: Truth | None
+) -> tuple[list[Ranked], evaluate_like.Like | None]:
+    """Every ranked list of one model, and its `like` on leave_one_out, by what lies in the stores alone."""
+    model, (split, degrees) = fits.load(home, name, digest), _split_and_degrees(home, matrices_digest)
+    of_model = list(_of_model(model, split, degrees))
+    return of_model, evaluate_like.of_model(model, split, truth) if split.protocol == "leave_one_out" else None
+
+
+@functools.lru_cache(maxsize=1)
+def _split_and_degrees(home: Home, digest: str) -> tuple[SplitMatrices, np.ndarray]:
+    """A split and its items' training degrees, kept from one model to the next: its histories are put together anew each time."""
+    split = matrices.read(home, digest)
+    return split, item_degrees(split.train)
 
 
 def _of_model(model: Model, split: SplitMatrices, item_degrees: np.ndarray) -> Iterator[Ranked]:

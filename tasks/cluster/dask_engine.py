@@ -1,0 +1,216 @@
+"""A Dask cluster as a run's engine: one of the run's own on this machine, or one that is there.
+
+Prefect's tasks stay in the coordinator, which hands plain functions to Dask: a Prefect task that runs on a worker needs a
+server that it can reach, and without one each worker starts a server of its own.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import ipaddress
+import itertools
+import logging
+import socket
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import distributed
+from distributed.client import FutureCancelledError
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import KilledWorker
+
+from tasks.cluster import worker
+from tasks.cluster.engine import HERE, ClusterSettings
+from tasks.errors import ClusterLost, InputError, OneclassError
+from tasks.stores import allowance
+from tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+SECONDS_TO_ANSWER = 30.0  # that a scheduler, and then its first worker, is waited for
+MEMORY = "memory"  # the resource that a worker may declare, in bytes
+SHARE = 0.8  # of the machine's memory that a run's own workers declare together
+DASHBOARD = "127.0.0.1:8787"
+LOST = (CommClosedError, FutureCancelledError, concurrent.futures.CancelledError, asyncio.CancelledError, TimeoutError)
+
+
+class DaskEngine:
+    """Calls made by the workers of a cluster.
+
+    Args:
+        client: of the cluster; every worker has answered to the terms.
+        most: the largest memory that a worker declares, in bytes; None where some declare none.
+    """
+
+    def __init__(self, client: distributed.Client, terms: worker.Terms, most: int | None) -> None:
+        self._client, self._terms, self._most = client, terms, most
+        self._places = itertools.count()
+
+    def begin(
+        self, what: str, function: Callable[..., Any], home: Home, *arguments: Any, memory: int = 0
+    ) -> Callable[[], Any]:
+        if self._most is not None and memory > self._most:
+            needed, most = f"{memory / 1e9:.1f} GB", f"{self._most / 1e9:.1f} GB"
+            logger.warning(
+                "%s needs about %s, and no worker has more than %s: made by the coordinator", what, needed, most
+            )
+            return HERE.begin(what, function, home, *arguments)
+        home = replace(home, root=home.root.absolute())
+        call = worker.call, self._terms, worker.packed(function, home, *arguments)
+        resources = {MEMORY: memory} if memory and self._most is not None else None
+        more = {"key": _key(what), "pure": False, "resources": resources, "priority": -next(self._places)}
+        return partial(_result, what, self._client.submit(*call, **more))
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        what = function.__name__.strip("_").replace("_", " ")
+        futures = [
+            self._client.submit(
+                worker.call_block, self._terms, worker.packed(function, *call), key=_key(f"{what} {place}"), pure=False
+            )
+            for place, call in enumerate(calls)
+        ]
+        return [_result(what, future) for future in futures]
+
+
+def _key(what: str) -> str:
+    """The name that Dask's pages show, and what makes it the only one of its name."""
+    return f"{what}-{uuid.uuid4().hex}"
+
+
+def _result(what: str, future: distributed.Future) -> Any:
+    try:
+        return future.result()
+    except KilledWorker as error:
+        raise OneclassError(
+            f"{what}: the worker died each time that it was tried ({error.allowed_failures + 1} times). If memory was "
+            "short there, give each worker more of it, or let fewer share a machine."
+        ) from error
+    except LOST as error:
+        raise ClusterLost(
+            f"{what}: the cluster's scheduler does not answer any more. Fits that were made are kept; the same command "
+            "goes on from there."
+        ) from error
+
+
+@contextlib.contextmanager
+def opened(settings: ClusterSettings, home: Home, run_id: str) -> Iterator[DaskEngine]:
+    """The engine of a run, once every worker that is there has answered.
+
+    Raises:
+        InputError: no scheduler or no worker answers, one of them is unfit, or the way to it is open to others.
+    """
+    home.spill.mkdir(parents=True, exist_ok=True)
+    mark = home.spill.absolute() / f"cluster-{uuid.uuid4().hex}"
+    mark.touch()
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    try:
+        with _client(settings, home) as client:
+            terms, most = _agreed(client, settings, home, worker.Terms(worker.version(), mark, 1, run_id))
+            for name in ("tasks", "models"):
+                client.forward_logging(name, logging.INFO)
+            yield DaskEngine(client, terms, most)
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Client]:
+    security = distributed.Security()  # certificates as Dask's own configuration names them
+    if settings.address is None:
+        own = {MEMORY: int(SHARE * allowance.memory() / settings.workers)}
+        with (
+            distributed.LocalCluster(
+                n_workers=settings.workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address=DASHBOARD,
+                memory_limit=0,  # Dask would kill a worker that takes more; a fit says before what it needs
+                resources=own,
+                local_directory=str(home.spill.absolute()),
+                silence_logs=logging.ERROR,
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
+        return
+    _check_way(settings, security)
+    try:
+        client = distributed.Client(settings.address, security=security, timeout=SECONDS_TO_ANSWER)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(f"--dask {settings.address}: no scheduler answers there ({error}).") from error
+    with client:
+        yield client
+
+
+def _check_way(settings: ClusterSettings, security: distributed.Security) -> None:
+    """Refuse a scheduler that others could speak for: whoever does can run what it likes on this machine.
+
+    Raises:
+        InputError: its machine is another one, and the way there is not encrypted.
+    """
+    scheme, found, rest = settings.address.partition("://")
+    host = rest.rpartition(":")[0].strip("[]")
+    if not found or not host:
+        raise InputError(f"--dask {settings.address}: write it as tcp://HOST:PORT or tls://HOST:PORT.")
+    if scheme == "tls":
+        if not security.tls_client_cert:
+            raise InputError(
+                f"--dask {settings.address}: needs certificates; name them in Dask's configuration, such as "
+                "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT and ..__TLS__CLIENT__KEY."
+            )
+        return
+    if not settings.unencrypted and not _is_loopback(host):
+        raise InputError(
+            f"--dask {settings.address}: is on another machine, and tcp is not encrypted: whoever can reach that port "
+            "can run code on every worker. Use tls://, or say --dask-unencrypted where the network is your own."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        addresses = {found[4][0] for found in socket.getaddrinfo(host, None)}
+    except OSError as error:
+        raise InputError(f"--dask: the host {host} is not known ({error}).") from error
+    return all(ipaddress.ip_address(address).is_loopback for address in addresses)
+
+
+def _agreed(
+    client: distributed.Client, settings: ClusterSettings, home: Home, terms: worker.Terms
+) -> tuple[worker.Terms, int | None]:
+    """The terms, to which every worker that is there has answered, with their threads; and the most memory that one declares.
+
+    Raises:
+        InputError: naming a worker that cannot take part, and why.
+    """
+    where = f"--dask {settings.address}" if settings.address else f"--workers {settings.workers}"
+    try:
+        client.wait_for_workers(1, timeout=SECONDS_TO_ANSWER)
+    except TimeoutError as error:
+        raise InputError(f"{where}: the scheduler has no worker. Start some with `dask worker ADDRESS`.") from error
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    for address, one in workers.items():
+        if one["nthreads"] != 1:
+            raise InputError(
+                f"{where}: worker {address} has {one['nthreads']} threads of Dask; start it with --nthreads 1. A fit "
+                "takes the cores by itself, which --threads limits."
+            )
+    found = client.run(worker.facts, terms, on_error="return")
+    for address, answer in found.items():
+        if isinstance(answer, Exception):
+            raise InputError(f"{where}: worker {address} cannot take part: {type(answer).__name__}: {answer}.")
+        if answer[0]:
+            raise InputError(f"{where}: worker {address} cannot take part: {answer[0]}.")
+    on_host = Counter(one["host"] for one in workers.values())
+    cores = min(answer[1] // on_host[workers[address]["host"]] for address, answer in found.items())
+    threads = max(1, min(cores, home.limits.threads if settings.address is None else cores))
+    declared = [one["resources"].get(MEMORY) for one in workers.values()]
+    most = None if None in declared else int(max(declared))
+    memory = "" if most is None else f", up to {most / 1e9:.1f} GB each"
+    logger.info(
+        "%d workers with %d threads each%s; what they do: %s", len(workers), threads, memory, client.dashboard_link
+    )
+    return replace(terms, threads=threads), most

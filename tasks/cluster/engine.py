@@ -1,0 +1,92 @@
+"""What a stage hands its work to, and the choice of where that is."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from tasks.errors import InputError
+from tasks.stores.home import Home
+
+EXTRA = "python -m pip install -c constraints.txt -e '.[dask]'"
+
+
+class Engine(Protocol):
+    """Where calls are made. A call may be made twice, if the process that made it died; it must not depend on that."""
+
+    def begin(
+        self, what: str, function: Callable[..., Any], home: Home, *arguments: Any, memory: int = 0
+    ) -> Callable[[], Any]:
+        """Have `function(home, *arguments)` made; what is returned waits for the result, or raises what it raised.
+
+        Args:
+            what: what people are told it is.
+            function: a module's own; on a worker its `home` has that worker's limits.
+            memory: bytes that it takes about, so that no worker gets more than it has.
+        """
+        ...
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """`function(*call)` of every call, in the order of the calls: a fit's blocks (`models.fitting.Workers`)."""
+        ...
+
+
+class _Here:
+    """This process: a call is made when its result is asked for, so that one follows the other."""
+
+    def begin(
+        self, what: str, function: Callable[..., Any], home: Home, *arguments: Any, memory: int = 0
+    ) -> Callable[[], Any]:
+        return partial(function, home, *arguments)
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return [function(*call) for call in calls]
+
+
+HERE = _Here()
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """The cluster of a run; neither means this process alone.
+
+    Attributes:
+        workers: processes of a cluster of the run's own, on this machine.
+        address: of the scheduler of a cluster that is there, such as tcp://10.0.0.1:8786.
+        unencrypted: whether that scheduler may be on another machine without TLS.
+
+    Raises:
+        InputError: both are given, or the number is none.
+    """
+
+    workers: int | None = None
+    address: str | None = None
+    unencrypted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"--workers {self.workers}: must be at least 1.")
+        if self.workers is not None and self.address is not None:
+            raise InputError("--workers and --dask: give one of them; the cluster at an address has its own workers.")
+
+
+@contextlib.contextmanager
+def opened(settings: ClusterSettings, home: Home, run_id: str) -> Iterator[Engine]:
+    """The engine of a run; its own workers end with it.
+
+    Args:
+        run_id: of the run in Prefect.
+
+    Raises:
+        InputError: Dask is not installed, or the cluster cannot be used; the message says why and what to do.
+    """
+    if settings.workers is None and settings.address is None:
+        yield HERE
+        return
+    try:
+        from tasks.cluster import dask_engine
+    except ModuleNotFoundError as error:
+        raise InputError(f"--workers and --dask need Dask, which is not installed: {EXTRA}") from error
+    with dask_engine.opened(settings, home, run_id) as engine:
+        yield engine
