@@ -61,7 +61,9 @@ def begun(
             block = Block(number, first, end, rows, Path(folder), **vars(terms))
             block.write(0, q.users.rows(slice(first, end)))
             blocks.append(block)
-        yield BlocksPosterior(blocks, q.items, q.taus, options.workers)
+        items, taus = q.items, q.taus
+        del q  # its users lie on disk
+        yield BlocksPosterior(blocks, items, taus, options.workers)
 
 
 def cuts(starts: np.ndarray, count: int) -> list[tuple[int, int]]:

@@ -79,7 +79,7 @@ class RandomGraph(Model):
         terms = Terms(self.settings, self.seed, self.threads)
         with begun(terms, q, self.weights, interactions, options) as blocks:
             self.posterior = blocks
-            del q  # its users lie on disk
+            del q  # whose users lie on disk
             yield blocks.iterate
             self.posterior = blocks.gathered()
 
