@@ -115,7 +115,7 @@ class BlocksPosterior:
         values = {"bound": self.bound(t)} if self.settings.watched(t) else {}
         at_once = len(self.blocks) if t == 1 else self.refreshed
         turns = [self.blocks[first : first + at_once] for first in range(0, len(self.blocks), at_once)]
-        items_step = 1 - (1 - step) ** (1 / len(turns))
+        items_step = 1 - (1 - step) ** (1 / len(turns)) if len(turns) > 1 else step
         for turn in turns:
             self._refresh(turn, t, step, items_step)
         if self.settings.learn_tau and t > self.settings.t_tau:
