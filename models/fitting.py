@@ -1,9 +1,9 @@
-"""The options of a fit: where to begin, the validation users, the checkpoint folder, and the callback."""
+"""The options of a fit: where to begin, the validation users, the callback, and where blocks of users are computed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -58,6 +58,48 @@ class ValidationUsers:
     targets: csr_matrix
 
 
+Rows = Callable[[int, int], csr_matrix]  # rows [first, end) of the training matrix, on any worker; it can be pickled
+
+
+@dataclass(frozen=True, eq=False)
+class RowsAtHand:
+    """The rows of one block, which travel with every call: for a fit in one process, where nothing travels.
+
+    Attributes:
+        first: the number of the first of them in the training matrix.
+        matrix: the rows.
+    """
+
+    first: int
+    matrix: csr_matrix
+
+    def __call__(self, first: int, end: int) -> csr_matrix:
+        """Rows [first, end) of the training matrix."""
+        return self.matrix[first - self.first : end - self.first]
+
+
+class Workers(Protocol):
+    """Where the blocks of one fit are computed; a call may be made again where its process died."""
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple]) -> list:
+        """`function(*call)` of every call, in the order of the calls.
+
+        `function` is a module's own, and the arguments and results can be pickled. What a call leaves in `scratch` is
+        there when a later one begins, in whatever process.
+        """
+
+
+class Here:
+    """Blocks are computed in this process, one after another."""
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple]) -> list:
+        """As in `Workers`."""
+        return [function(*call) for call in calls]
+
+
+HERE = Here()
+
+
 def _tell_nobody(epoch: Epoch) -> None:
     """The default of `on_epoch`."""
 
@@ -78,6 +120,10 @@ class FitOptions:
         on_epoch: called after every pass.
         member: a fit that is at hand of another model, by its name and settings, on the same edges; None where there is
             none. A model that is made of others asks it.
+        workers: where the blocks are computed, for a model with a setting `blocks`; others ignore this and what follows.
+        rows: how a worker gets its rows of the matrix; None: they travel with each call.
+        scratch: a folder that all workers see, for the users of a block between its calls. The fit makes a folder of its
+            own in it, and removes that at its end; None: among the temporary folders of this machine.
     """
 
     start: Start | None = None
@@ -85,6 +131,9 @@ class FitOptions:
     checkpoints: Path | None = None
     on_epoch: Callable[[Epoch], None] = _tell_nobody
     member: "Callable[[str, ModelSettings], Model | None]" = _none_at_hand
+    workers: Workers = HERE
+    rows: Rows | None = None
+    scratch: Path | None = None
 
 
 NO_OPTIONS = FitOptions()

@@ -110,12 +110,20 @@ class RandomGraphPosterior:
 
     def bound(self, graph: HiddenGraph) -> float:
         """The lower bound of eq. 12 for a given H, in nats, with every xi at its optimum (eq. 16)."""
-        parts, bounds = (graph.likes, graph.negatives), shards(graph.likes[0])
-        total = float(edge_bound(self.users.arrays, self.items.table(), *parts, bounds).sum())
-        total += self.users.bound(self.taus, USER_FACTORS, USER_BIAS)
-        total += self.items.bound(self.taus, ITEM_FACTORS, ITEM_BIAS)
         clamped = not np.isfinite(self.users.bias_precision).all()
-        return total + sum(self.taus.bound(tau) for tau in range(4) if not (clamped and tau == USER_BIAS))
+        return whole_bound(self.bound_of_users(graph), self.items, self.taus, clamped=clamped)
+
+    def bound_of_users(self, graph: HiddenGraph) -> float:
+        """The terms of the edges and of the users; those of users in blocks add up."""
+        parts, bounds = (graph.likes, graph.negatives), shards(graph.likes[0])
+        edges = float(edge_bound(self.users.arrays, self.items.table(), *parts, bounds).sum())
+        return edges + self.users.bound(self.taus, USER_FACTORS, USER_BIAS)
+
+
+def whole_bound(of_users: float, items: Vertices, taus: Precisions, *, clamped: bool) -> float:
+    """The bound of eq. 12 from the terms of the edges and users; `clamped`: the users' biases are."""
+    total = of_users + items.bound(taus, ITEM_FACTORS, ITEM_BIAS)
+    return total + sum(taus.bound(tau) for tau in range(4) if not (clamped and tau == USER_BIAS))
 
 
 def update_side(

@@ -6,13 +6,13 @@ apart how popular an item is (pi_n: how often it is considered) and how well it 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
-from typing import ClassVar
+from functools import partial
 
 import numpy as np
 from numba import njit
-from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
@@ -25,67 +25,16 @@ from models.numerics.adjacency import adjacency, transposed
 from models.numerics.random_numbers import GOLDEN, mix, purpose
 from models.numerics.shards import shards
 from models.numerics.threads import kernel_threads
+from models.random_graph.blocks import Terms, begun
 from models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes
 from models.random_graph.kernels import fold_in_users
 from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
-from models.search_space import Choice, SearchSpace, Span
-from models.settings import ModelSettings
+from models.random_graph.settings import RandomGraphSettings
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
 SETTLING = 10  # iterations in which the bound may jump, after the steps begin to shrink or the precisions to be learned
+Iteration = Callable[[int, float], dict[str, float]]  # number and step size of an iteration, to what it reports
 FOLD_IN = purpose("random graph: fold-in")
-
-
-class RandomGraphSettings(ModelSettings):
-    """Settings of the random-graph model; the paper's values where it states them."""
-
-    search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True, by_hand=True),
-        "iterations": Span(30, 80, by_hand=True),
-        "gamma": Span(0.2, 1.0, by_hand=True),
-        "learn_tau": Choice((False, True)),
-        "tau": Span(0.3, 10.0, log=True),
-        "popularity_weight": Span(0.0, 1.0),
-    }
-
-    factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
-    iterations: int = Field(40, ge=1, description="t_max, the largest number of hidden graphs, and of passes.")
-    r: float = Field(
-        1.0,
-        gt=0,
-        description="Weight of the most popular item among the negatives, as a multiple "
-        "of its degree (eq. 8); sets gamma by eq. 9.",
-    )
-    gamma: float | None = Field(
-        None, ge=-2, le=2, description="Power of the histogram pi_n = d_n^gamma (eq. 7); overrides r."
-    )
-    balance_popular: bool = Field(
-        False,
-        description="Adjust pi so that popular items get their full share of negatives (caption of Figure 3).",
-    )
-    user_biases: bool = Field(False, description="Learn user biases; the paper clamps them at zero (section 6).")
-    joint_bias: bool = Field(
-        False,
-        description="Update a vertex's bias and factors as one block, which is exact and saves a pass over the "
-        "edges; otherwise the bias comes first (Algorithm 1).",
-    )
-    learn_tau: bool = Field(True, description="Learn the precisions tau (eq. 20); otherwise they stay at `tau`.")
-    tau: float = Field(1.0, gt=0, description="Precisions of the priors, until they are learned.")
-    alpha: float = Field(0.01, gt=0, description="Shape of the Gamma prior of the precisions.")
-    beta: float = Field(0.01, gt=0, description="Rate of the Gamma prior of the precisions.")
-    t_tau: int = Field(10, ge=0, description="Iterations before the precisions are learned.")
-    t_epsilon: int = Field(10, ge=0, description="Iterations with a step size of one.")
-    start_scale: float = Field(0.1, gt=0, description="Standard deviation of the first means of the factors.")
-    popularity_weight: float = Field(0.5, ge=0, description="a in `popularity_x_odds`, logit(like) + a log pi.")
-    fold_in_iterations: int = Field(12, ge=1, description="Updates of an unseen user, each with new negatives.")
-    bound_every: int = Field(5, ge=0, description="Iterations between evaluations of the bound; 0 for never.")
-    tolerance: float = Field(
-        0.003,
-        ge=0,
-        lt=1,
-        description="Stop when the bound has moved by less than this share between two evaluations, the first of them "
-        "ten iterations after t_tau and t_epsilon at the earliest; 0 makes all iterations.",
-    )
 
 
 class RandomGraph(Model):
@@ -110,16 +59,29 @@ class RandomGraph(Model):
     scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        with kernel_threads(self.threads):
-            sampler = self.sampler(interactions)
-            q = self.posterior = self._beginning(interactions.shape, options.start)
+        with kernel_threads(self.threads), self._iterations(interactions, options) as iterate:
             bounds: list[float] = []
             for t, step in enumerate(step_sizes(self.settings.iterations, self.settings.t_epsilon), start=1):
                 began = time.perf_counter()
-                values = {"step_size": step, **self._iterate(q, sampler, t, step)}
+                values = {"step_size": step, **iterate(t, step)}
                 options.on_epoch(Epoch(t, self.settings.iterations, time.perf_counter() - began, values))
                 if self._level(t, bounds, values):
                     break
+
+    @contextmanager
+    def _iterations(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Iteration]:
+        """Begin; what makes an iteration of all users as one, or of blocks, whose users are brought together after it."""
+        self._weigh(interactions)
+        q = self.posterior = self._beginning(interactions.shape, options.start)
+        if self.settings.blocks == 1:
+            yield partial(self._iterate, q, self._sampler(interactions))
+            return
+        terms = Terms(self.settings, self.seed, self.threads)
+        with begun(terms, q, self.weights, interactions, options) as blocks:
+            self.posterior = blocks
+            del q  # whose users lie on disk
+            yield blocks.iterate
+            self.posterior = blocks.gathered()
 
     def _level(self, t: int, bounds: list[float], values: dict[str, float]) -> bool:
         """Whether the bound is level: it hardly rose since the last look, long enough after the last change of rules."""
@@ -138,8 +100,7 @@ class RandomGraph(Model):
         settings = self.settings
         joint = settings.joint_bias
         graph = sampler.draw(t)
-        watched = settings.bound_every and (t % settings.bound_every == 0 or t == settings.iterations)
-        values = {"bound": q.bound(graph)} if watched else {}
+        values = {"bound": q.bound(graph)} if settings.watched(t) else {}
         if settings.user_biases and not joint:
             q.update_user_biases(graph, step)
         if not joint:
@@ -229,14 +190,21 @@ class RandomGraph(Model):
 
     def sampler(self, interactions: csr_matrix) -> GraphSampler:
         """The sampler of hidden graphs; sets `gamma`, `histogram` and `weights`."""
+        self._weigh(interactions)
+        return self._sampler(interactions)
+
+    def _sampler(self, interactions: csr_matrix) -> GraphSampler:
+        units = np.arange(interactions.shape[0], dtype=np.uint64)
+        return GraphSampler(adjacency(interactions), self.weights, self.seed, units)
+
+    def _weigh(self, interactions: csr_matrix) -> None:
+        """Set `gamma`, `histogram` and `weights`; only `balance_popular` reads the edges."""
         power = histogram_power(self.settings.r, int(self.item_degrees.max()))
         self.gamma = power if self.settings.gamma is None else self.settings.gamma
         self.weights = self.histogram = histogram(self.item_degrees, self.gamma)
-        likes = adjacency(interactions)
         if self.settings.balance_popular:
+            likes = adjacency(interactions)
             self.weights = balanced(likes, transposed(*likes, interactions.shape[1]), self.histogram)
-        units = np.arange(interactions.shape[0], dtype=np.uint64)
-        return GraphSampler(likes, self.weights, self.seed, units)
 
     def _beginning(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
         """Small random means, or the posterior of the earlier fit, with its precisions."""

@@ -1,0 +1,291 @@
+"""Blocks of users in the random-graph model: what travels, what it costs, how it converges, and what memory it needs.
+
+    python -m benchmarks.blocks [--edges 2000000] [--part travel convergence memory]
+
+The graph is the demo's own. `travel` fits by 1 to 16 blocks in this process; every call and answer is pickled and read back
+as if it went to another, and that time, with the sums and the items' update, stands as messages against the work within the
+calls. `convergence` has the bound and S of held-out edges against iterations, for one machine, for blocks that are all
+fresh and for blocks in turns. `memory` fits once as one and once by blocks, each in processes of their own, which may have
+no more than a stated memory of their own (RLIMIT_DATA). Times are CPU seconds, those of `travel` of one thread; even so an
+idle machine gives better ones.
+"""
+
+import argparse
+import multiprocessing
+import os
+import pickle
+import re
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from benchmarks.random_graph import demo_graph
+from models.evaluation.held_out_edges import held_out_edges, parted
+from models.evaluation.metrics import over_users, user_metrics
+from models.evaluation.ranking import target_ranks
+from models.fitting import Epoch, FitOptions
+from models.numerics.threads import kernel_threads
+from models.random_graph.blocks import Terms, begun
+from models.random_graph.inference import step_sizes
+from models.random_graph.messages import numbers
+from models.random_graph.model import RandomGraph, RandomGraphSettings
+
+WATCHED = (1, 2, 3, 5, 8, 12, 20, 30, 40)
+RANKED = 5_000  # users
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def head(*names: str) -> None:
+    print()
+    row(*names)
+    row(*["---"] * len(names))
+
+
+@dataclass
+class Posted:
+    """Calls are made here, but they and their answers are pickled and read back.
+
+    Attributes:
+        taken, given: bytes of the calls, and of the answers.
+        work: seconds within each call.
+    """
+
+    taken: int = 0
+    given: int = 0
+    work: list[float] = field(default_factory=list)
+
+    def map(self, function: Callable, calls: Sequence[tuple]) -> list:
+        answers = []
+        for call in calls:
+            sent = pickle.dumps(call, protocol=5)
+            call, began = pickle.loads(sent), time.process_time()
+            answer = function(*call)
+            self.work.append(time.process_time() - began)
+            back = pickle.dumps(answer, protocol=5)
+            answers.append(pickle.loads(back))
+            self.taken, self.given = self.taken + len(sent), self.given + len(back)
+        return answers
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Rows of the matrix in a folder."""
+
+    folder: Path
+
+    def __call__(self, first: int, end: int) -> csr_matrix:
+        starts, items = (np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in ("starts", "items"))
+        columns, starts = np.array(items[starts[first] : starts[end]]), np.array(starts[first : end + 1])
+        ones = np.broadcast_to(np.int8(1), len(columns))
+        return csr_matrix((ones, columns, starts - starts[0]), shape=(end - first, np.load(self.folder / "width.npy")))
+
+
+def shelved(matrix: csr_matrix, folder: Path) -> Shelf:
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "starts.npy", matrix.indptr)
+    np.save(folder / "items.npy", matrix.indices)
+    np.save(folder / "width.npy", matrix.shape[1])
+    return Shelf(folder)
+
+
+def report_travel(matrix: csr_matrix, iterations: int) -> None:
+    for joint in (False, True):
+        settings, ends = RandomGraphSettings(bound_every=0, t_tau=0, iterations=iterations, joint_bias=joint), []
+        model = RandomGraph(settings)
+        model.fit(matrix, FitOptions(on_epoch=lambda _, ends=ends: ends.append(time.process_time())))
+        print(f"\n`joint_bias = {str(joint).lower()}`; one machine: an iteration {np.median(np.diff(ends)):.2f} s")
+        head(
+            "blocks", "an iteration, s", "calls, s", "the longest block, s", "messages, s", "sent, MB", "by formula, MB"
+        )
+        for count in (1, 2, 4, 8, 16):
+            report_blocks(matrix, model, settings.model_copy(update={"blocks": count}))
+
+
+def report_blocks(matrix: csr_matrix, model: RandomGraph, settings: RandomGraphSettings) -> None:
+    """A line of the table: medians over the iterations after the first; bytes of one of them."""
+    seconds, calls, longest, sent = [], [], [], 0
+    exchanges = 1 if settings.joint_bias else 2
+    with tempfile.TemporaryDirectory() as folder, kernel_threads(1):
+        q = model._beginning(matrix.shape, None)
+        options = FitOptions(workers=(posted := Posted()), rows=shelved(matrix, Path(folder)))
+        with begun(Terms(settings, 0, 1), q, model.weights, matrix, options) as posterior:
+            for t, step in enumerate(step_sizes(settings.iterations, settings.t_epsilon), start=1):
+                posted.__init__()
+                began = time.process_time()
+                posterior.iterate(t, step)
+                seconds.append(time.process_time() - began)
+                calls.append(sum(posted.work))
+                longest.append(np.reshape(posted.work, (exchanges, -1)).sum(axis=0).max())
+                sent = posted.taken + posted.given
+    K = settings.factors
+    an_item = exchanges * 4 * (2 * K + 2) + 4 * numbers(K) + (0 if settings.joint_bias else 16)
+    took, within, most = (float(np.median(values[1:])) for values in (seconds, calls, longest))
+    formula = len(posterior.blocks) * matrix.shape[1] * an_item
+    cells = (f"{took:.2f}", f"{within:.2f}", f"{most:.2f}", f"{took - within:.3f}", f"{sent / 1e6:.3f}")
+    row(len(posterior.blocks), *cells, f"{formula / 1e6:.3f}")
+
+
+def report_convergence(matrix: csr_matrix, threads: int, count: int) -> None:
+    ones = (np.diff(matrix.indptr) > 1).astype(np.int64)
+    train, targets = parted(matrix, held_out_edges(matrix, ones, 1, *(np.arange(size) for size in matrix.shape)))
+    ranked = np.flatnonzero(ones)[:RANKED]
+    modes = {
+        "one machine": {},
+        f"{count} blocks, all fresh": {"blocks": count},
+        f"{count} blocks, two at a turn": {"blocks": count, "refreshed": 2},
+        f"{count} blocks, one at a turn": {"blocks": count, "refreshed": 1},
+    }
+    seen = {name: list(watched(train, targets, ranked, threads, more)) for name, more in modes.items()}
+    for number, title in enumerate(("bound, nats an edge of H", "S of `popularity_x_odds`", "S of `like`"), start=1):
+        head(title, *modes)
+        for place, t in enumerate(WATCHED):
+            cells = [f"{of_mode[place][number]:.5f}" for of_mode in seen.values()]
+            row(t, *cells)
+    errors = ", ".join(f"{seen['one machine'][-1][number]:.5f}" for number in (4, 5))
+    print(
+        f"\nThe standard errors of S at the end are {errors}. CPU seconds of each fit, the bound in every iteration among them:"
+    )
+    print("; ".join(f"{name} {of_mode[-1][6]:.0f}" for name, of_mode in seen.items()))
+
+
+def watched(
+    train: csr_matrix, targets: csr_matrix, ranked: np.ndarray, threads: int, more: dict
+) -> Iterator[tuple[float, ...]]:
+    """Iteration, bound, S of both scores, their standard errors and the seconds so far, at the iterations of WATCHED."""
+    settings = RandomGraphSettings(iterations=max(WATCHED), bound_every=1, tolerance=0, **more)
+    model, found, seconds, began = RandomGraph(settings, threads=threads), [], 0.0, time.process_time()
+
+    def look(epoch: Epoch) -> None:
+        nonlocal seconds, began
+        seconds += time.process_time() - began
+        if epoch.number in WATCHED:
+            note(epoch)
+        began = time.process_time()
+
+    def note(epoch: Epoch) -> None:
+        parts = []
+        for score in ("popularity_x_odds", "like"):
+            scores = model.scores(train[ranked], users=ranked, score=score)
+            parts.append(over_users(user_metrics(target_ranks(scores, train[ranked], targets[ranked])))["mean_rank"])
+        values, errors = ([getattr(part, name) for part in parts] for name in ("value", "standard_error"))
+        found.append((epoch.number, epoch.values["bound"] / (2 * train.nnz), *values, *errors, seconds))
+
+    model.fit(train, FitOptions(on_epoch=look))
+    return iter(found)
+
+
+def limited(megabytes: int) -> None:
+    """Let this process have no more memory of its own from now on; 0 for no limit."""
+    if megabytes:
+        resource.setrlimit(resource.RLIMIT_DATA, (megabytes * 1_000_000,) * 2)
+
+
+def most_resident(wait: float = 0.0) -> tuple[int, float]:
+    """This process, and the most megabytes that it had resident, pages of mapped files among them."""
+    time.sleep(wait)
+    status = Path("/proc/self/status").read_text()
+    return os.getpid(), int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1e3
+
+
+@contextmanager
+def processes(count: int, megabytes: int) -> Iterator[ProcessPoolExecutor]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context, initializer=limited, initargs=(megabytes,)) as pool:
+        yield pool
+
+
+class Pool:
+    """Workers that are processes."""
+
+    def __init__(self, pool: ProcessPoolExecutor) -> None:
+        self.pool = pool
+
+    def map(self, function: Callable, calls: Sequence[tuple]) -> list:
+        return [future.result() for future in [self.pool.submit(function, *call) for call in calls]]
+
+
+def fit_from(folder: Path, count: int, megabytes: int, iterations: int) -> tuple[float, list[float], float]:
+    """Fit in this process, with `count` blocks in as many others.
+
+    Returns:
+        The most megabytes that were resident here, and in each of the others; the mean of |E v|.
+    """
+    starts, items = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("starts", "items"))
+    ones = np.ones(len(items), dtype=np.int8)
+    matrix = csr_matrix((ones, items, starts), shape=(len(starts) - 1, np.load(folder / "width.npy")))
+    model = RandomGraph(RandomGraphSettings(iterations=iterations, bound_every=0, blocks=count))
+    if count == 1:
+        model.fit(matrix)
+        peaks = {}
+    else:
+        with processes(count, megabytes) as pool:
+            model.fit(matrix, FitOptions(workers=Pool(pool), rows=Shelf(folder)))
+            peaks = dict(one.result() for one in [pool.submit(most_resident, 0.2) for _ in range(4 * count)])
+    return most_resident()[1], [*peaks.values()], float(np.abs(model.posterior.items.mean).mean())
+
+
+def report_memory(matrix: csr_matrix, count: int, megabytes: int, iterations: int = 3) -> None:
+    print(f"\n{matrix.shape[0]:,} users, {matrix.shape[1]:,} items, {matrix.nnz:,} edges, {iterations} iterations")
+    head("fit", "memory of its own, MB", "most resident, MB", "of each worker, MB", "mean of abs(E v)")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shelved(matrix, folder)
+        shelved(csr_matrix(np.eye(10)), few := folder / "few")
+        for what, where, blocks, limit in (
+            ("ten edges: the program itself", few, 1, 0),
+            ("all users as one", folder, 1, 0),
+            ("all users as one", folder, 1, megabytes),
+            (f"{count} blocks", folder, count, megabytes),
+        ):
+            allowed = f"at most {limit}" if limit else "as it likes"
+            with processes(1, limit) as pool:
+                try:
+                    here, peaks, found = pool.submit(fit_from, where, blocks, limit, iterations).result()
+                    row(what, allowed, f"{here:.0f}", ", ".join(f"{peak:.0f}" for peak in peaks), f"{found:.6f}")
+                except (MemoryError, BrokenProcessPool) as error:
+                    row(what, allowed, f"ended by {type(error).__name__}", "", "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--edges", type=int, default=2_000_000, help="likes; there is a user for each 40")
+    parser.add_argument("--items", type=int, default=4_000)
+    parser.add_argument("--blocks", type=int, default=8, help="of the table of convergence")
+    parser.add_argument("--iterations", type=int, default=5, help="of the table of what travels")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--memory-edges", type=int, default=12_000_000)
+    parser.add_argument("--memory", type=int, default=600, help="MB that a process may have of its own")
+    parser.add_argument("--part", nargs="+", choices=("travel", "convergence", "memory"), help="all by default")
+    given = parser.parse_args()
+    parts = given.part or ("travel", "convergence", "memory")
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores as it begins; {sys.platform}")
+    if "travel" in parts or "convergence" in parts:
+        matrix = demo_graph(given.edges // 40, given.items, given.edges, 1)
+        print(
+            f"{matrix.shape[0]:,} users, {matrix.shape[1]:,} items, {matrix.nnz:,} edges, K = {RandomGraphSettings().factors}"
+        )
+    if "travel" in parts:
+        report_travel(matrix, given.iterations)
+    if "convergence" in parts:
+        report_convergence(matrix, given.threads, given.blocks)
+    if "memory" in parts:
+        large = demo_graph(given.memory_edges // 40, given.items, given.memory_edges, 1)
+        report_memory(large, 4, given.memory)
+    print(f"\nload {os.getloadavg()[0]:.1f} at the end")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What blocks of users and the items tell each other (Paquet and Koenigstein 2014, section 5.2 and eq. 21).
+
+The paper cuts the graph by items; here it is cut by users, which its footnote 1 finds smaller where there are fewer items.
+So the natural parameters P_n and z_n of an item are sums over blocks, and a block's message holds its part of them,
+float32 (items, (K + 1)(K + 4) / 2): with w = 2 lambda(xi) and x = [u_m, 1], over the edges of H that the block has,
+
+    the lower triangle of sum w E[x x'], row by row,    and behind it    sum (g - 1/2 - w E[b_m]) E[x].
+
+The last row, of the item's bias, is there also where the bias is updated by itself: the factors need it as E[b_n] times
+that row. That update of the bias (eq. 19) has a message of its own, float64 (items, 2), the sums of its P and z.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from models.numerics.lane_products import ROWS
+from models.numerics.lanes import padded
+from models.numerics.shards import even_runs
+from models.random_graph.edges import FAST, take_own, workspace
+from models.random_graph.kernels import add_bias_edges, add_edges, move
+from models.random_graph.posterior import Vertices
+
+
+def numbers(factors: int) -> int:
+    """Of a message, for one item: (K + 1)(K + 2) / 2 of P and K + 1 of z."""
+    return (factors + 1) * (factors + 4) // 2
+
+
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
+def sum_parameters(items, table, likes, negatives, bounds):
+    """The message of a block of users.
+
+    Args:
+        items: float32 mean (N, K), precision (N, K), bias mean (N,), bias precision (N,).
+        table: packed rows of the block's users.
+        likes, negatives: (starts int64 (N + 1,), users int32), the two parts of the block's hidden graph, by item.
+        bounds: int64, where the shards of items begin and end.
+    """
+    factors = items[0].shape[1]
+    stride = padded(factors + 3)
+    variances = (factors + 2 + ROWS) // ROWS * ROWS * stride
+    message = np.empty((len(items[0]), (factors + 1) * (factors + 4) // 2), dtype=np.float32)
+    for shard in prange(len(bounds) - 1):
+        edges, own, sums, columns = workspace(factors)
+        for item in range(bounds[shard], bounds[shard + 1]):
+            take_own(own, item, items)
+            add_edges(edges, own, sums, columns, table, (likes, negatives), item, factors)
+            at = 0
+            for row in range(factors + 1):
+                for column in range(row):
+                    message[item, at + column] = sums[row * stride + column]
+                message[item, at + row] = sums[row * stride + row] + sums[variances + row]
+                at += row + 1
+            for row in range(factors + 1):
+                message[item, at + row] = sums[(factors + 2) * stride + row] - sums[(factors + 1) * stride + row]
+    return message
+
+
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
+def sum_bias_parameters(items, table, likes, negatives, bounds):
+    """The message of a block of users for the items' biases alone; arguments as in `sum_parameters`."""
+    factors = items[0].shape[1]
+    message = np.empty((len(items[0]), 2))
+    for shard in prange(len(bounds) - 1):
+        edges, own, _, columns = workspace(factors)
+        for item in range(bounds[shard], bounds[shard + 1]):
+            take_own(own, item, items)
+            message[item, 0], message[item, 1] = add_bias_edges(
+                edges, own, columns, table, (likes, negatives), item, factors, 0.0
+            )
+    return message
+
+
+def move_biases(items: Vertices, fixed: np.ndarray, fresh: list[np.ndarray], tau: float, step: float) -> None:
+    """Eq. 19 for every item in place, Algorithm 1, line 10.
+
+    Args:
+        fixed: float64 (items, `numbers`), the sum of the messages that are not fresh; what they say of the biases is
+            taken at the factors' means of now.
+        fresh: messages for the biases alone, of the other blocks.
+        tau: E[tau_bv].
+    """
+    factors = items.mean.shape[1]
+    last = factors * (factors + 1) // 2  # where the row of the bias begins
+    weight = tau + fixed[:, last + factors]
+    z = fixed[:, -1] - np.einsum("nk,nk->n", fixed[:, last : last + factors], items.mean)
+    for message in fresh:
+        weight += message[:, 0]
+        z += message[:, 1]
+    old = items.bias_precision.astype(np.float64)
+    new = step * weight + (1 - step) * old
+    items.bias_mean[:] = (step * z + (1 - step) * old * items.bias_mean) / new
+    items.bias_precision[:] = new
+
+
+def move_factors(
+    items: Vertices, total: np.ndarray, taus: tuple[float, float], step: float, *, joint: bool, shards: int = 64
+) -> None:
+    """Eq. 17 and 18 for every item in place, Algorithm 1, line 16.
+
+    Args:
+        total: float64 (items, `numbers`), the sum of the messages of all blocks.
+        taus: E[tau_v], E[tau_bv].
+        joint: move factors and bias as one block.
+    """
+    bounds = even_runs(len(total), shards)
+    _move_factors(items.arrays, total, bounds, np.float32(taus[0]), np.float32(taus[1]), np.float32(step), joint)
+
+
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
+def _move_factors(items, total, bounds, tau, tau_bias, step, joint):
+    factors = items[0].shape[1]
+    size = factors + 1 if joint else factors
+    stride = padded(factors + 3)
+    for shard in prange(len(bounds) - 1):
+        matrix = np.zeros((factors + 1) * stride, dtype=np.float32)
+        z = np.zeros(factors + 1, dtype=np.float32)
+        for item in range(bounds[shard], bounds[shard + 1]):
+            matrix[:] = 0
+            parameters = total[item]
+            last = factors * (factors + 1) // 2
+            for row in range(size):
+                for column in range(row + 1):
+                    matrix[row * stride + column] = parameters[row * (row + 1) // 2 + column]
+                matrix[row * stride + row] += tau if row < factors else tau_bias
+                held = 0.0 if joint else items[2][item] * parameters[last + row]
+                z[row] = parameters[last + factors + 1 + row] - held
+            move(matrix, stride, size, z, step, items, item)

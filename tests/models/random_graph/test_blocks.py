@@ -1,0 +1,314 @@
+"""A fit by blocks of users: equal to the fit of one machine, the same bits wherever it is computed, and what travels."""
+
+import os
+import pickle
+import signal
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix, vstack
+
+from models.evaluation.held_out_edges import held_out_edges, parted
+from models.evaluation.metrics import over_users, user_metrics
+from models.evaluation.ranking import target_ranks
+from models.fitting import FitOptions, Start
+from models.random_graph import blocks
+from models.random_graph.blocks import Terms, begun, cuts
+from models.random_graph.inference import step_sizes
+from models.random_graph.messages import numbers
+from models.random_graph.model import RandomGraph, RandomGraphSettings
+
+SHORT = {"factors": 5, "iterations": 14, "t_tau": 4, "t_epsilon": 6, "bound_every": 3}
+
+
+def fitted(matrix, *, threads=1, options=None, **settings):
+    model = RandomGraph(RandomGraphSettings(**{**SHORT, **settings}), seed=3, threads=threads)
+    return model.fit(matrix, options or FitOptions())
+
+
+@contextmanager
+def by_messages(matrix, **settings):
+    """A fit by blocks at its beginning, whatever their number."""
+    model = RandomGraph(RandomGraphSettings(**{**SHORT, **settings}), seed=3)
+    model.item_degrees = np.bincount(matrix.indices, minlength=matrix.shape[1])
+    model._weigh(matrix)
+    q = model._beginning(matrix.shape, None)
+    with begun(Terms(model.settings, 3, 1), q, model.weights, matrix, FitOptions()) as posterior:
+        yield posterior
+
+
+def assert_same_bits(one, other):
+    for name, array in one._arrays().items():
+        assert np.array_equal(array, other._arrays()[name]), name
+
+
+def assert_close(one, other, within):
+    """Every fitted array within a share of its largest value."""
+    for name, array in one._arrays().items():
+        worst = np.abs(array - other._arrays()[name]).max()
+        assert worst <= within * np.abs(array).max(), (name, worst)
+
+
+def planted(users, items=150, seed=0):
+    """Three planted traits and a long tail of popularity; about a tenth of all pairs are edges."""
+    rng = np.random.default_rng(seed)
+    odds = 1.3 * rng.normal(size=(users, 3)) @ rng.normal(size=(3, items)) - np.log(np.arange(1, items + 1)) - 0.5
+    likes = rng.random((users, items)) < 1 / (1 + np.exp(-odds))
+    likes[likes.sum(axis=1) < 2, :2] = True
+    return csr_matrix(likes.astype(np.float32))
+
+
+MODES = [
+    {},
+    {"joint_bias": True},
+    {"user_biases": True},
+    {"joint_bias": True, "user_biases": True},
+    {"learn_tau": False, "balance_popular": True},
+]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=[" ".join(mode) or "defaults" for mode in MODES])
+@pytest.mark.parametrize("count", [3, 4, 7])
+def test_fresh_messages_of_all_blocks_make_the_fit_of_one_machine(long_tailed, mode, count):
+    seen = {1: [], count: []}
+    one, many = (
+        fitted(long_tailed, blocks=of, options=FitOptions(on_epoch=seen[of].append), **mode) for of in (1, count)
+    )
+    assert_close(one, many, 2e-5)
+    for before, after in zip(seen[1], seen[count], strict=True):
+        assert before.values == pytest.approx(after.values, rel=1e-6)
+
+
+def test_one_block_through_messages_makes_the_fit_of_one_machine_too(long_tailed):
+    one = fitted(long_tailed).posterior
+    with by_messages(long_tailed) as posterior:
+        for t, step in enumerate(step_sizes(14, 6), start=1):
+            posterior.iterate(t, step)
+        other = posterior.gathered()
+    for side in ("users", "items"):
+        before, after = getattr(one, side), getattr(other, side)
+        for name, array in vars(before).items():
+            np.testing.assert_allclose(getattr(after, name), array, rtol=2e-5, atol=2e-5, err_msg=name)
+    np.testing.assert_allclose(other.taus.rate, one.taus.rate, rtol=2e-5)
+
+
+def test_metrics_of_both_fits_agree_and_so_does_where_they_stop():
+    train, targets = held_out(planted(600))
+    lengths, found = [], []
+    for count in (1, 4):
+        epochs = []
+        options = FitOptions(on_epoch=epochs.append)
+        model = fitted(train, blocks=count, iterations=40, bound_every=5, tolerance=0.01, options=options)
+        lengths.append(len(epochs))
+        found.append(metrics(model, train, targets))
+    assert lengths[0] == lengths[1] < 40
+    for name in ("mean_rank", "ndcg@100"):
+        assert found[0][name].value == pytest.approx(found[1][name].value, abs=5e-4), name
+
+
+def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
+    first = fitted(long_tailed[:200])
+    rows = np.arange(300)
+    start = Start(first, np.where(rows < 190, rows, -1), np.arange(120))
+    one, many = (fitted(long_tailed, blocks=count, iterations=3, options=FitOptions(start=start)) for count in (1, 4))
+    assert_close(one, many, 2e-5)
+
+
+def test_blocks_have_about_equal_numbers_of_edges_and_none_is_empty(long_tailed):
+    starts = long_tailed.indptr
+    bounds = cuts(starts, 4)
+    assert bounds[0][0] == 0 and bounds[-1][1] == 300 and all(a[1] == b[0] for a, b in pairwise(bounds))
+    loads = [starts[end] - starts[first] + 8 * (end - first) for first, end in bounds]
+    assert max(loads) - min(loads) < 2 * (8 + np.diff(starts).max())
+    assert cuts(np.array([0, 1, 2]), 9) == [(0, 1), (1, 2)]
+
+
+AWKWARD = [np.ones((6, 5)), np.eye(1), np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]), np.ones((4, 1))]
+
+
+@pytest.mark.parametrize("refreshed", [0, 1])
+@pytest.mark.parametrize(
+    "likes", AWKWARD, ids=["all ones", "one edge", "a user and an item without an edge", "one item"]
+)
+def test_awkward_data_get_finite_scores(likes, refreshed):
+    matrix = csr_matrix(likes.astype(float))
+    model = fitted(matrix, blocks=9, refreshed=refreshed)
+    assert np.isfinite(model.scores(matrix, users=np.arange(len(likes)))).all()
+    assert all(np.isfinite(array).all() for array in model._arrays().values())
+
+
+class Backwards:
+    """Every call twice, the last one first."""
+
+    def map(self, function, calls):
+        for call in calls:
+            function(*call)
+        return [function(*call) for call in reversed(calls)][::-1]
+
+
+class Processes:
+    """Two processes; one is killed in the middle of the fit, and a third makes the calls of that time again."""
+
+    def __init__(self):
+        self.pool, self.asked, self.killed = self._of(2), 0, 0
+
+    def _of(self, count):
+        return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+
+    def map(self, function, calls):
+        self.asked += 1
+        try:
+            answers = [self.pool.submit(function, *call) for call in calls]
+            if self.asked == 9:
+                answers[0].result()
+                os.kill(next(iter(self.pool._processes)), signal.SIGKILL)
+            return [answer.result() for answer in answers]
+        except BrokenProcessPool:
+            self.pool, self.killed = self._of(1), self.killed + 1
+            return self.map(function, calls)
+
+
+TURNS = [{"blocks": 5}, {"blocks": 5, "refreshed": 2, "user_biases": True}]
+
+
+@pytest.mark.parametrize("settings", TURNS, ids=["all fresh", "in turns"])
+def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, settings):
+    one = fitted(long_tailed, **settings)
+    assert_same_bits(one, fitted(long_tailed, threads=2, **settings))
+    assert_same_bits(one, fitted(long_tailed, options=FitOptions(workers=Backwards()), **settings))
+
+
+def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(long_tailed, tmp_path):
+    workers = Processes()
+    options = FitOptions(workers=workers, scratch=tmp_path / "seen by all")
+    many = fitted(long_tailed, blocks=5, iterations=8, options=options)
+    workers.pool.shutdown()
+    assert workers.killed == 1
+    assert_same_bits(many, fitted(long_tailed, blocks=5, iterations=8))
+    assert not list((tmp_path / "seen by all").iterdir())
+
+
+@pytest.mark.parametrize("mode", MODES[:4], ids=[" ".join(mode) or "defaults" for mode in MODES[:4]])
+def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, monkeypatch, mode):
+    visits, move_factors = [], blocks.move_factors
+
+    def watched(items, total, *more, **named):
+        latest = sum(message.astype(float) for message in posterior.messages.values())
+        visits.append(len(posterior.messages))
+        np.testing.assert_allclose(total, latest, rtol=1e-12, atol=1e-12)
+        move_factors(items, total, *more, **named)
+
+    monkeypatch.setattr(blocks, "move_factors", watched)
+    with by_messages(long_tailed, blocks=5, refreshed=2, **mode) as posterior:
+        for t, step in enumerate(step_sizes(10, 6), start=1):
+            posterior.iterate(t, step)
+    assert visits == [5] * (1 + 9 * 3)  # the first iteration is of all blocks, the others of three turns
+
+
+def held_out(likes):
+    """One edge of every user apart."""
+    ones = np.ones(likes.shape[0], dtype=np.int64)
+    return parted(likes, held_out_edges(likes, ones, 1, *(np.arange(count) for count in likes.shape)))
+
+
+def metrics(model, train, targets):
+    scores = model.scores(train, users=np.arange(train.shape[0]), score="popularity_x_odds")
+    return over_users(user_metrics(target_ranks(scores, train, targets)))
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("refreshed", [1, 2])
+def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_error(joint, refreshed):
+    train, targets = held_out(planted(1500))
+    more = {"iterations": 30, "t_tau": 10, "t_epsilon": 10, "bound_every": 0, "joint_bias": joint}
+    one, turns = (
+        metrics(fitted(train, threads=2, **more, **settings), train, targets)["mean_rank"]
+        for settings in ({}, {"blocks": 6, "refreshed": refreshed})
+    )
+    assert one.value > 0.8 and abs(turns.value - one.value) < one.standard_error
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Rows of a matrix that lies in files."""
+
+    folder: str
+
+    def __call__(self, first, end):
+        starts, items, width = (
+            np.load(f"{self.folder}/{name}.npy", mmap_mode="r") for name in ("starts", "items", "width")
+        )
+        starts, items = starts[first : end + 1], items[starts[first] : starts[end]]
+        return csr_matrix((np.ones(len(items)), np.array(items), starts - starts[0]), shape=(end - first, int(width)))
+
+
+def shelved(matrix, folder):
+    for name, array in (("starts", matrix.indptr), ("items", matrix.indices), ("width", np.array(matrix.shape[1]))):
+        np.save(folder / f"{name}.npy", array)
+    return Shelf(str(folder))
+
+
+class Scales:
+    """Calls are made here; what each takes and gives is weighed."""
+
+    def __init__(self):
+        self.taken, self.given = [], []
+
+    def map(self, function, calls):
+        answers = [function(*call) for call in calls]
+        self.taken += [len(pickle.dumps(call)) for call in calls]
+        self.given += [len(pickle.dumps(answer)) for answer in answers]
+        return answers
+
+
+@pytest.mark.parametrize("copies", [1, 6])
+def test_items_alone_travel_however_many_users_there_are(long_tailed, tmp_path, copies):
+    matrix, scales = csr_matrix(vstack([long_tailed] * copies)), Scales()
+    options = FitOptions(workers=scales, rows=shelved(matrix, tmp_path))
+    model = fitted(matrix, blocks=3, iterations=4, options=options)
+    assert max(scales.taken) <= 120 * 4 * (2 * 5 + 2) + 3000
+    assert max(scales.given) <= 120 * 4 * numbers(5) + 1000
+    assert_same_bits(model, fitted(matrix, blocks=3, iterations=4))
+
+
+def test_rows_of_another_matrix_are_refused(long_tailed, tmp_path):
+    rows = shelved(long_tailed[:, :90], tmp_path)
+    with pytest.raises(ValueError, match=r"rows 0 to \d+ came as a matrix of .*120 columns"):
+        fitted(long_tailed, blocks=2, options=FitOptions(rows=rows))
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["a folder", "no folder"])
+def test_a_fit_leaves_no_users_behind_even_where_it_is_interrupted(long_tailed, tmp_path, monkeypatch, given):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    held = []
+
+    def interrupt(epoch):
+        (folder,) = tmp_path.iterdir()
+        held.append(sorted(file.name for file in folder.iterdir()))
+        if epoch.number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fitted(long_tailed, blocks=2, options=FitOptions(scratch=tmp_path if given else None, on_epoch=interrupt))
+    assert held[-1] == ["block-0-2.npz", "block-0-3.npz", "block-1-2.npz", "block-1-3.npz", "weights.npy"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("refreshed", [0, 1])
+def test_scores_serve_inside_a_fit_by_blocks(long_tailed, refreshed):
+    model = RandomGraph(RandomGraphSettings(**{**SHORT, "blocks": 3, "refreshed": refreshed}), seed=3)
+    seen, rows = [], np.arange(9)
+
+    def look(epoch):
+        seen.append([model.scores(long_tailed[:9], users=users) for users in (None, rows)])
+
+    model.fit(long_tailed, FitOptions(on_epoch=look))
+    for users, last in zip((None, rows), seen[-1], strict=True):
+        np.testing.assert_array_equal(last, model.scores(long_tailed[:9], users=users))
