@@ -16,11 +16,11 @@ from scipy.sparse import csr_matrix
 import sql
 from models.base import Model
 from models.catalogue import MODELS
-from models.fitting import Epoch, FitOptions, ValidationUsers
+from models.fitting import Epoch, FitOptions, ValidationUsers, Workers
 from models.memory import fit_bytes
 from models.settings import ModelSettings
 from tasks import machine
-from tasks.cluster import Engine
+from tasks.cluster import HERE, Engine
 from tasks.errors import ClusterLost, InputError, OneclassError
 from tasks.orchestration import progress
 from tasks.orchestration.artifacts import key as artifact_key
@@ -88,6 +88,8 @@ def begin(
     engine: Engine, home: Home, *, protocol: str, matrices_digest: str, model: str, settings: ModelSettings, seed: int
 ) -> Callable[[], Fit]:
     """Have a fit made by an engine; what is returned waits for it."""
+    if getattr(settings, "blocks", 1) > 1:  # its blocks are what the engine gets
+        return partial(fitted, home, matrices_digest, model, settings, seed, workers=engine)
     matrix = matrices.read(home, matrices_digest, parts=()).train
     memory = fit_bytes(MODELS[model], settings, matrix.shape, matrix.nnz)
     what = f"train {model} on {protocol}"
@@ -95,12 +97,19 @@ def begin(
 
 
 def fitted(
-    home: Home, matrices_digest: str, model: str, settings: ModelSettings, seed: int, previous: Fit | None = None
+    home: Home,
+    matrices_digest: str,
+    model: str,
+    settings: ModelSettings,
+    seed: int,
+    previous: Fit | None = None,
+    workers: Workers = HERE,
 ) -> Fit:
     """A fit in the store: made now, or taken from there where one of that digest is whole.
 
     Args:
         previous: an earlier fit to begin at.
+        workers: where the blocks of a fit by blocks are computed.
 
     Raises:
         OneclassError: the model cannot be fitted on this matrix.
@@ -124,6 +133,9 @@ def fitted(
                 checkpoints=fits.checkpoints(home, model, digest),
                 on_epoch=_epochs(tell),
                 member=partial(_kept_member, home, matrices_digest, seed),
+                workers=workers,
+                rows=matrices.StoredRows(home.absolute(), matrices_digest),
+                scratch=home.absolute().spill,
             )
             effort = _fit(estimator, split.train, options)
             if chosen := _from_the_log(estimator):

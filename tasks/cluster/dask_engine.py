@@ -59,8 +59,7 @@ class DaskEngine:
                 "%s needs about %s, and no worker has more than %s: made by the coordinator", what, needed, most
             )
             return HERE.begin(what, function, home, *arguments)
-        home = replace(home, root=home.root.absolute())
-        call = worker.call, self._terms, worker.packed(function, home, *arguments)
+        call = worker.call, self._terms, worker.packed(function, home.absolute(), *arguments)
         resources = {MEMORY: memory} if memory and self._most is not None else None
         more = {"key": _key(what), "pure": False, "resources": resources, "priority": -next(self._places)}
         return partial(_result, what, self._client.submit(*call, **more))
@@ -122,6 +121,7 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
     security = distributed.Security()  # certificates as Dask's own configuration names them
     if settings.address is None:
         own = {MEMORY: int(SHARE * allowance.memory() / settings.workers)}
+        threads = max(1, home.limits.threads // settings.workers)
         with (
             distributed.LocalCluster(
                 n_workers=settings.workers,
@@ -130,6 +130,7 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
                 dashboard_address=DASHBOARD,
                 memory_limit=0,  # Dask would kill a worker that takes more; a fit says before what it needs
                 resources=own,
+                env={"NUMBA_NUM_THREADS": str(threads)},
                 local_directory=str(home.spill.absolute()),
                 silence_logs=logging.ERROR,
             ) as cluster,

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -71,6 +71,10 @@ class Home:
                     f"--home {self.root}: its full path has a {character} in it, and DuckDB takes such a path for "
                     "another one. Choose another --home."
                 )
+
+    def absolute(self) -> "Home":
+        """The same for a process that may work in another folder."""
+        return replace(self, root=self.root.absolute())
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:

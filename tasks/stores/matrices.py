@@ -61,6 +61,18 @@ class SplitMatrices:
     numbering: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows of a split's training matrix for whoever is asked for them, in whatever process (`models.fitting.Rows`)."""
+
+    home: Home
+    digest: str
+
+    def __call__(self, first: int, end: int) -> csr_matrix:
+        """Rows [first, end); of the others no page is read, once the process has checked the file."""
+        return read(self.home, self.digest, parts=()).train[first:end]
+
+
 def write(home: Home, split: SplitMatrices) -> str:
     """Store a split under the digest of its content; whole or not at all."""
     arrays = _arrays(split)
