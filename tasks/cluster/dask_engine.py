@@ -12,6 +12,7 @@ import itertools
 import logging
 import socket
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -109,7 +110,7 @@ def opened(settings: ClusterSettings, home: Home, run_id: str) -> Iterator[DaskE
     try:
         with _client(settings, home) as client:
             terms, most = _agreed(client, settings, home, worker.Terms(worker.version(), mark, 1, run_id))
-            for name in ("tasks", "models"):
+            for name in worker.SPOKEN:
                 client.forward_logging(name, logging.INFO)
             yield DaskEngine(client, terms, most)
     finally:
@@ -123,6 +124,7 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
         own = {MEMORY: int(SHARE * allowance.memory() / settings.workers)}
         threads = max(1, home.limits.threads // settings.workers)
         with (
+            warnings.catch_warnings(action="ignore"),  # of a port that is taken: the page's address is said anyway
             distributed.LocalCluster(
                 n_workers=settings.workers,
                 threads_per_worker=1,

@@ -18,6 +18,7 @@ from tasks.errors import OneclassError
 from tasks.stores import allowance
 
 ROOMS = ("models", "tasks", "sql", "data_contracts")
+SPOKEN = ("tasks", "models")  # loggers whose lines go to the coordinator
 LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "polars", "distributed")
 _turn = threading.Lock()  # a call has all of the process's threads
 
@@ -113,6 +114,8 @@ def _speak_through(run_id: str) -> None:
     for name in (None, "flows", "tasks", "models"):
         handlers = logging.getLogger(name).handlers
         handlers[:] = [one for one in handlers if not type(one).__module__.startswith("prefect")]
+    for name in SPOKEN:
+        logging.getLogger(name).setLevel(logging.INFO)
 
     def of_run(*values: Any, **more: Any) -> logging.LogRecord:
         record = logging.LogRecord(*values, **more)

@@ -1,0 +1,99 @@
+"""A Dask scheduler and workers in processes of their own, on the loopback interface."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from distributed import Client
+
+from tests.conftest import home_in
+
+ROOT = Path(__file__).parents[3]
+QUICKLY = {  # of a worker that says nothing more, by default 5 minutes; and of a scheduler that is gone
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "3s",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
+}
+
+
+class Cluster:
+    """One scheduler, whose workers the tests start and end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.processes = folder, []
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        self._wait(lambda: self._file.exists())
+        with Client(scheduler_file=str(self._file)) as client:
+            self.address = client.scheduler.address
+
+    def worker(self, *arguments: str, source: Path = ROOT) -> subprocess.Popen:
+        """One more, once the scheduler knows it."""
+        with Client(self.address) as client:
+            before = len(client.scheduler_info(n_workers=-1)["workers"])
+            words = arguments or ("--nthreads", "1")
+            process = self._start(
+                "worker", "--host", "127.0.0.1", "--no-nanny", "--no-dashboard", *words, source=source
+            )
+            self._wait(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) > before)
+        return process
+
+    def end(self, *processes: subprocess.Popen) -> None:
+        """Kill some, or all, of its processes."""
+        for process in processes or self.processes:
+            process.kill()
+            process.wait()
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / "scheduler.json"
+
+    def _start(self, *words: str, source: Path = ROOT) -> subprocess.Popen:
+        command = [sys.executable, "-m", "dask", *words, "--scheduler-file", str(self._file)]
+        environment = {**os.environ, **QUICKLY, "PYTHONPATH": str(source)}
+        with (self._folder / "said").open("ab") as said:
+            self.processes.append(
+                subprocess.Popen(command, env=environment, cwd=self._folder, stdout=said, stderr=said)
+            )
+        return self.processes[-1]
+
+    def _wait(self, there) -> None:
+        until = time.monotonic() + 60
+        while not there():
+            assert time.monotonic() < until, (self._folder / "said").read_text()
+            time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def started(folder: Path) -> Iterator[Cluster]:
+    """A cluster without workers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cluster = Cluster(folder)
+    try:
+        yield cluster
+    finally:
+        cluster.end()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[Cluster]:
+    """Two workers that every test of a file leaves as they are."""
+    with started(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.worker()
+        cluster.worker()
+        yield cluster
+
+
+@pytest.fixture
+def own_cluster(tmp_path) -> Iterator[Cluster]:
+    """For a test that ends processes of it."""
+    with started(tmp_path / "cluster") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def home(tmp_path):
+    return home_in(tmp_path / "var")

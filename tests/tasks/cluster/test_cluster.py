@@ -1,0 +1,190 @@
+"""What a cluster's workers do and refuse, with a real scheduler and real processes."""
+
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import dask
+import pytest
+
+from tasks import cluster as clusters
+from tasks.cluster import ClusterSettings, dask_engine, worker
+from tasks.errors import ClusterLost, InputError, OneclassError
+from tests.tasks.cluster import calls
+from tests.tasks.cluster.conftest import ROOT
+
+
+def opened(cluster, home):
+    return clusters.opened(ClusterSettings(address=cluster.address), home, "a-run")
+
+
+def wait_for_lines(file, count):
+    until = time.monotonic() + 30
+    while not file.exists() or len(file.read_text().splitlines()) < count:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return [int(line) for line in file.read_text().splitlines()]
+
+
+def test_calls_are_made_by_other_processes_and_answered_in_their_order(cluster, home):
+    with opened(cluster, home) as engine:
+        begun = [engine.begin(f"call {number}", calls.who, home) for number in range(6)]
+        found = [one() for one in begun]
+        assert engine.map(calls.doubled, [(number,) for number in range(9)]) == list(range(0, 18, 2))
+    assert os.getpid() not in {process for process, _ in found}
+    assert len({process for process, _ in found}) == 2
+    assert all(threads >= 1 for _, threads in found)
+    assert not list(home.spill.glob("cluster-*"))
+
+
+def test_without_a_cluster_a_call_is_made_here_when_its_result_is_asked_for(home, tmp_path):
+    with clusters.opened(ClusterSettings(), home, "a-run") as engine:
+        begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 0.0)
+        assert not (tmp_path / "began").exists()
+        assert begun() == os.getpid()
+        assert engine.map(calls.doubled, [(1,), (2,)]) == [2, 4]
+
+
+def test_an_error_of_a_call_is_raised_where_it_is_awaited(cluster, home):
+    with opened(cluster, home) as engine:
+        begun = engine.begin("call", calls.slowly, home, "no path", 0.0)
+        with pytest.raises(AttributeError, match="open"):
+            begun()
+
+
+def test_a_call_whose_worker_is_killed_is_made_by_another(own_cluster, home, tmp_path):
+    own_cluster.worker()
+    own_cluster.worker()
+    with opened(own_cluster, home) as engine:
+        begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 2.0)
+        (first,) = wait_for_lines(tmp_path / "began", 1)
+        os.kill(first, signal.SIGKILL)
+        assert begun() != first
+
+
+def test_a_call_whose_worker_hangs_is_made_by_another(own_cluster, home, tmp_path):
+    own_cluster.worker()
+    own_cluster.worker()
+    with opened(own_cluster, home) as engine:
+        begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 2.0)
+        (first,) = wait_for_lines(tmp_path / "began", 1)
+        os.kill(first, signal.SIGSTOP)
+        assert begun() != first
+
+
+def test_a_worker_that_comes_late_takes_part(own_cluster, home, tmp_path):
+    own_cluster.worker()
+    with opened(own_cluster, home) as engine:
+        begun = [engine.begin(f"call {number}", calls.slowly, home, tmp_path / "began", 1.0) for number in range(8)]
+        own_cluster.worker()
+        assert len({one() for one in begun}) == 2
+
+
+def test_a_call_that_ends_each_process_is_given_up_with_what_to_do(home):
+    once = dask.config.set({"distributed.scheduler.allowed-failures": 0})
+    with once, clusters.opened(ClusterSettings(workers=1), home, "a-run") as engine:
+        begun = engine.begin("fit of wmf", calls.ends_its_process, home)
+        with pytest.raises(OneclassError, match="fit of wmf: the worker died each time.*1 times.*more of it"):
+            begun()
+
+
+def test_a_scheduler_that_dies_ends_the_run_in_seconds(own_cluster, home, tmp_path, monkeypatch):
+    own_cluster.worker()
+    monkeypatch.setattr(dask_engine, "SECONDS_TO_ANSWER", 3.0)
+    with opened(own_cluster, home) as engine:
+        begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 60.0)
+        wait_for_lines(tmp_path / "began", 1)
+        own_cluster.end(own_cluster.scheduler)
+        with pytest.raises(ClusterLost, match="the same command goes on"):
+            begun()
+
+
+def test_a_worker_of_other_source_is_refused_by_name(own_cluster, home, tmp_path):
+    for room in worker.ROOMS:
+        shutil.copytree(ROOT / room, tmp_path / "other" / room, ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "other" / "models" / "popularity.py").open("a") as file:
+        file.write("# another version\n")
+    own_cluster.worker(source=tmp_path / "other")
+    with (
+        pytest.raises(InputError, match=r"worker tcp://[\d.:]+ cannot take part: it has oneclass's source"),
+        opened(own_cluster, home),
+    ):
+        pass
+
+
+def test_a_worker_that_does_not_see_the_home_says_so(home, tmp_path):
+    terms = worker.Terms(worker.version(), tmp_path / "nowhere" / "small" / "spill" / "cluster-1", 1, "a-run")
+    assert worker.unfit(terms) == f"it does not see {tmp_path}/nowhere/small: mount the home there under the same path"
+
+
+def test_a_worker_that_came_late_with_another_version_of_a_library_does_no_call(home):
+    wanted = tuple((name, "0.1" if name == "numpy" else version) for name, version in worker.version())
+    terms = pickle.dumps(worker.Terms(wanted, home.root, 1, "a-run"))
+    script = (
+        "import pickle, sys; from tasks.cluster import worker;"
+        "worker.call(pickle.loads(bytes.fromhex(sys.argv[1])), b'no call')"
+    )
+    command = [sys.executable, "-c", script, terms.hex()]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "cannot take part: it has numpy" in ended.stderr
+
+
+def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
+    own_cluster.worker("--nthreads", "2")
+    with (
+        pytest.raises(InputError, match="has 2 threads of Dask; start it with --nthreads 1"),
+        opened(own_cluster, home),
+    ):
+        pass
+
+
+def test_what_declares_more_memory_than_any_worker_has_is_made_by_the_coordinator(home, caplog):
+    with clusters.opened(ClusterSettings(workers=1), home, "a-run") as engine:
+        assert engine.begin("mrf_dense", calls.who, home, memory=10**15)()[0] == os.getpid()
+        assert engine.begin("slim", calls.who, home, memory=10**6)()[0] != os.getpid()
+    assert "mrf_dense needs about 1000000.0 GB" in caplog.text
+
+
+def test_two_that_need_most_of_a_workers_memory_do_not_meet_there(own_cluster, home, tmp_path):
+    own_cluster.worker("--nthreads", "1", "--resources", "memory=100")
+    own_cluster.worker("--nthreads", "1", "--resources", "memory=1000")
+    with opened(own_cluster, home) as engine:
+        small = engine.begin("small", calls.who, home, memory=50)
+        large = [
+            engine.begin(f"large {number}", calls.slowly, home, tmp_path / "began", 0.5, memory=600)
+            for number in (1, 2)
+        ]
+        assert len({one() for one in large}) == 1
+        assert small()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"address": "10.0.0.1:8786"}, "write it as tcp://HOST:PORT"),
+        ({"address": "tcp://10.0.0.1:8786"}, "is on another machine, and tcp is not encrypted"),
+        ({"address": "tls://10.0.0.1:8786"}, "needs certificates"),
+        ({"address": "tcp://no-such-host.invalid:8786"}, "is not known"),
+        ({"address": "tcp://127.0.0.1:1"}, "no scheduler answers there"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused(home, monkeypatch, settings, message):
+    monkeypatch.setattr(dask_engine, "SECONDS_TO_ANSWER", 1.0)
+    with pytest.raises(InputError, match=message), clusters.opened(ClusterSettings(**settings), home, "a-run"):
+        pass
+
+
+def test_a_scheduler_without_workers_is_refused(own_cluster, home, monkeypatch):
+    monkeypatch.setattr(dask_engine, "SECONDS_TO_ANSWER", 1.0)
+    with pytest.raises(InputError, match="the scheduler has no worker"), opened(own_cluster, home):
+        pass
+
+
+@pytest.mark.parametrize("settings", [{"workers": 0}, {"workers": 2, "address": "tcp://127.0.0.1:8786"}])
+def test_settings_that_make_no_sense_are_refused(settings):
+    with pytest.raises(InputError, match="--workers"):
+        ClusterSettings(**settings)
