@@ -146,7 +146,7 @@ class Deploy(NightlyRetrain):
     )
 
 
-class Sweep(Run, _Source):
+class Sweep(Run, _Source, _Cluster):
     """Of `flows.sweep`."""
 
     sweep: Annotated[list[str], Flag("NAME")] = Field(

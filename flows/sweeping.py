@@ -9,7 +9,9 @@ from prefect.runtime import flow_run
 from flows.parameters import Sweep, taking
 from flows.sequence import prepare, recorded, run_name
 from flows.settings import RunSettings, resolve
+from tasks import cluster
 from tasks import sweep as sweeps
+from tasks.cluster import Engine
 from tasks.errors import InputError
 from tasks.protocols import PROTOCOLS
 from tasks.report import report_task
@@ -29,9 +31,9 @@ def sweep(given: Sweep) -> dict[str, list[Result]]:
     """
     run, names = planned(given)
     run_id = str(flow_run.id or uuid.uuid4())
-    with recorded(run, run_id, "sweep", sweeps=names):
+    with recorded(run, run_id, "sweep", sweeps=names), cluster.opened(run.cluster, run.home, run_id) as engine:
         digests = prepare(run, run_id).digests
-        results = {name: _swept(run, run_id, name, digests) for name in names}
+        results = {name: _swept(run, run_id, name, digests, engine) for name in names}
         with warehouse.connect(run.home, read_only=True) as connection:
             latest = runs.latest_evaluated(connection)
         if latest:
@@ -51,24 +53,21 @@ def planned(given: Sweep) -> tuple[RunSettings, list[str]]:
     return resolve(given.as_backfill(models=models, protocols=protocols)), names
 
 
-def _swept(run: RunSettings, run_id: str, name: str, digests: dict[str, str]) -> list[Result]:
+def _swept(run: RunSettings, run_id: str, name: str, digests: dict[str, str], engine: Engine) -> list[Result]:
     """Every refit of one sweep, then its results in one transaction."""
     of_sweep = SWEEPS[name]
     if of_sweep.protocol not in digests:
         raise InputError(f"{name}: {of_sweep.protocol} has no edge to train on; the log is too small to sweep over.")
     chosen = sweeps.settings_of(of_sweep, run.models[of_sweep.model])
+    log = {"matrices_digest": digests[of_sweep.protocol], "seed": run.seed}
+    begun = [
+        sweeps.begin(engine, run.home, name=name, place=place, settings=settings, **log)
+        for place, settings in enumerate(chosen)
+    ]
     results: list[Result] = []
-    for place, settings in enumerate(chosen):
+    for place, refit in enumerate(begun):
         logger.info("%s: refit %d of %d, %s", name, place + 1, len(chosen), sweeps.label(name, place))
-        results += refit_task(
-            run.home,
-            run_id,
-            name=name,
-            place=place,
-            matrices_digest=digests[of_sweep.protocol],
-            settings=settings,
-            seed=run.seed,
-        )
+        results += refit_task(run.home, run_id, name=name, place=place, begun=refit)
     sweeps.record(run.home, run_id, name, results)
     return results
 

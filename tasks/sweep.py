@@ -6,7 +6,7 @@ off goes on where it stopped. The scores of the refits are kept in `evaluation.s
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -20,6 +20,7 @@ from models import catalogue
 from models.evaluation import metrics
 from models.evaluation.metrics import Mean
 from models.settings import ModelSettings
+from tasks.cluster import Engine
 from tasks.errors import InputError
 from tasks.evaluate.stage import by_degree, degrees_of_edges, item_degrees, rank_each
 from tasks.orchestration.stage_task import stage_task
@@ -115,10 +116,8 @@ def _varied(sweep: SweepPlan, place: int) -> dict[str, Any]:
     return {key: value for key, value in sweep.settings[place].items() if value is not None}
 
 
-def refit(
-    home: Home, run_id: str, *, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int
-) -> list[Result]:
-    """Make one fit of a sweep, or take it from the store, and judge it on the test part.
+def refit(home: Home, run_id: str, *, name: str, place: int, begun: Callable[[], list[Result]]) -> list[Result]:
+    """One fit of a sweep, judged on the test part; `begun` waits for it.
 
     Args:
         name: of the sweep.
@@ -127,6 +126,18 @@ def refit(
     Raises:
         OneclassError: the model cannot be fitted on this matrix.
     """
+    return begun()
+
+
+def begin(
+    engine: Engine, home: Home, *, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int
+) -> Callable[[], list[Result]]:
+    """Have a refit made by an engine; what is returned waits for its results."""
+    return engine.begin(f"refit {label(name, place)}", _refit, home, name, place, matrices_digest, settings, seed)
+
+
+def _refit(home: Home, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int) -> list[Result]:
+    """Make the fit, or take it from the store, and judge it."""
     sweep = SWEEPS[name]
     split = matrices.read(home, matrices_digest)
     _compile(sweep.model, settings, split.train, home.limits.threads)
