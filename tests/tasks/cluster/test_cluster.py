@@ -9,6 +9,7 @@ import sys
 import time
 
 import dask
+import psutil
 import pytest
 
 from tasks import cluster as clusters
@@ -160,6 +161,32 @@ def test_two_that_need_most_of_a_workers_memory_do_not_meet_there(own_cluster, h
         ]
         assert len({one() for one in large}) == 1
         assert small()
+
+
+def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
+    script = (
+        "import sys, time; from pathlib import Path; from tasks.cluster import ClusterSettings, opened;"
+        "from tasks.stores.home import Home; import psutil\n"
+        "if __name__ == '__main__':\n"
+        "    with opened(ClusterSettings(workers=2), Home(Path(sys.argv[1]), 'small'), 'a-run'):\n"
+        "        print(*[one.pid for one in psutil.Process().children()], flush=True); time.sleep(60)"
+    )
+    file = home.root / "run.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(script)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, str(file), str(home.root)], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    workers = [int(pid) for pid in process.stdout.readline().split()]
+    assert len([pid for pid in workers if psutil.pid_exists(pid)]) >= 2
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    until = time.monotonic() + 20
+    while any(psutil.pid_exists(pid) for pid in workers):
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize(
