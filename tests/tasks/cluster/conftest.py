@@ -23,9 +23,10 @@ QUICKLY = {  # of a worker that says nothing more, by default 5 minutes; and of 
 class Cluster:
     """One scheduler, whose workers the tests start and end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, protocol: str) -> None:
         self._folder, self.processes = folder, []
-        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        where = "--protocol", protocol, "--host", "127.0.0.1", "--port", "0"
+        self.scheduler = self._start("scheduler", *where, "--no-dashboard")
         self._wait(lambda: self._file.exists())
         with Client(scheduler_file=str(self._file)) as client:
             self.address = client.scheduler.address
@@ -68,10 +69,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def started(folder: Path) -> Iterator[Cluster]:
+def started(folder: Path, protocol: str = "tcp") -> Iterator[Cluster]:
     """A cluster without workers."""
     folder.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, protocol)
     try:
         yield cluster
     finally:

@@ -7,16 +7,21 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 
 import dask
 import psutil
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tasks import cluster as clusters
 from tasks.cluster import ClusterSettings, dask_engine, worker
 from tasks.errors import ClusterLost, InputError, OneclassError
 from tests.tasks.cluster import calls
-from tests.tasks.cluster.conftest import ROOT
+from tests.tasks.cluster.conftest import ROOT, started
 
 
 def opened(cluster, home):
@@ -187,6 +192,38 @@ def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
     while any(psutil.pid_exists(pid) for pid in workers):
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+@pytest.fixture
+def certificates(tmp_path, monkeypatch):
+    """A certificate that vouches for itself, named to Dask as its configuration wants, here and in every process."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a cluster")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    (tmp_path / "cert.pem").write_bytes(made.public_bytes(pem))
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    named = {"ca-file": tmp_path / "cert.pem"}
+    for role in ("scheduler", "worker", "client"):
+        named |= {f"{role}.cert": tmp_path / "cert.pem", f"{role}.key": tmp_path / "key.pem"}
+    for what, file in named.items():
+        variable = what.replace(".", "__").replace("-", "_").upper()
+        monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{variable}", str(file))
+    with dask.config.set({f"distributed.comm.tls.{what}": str(file) for what, file in named.items()}):
+        yield
+
+
+def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certificates, home, tmp_path):
+    with started(tmp_path / "cluster", "tls") as cluster:
+        cluster.worker()
+        assert cluster.address.startswith("tls://")
+        with opened(cluster, home) as engine:
+            assert engine.begin("call", calls.who, home)()[0] != os.getpid()
 
 
 @pytest.mark.parametrize(
