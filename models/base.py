@@ -286,7 +286,7 @@ class Model(ABC):
 
     def _for_empty(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         """The scores, those of an unseen user with an empty history replaced by popularity."""
-        if users is None and (empty := np.diff(histories.indptr) == 0).any():
+        if users is None and (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
             scores[empty] = self.item_degrees.astype(np.float32)
         return scores
 
