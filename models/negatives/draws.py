@@ -74,14 +74,20 @@ def _alias_table(weights):
     return limits, aliases
 
 
-def room(starts: np.ndarray, weights: np.ndarray) -> np.ndarray:
+@njit(cache=True, nogil=True)
+def room(starts, weights):
     """Where each user's negatives begin, int64 (users + 1,): as many as likes, or as many as items are left.
 
     Every item that a user likes must have a positive weight.
     """
-    degrees = np.diff(starts)
-    counts = np.minimum(degrees, np.count_nonzero(weights) - degrees)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    drawable = np.int64(0)
+    for item in range(len(weights)):
+        drawable += weights[item] != 0
+    begins = np.zeros(len(starts), dtype=np.int64)
+    for user in range(len(starts) - 1):
+        degree = starts[user + 1] - starts[user]
+        begins[user + 1] = begins[user] + min(degree, drawable - degree)
+    return begins
 
 
 def draw_negatives(
