@@ -252,13 +252,17 @@ class Model(ABC):
 
     def folded(self, histories: csr_matrix) -> Any:
         """`fold_in`, kept by a loaded model for the block that was asked for last: its scores and `like` share it."""
+        return self.kept_of_block("fold-in", histories, lambda: self.fold_in(histories))
+
+    def kept_of_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
+        """`make()`, kept by a loaded model for the block that was asked for last."""
         if self._kept is None:
-            return self.fold_in(histories)
+            return make()
         asked = tuple(array.tobytes() for array in (histories.indptr, histories.indices, histories.data))
-        last, found = self._kept.get("fold-in", (None, None))
+        last, found = self._kept.get(name, (None, None))
         if last != asked:
-            found = self.fold_in(histories)
-            self._kept["fold-in"] = asked, found
+            found = make()
+            self._kept[name] = asked, found
         return found
 
     def _known(self, histories: csr_matrix) -> csr_matrix:
