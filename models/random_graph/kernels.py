@@ -9,7 +9,7 @@ result does not depend on the shards.
 import numpy as np
 from numba import njit, prange
 
-from models.negatives.draws import HEAVY, draw_into
+from models.negatives.draws import HEAVY, draw_scratch, draw_user
 from models.numerics.lane_products import ROWS, UNROLLED, add_weighted, scale
 from models.numerics.lane_tiles import add_outer
 from models.numerics.lanes import LANES, padded
@@ -40,6 +40,39 @@ def _add_batch(edges, sums, columns, count, sign, factors):
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
+def add_edges(edges, own, sums, columns, table, parts, vertex, factors):
+    """The tile of sums of one vertex; `own` is taken already, and `parts` are the likes and the negatives."""
+    sums[:] = 0
+    for part in range(2):
+        starts, neighbours = parts[0] if part == 0 else parts[1]
+        sign = HALF if part == 0 else -HALF
+        for first in range(starts[vertex], starts[vertex + 1], BATCH):
+            count = min(BATCH, starts[vertex + 1] - first)
+            gather(edges, table, neighbours, first, count, factors)
+            moments(edges, own, columns, count, factors)
+            weights(columns, count)
+            _add_batch(edges, sums, columns, count, sign, factors)
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def add_bias_edges(edges, own, columns, table, parts, vertex, factors, weight_sum):
+    """The sums of eq. 19 over the edges of one vertex: of w added to `weight_sum`, and z. Float64."""
+    z = 0.0
+    for part in range(2):
+        starts, neighbours = parts[0] if part == 0 else parts[1]
+        z += (0.5 if part == 0 else -0.5) * (starts[vertex + 1] - starts[vertex])
+        for first in range(starts[vertex], starts[vertex + 1], BATCH):
+            count = min(BATCH, starts[vertex + 1] - first)
+            gather(edges, table, neighbours, first, count, factors)
+            moments(edges, own, columns, count, factors)
+            weights(columns, count)
+            for edge in range(count):
+                weight_sum += columns[2, edge]
+                z -= columns[2, edge] * (columns[0, edge] - own[factors])
+    return weight_sum, z
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
 def _natural_parameters(sums, own, solution, size, factors, tau, tau_bias):
     """P (eq. 15; its lower triangle, in place) and z of one vertex; `size` is K, or K + 1 if the bias is updated too."""
     stride = padded(factors + 3)
@@ -66,6 +99,27 @@ def _step_towards(sums, stride, size, solution, step, posterior, vertex):
         solution[row] = step * solution[row] + keep * old * eta
 
 
+@njit(cache=True, fastmath=FAST, forceinline=True)
+def move(sums, stride, size, solution, step, posterior, vertex):
+    """Eq. 17 and 18: q of one vertex from P (in the tile) and z (in `solution`); `size` is K, or K + 1 with its bias.
+
+    `forceinline`: with `inline="always"` numba 0.68 gives wrong numbers for K + 1.
+    """
+    mean, precision, bias_mean, bias_precision = posterior
+    factors = mean.shape[1]
+    if step < 1:
+        _step_towards(sums, stride, size, solution, step, posterior, vertex)
+    for row in range(factors):
+        precision[vertex, row] = sums[row * stride + row]
+    if size > factors:
+        bias_precision[vertex] = sums[factors * stride + factors]
+    solve_in_rows(sums, stride, size, solution)
+    for row in range(factors):
+        mean[vertex, row] = solution[row]
+    if size > factors:
+        bias_mean[vertex] = solution[factors]
+
+
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
 def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, step, joint):
     """Update q(u_m) of every vertex of one side in place, eq. 17 and 18; with `joint`, of (u_m, b_m) together.
@@ -79,8 +133,7 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
         step: epsilon_t, float32.
         joint: maximise over factors and bias as one block, instead of in two passes.
     """
-    mean, precision, bias_mean, bias_precision = posterior
-    factors = mean.shape[1]
+    factors = posterior[0].shape[1]
     size = factors + 1 if joint else factors
     stride = padded(factors + 3)
     for shard in prange(len(bounds) - 1):
@@ -88,36 +141,17 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
         solution = np.zeros(size, dtype=np.float32)
         for vertex in range(bounds[shard], bounds[shard + 1]):
             take_own(own, vertex, posterior)
-            sums[:] = 0
-            for part in range(2):
-                starts, neighbours = likes if part == 0 else negatives
-                sign = HALF if part == 0 else -HALF
-                for first in range(starts[vertex], starts[vertex + 1], BATCH):
-                    count = min(BATCH, starts[vertex + 1] - first)
-                    gather(edges, table, neighbours, first, count, factors)
-                    moments(edges, own, columns, count, factors)
-                    weights(columns, count)
-                    _add_batch(edges, sums, columns, count, sign, factors)
+            add_edges(edges, own, sums, columns, table, (likes, negatives), vertex, factors)
             _natural_parameters(sums, own, solution, size, factors, tau, tau_bias)
-            if step < 1:
-                _step_towards(sums, stride, size, solution, step, posterior, vertex)
-            for row in range(factors):
-                precision[vertex, row] = sums[row * stride + row]
-            if joint:
-                bias_precision[vertex] = sums[factors * stride + factors]
-            solve_in_rows(sums, stride, size, solution)
-            for row in range(factors):
-                mean[vertex, row] = solution[row]
-            if joint:
-                bias_mean[vertex] = solution[factors]
+            move(sums, stride, size, solution, step, posterior, vertex)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
 def fold_in_users(posterior, table, likes, starts, draws, bounds, taus, iterations, joint):
     """Find q(u_m) of users who were not in training in place, the items fixed: each iteration draws new negatives.
 
-    Steps are one at first, and then average over the draws. The loop is in here because for one user a call from
-    Python takes as long as the update.
+    Steps are one at first, and then average over the draws. A user has all updates before the next one, since for one
+    user a call, and a parallel loop too, takes as long as the update.
 
     Args:
         posterior, table, bounds, joint: as in `update_factors`.
@@ -126,11 +160,23 @@ def fold_in_users(posterior, table, likes, starts, draws, bounds, taus, iteratio
         taus: E[tau_u] and E[tau_bu], float32.
     """
     pi, alias, seed, units = draws
+    factors = posterior[0].shape[1]
+    size = factors + 1 if joint else factors
+    stride = padded(factors + 3)
     negatives = np.empty(starts[-1], dtype=np.int32)
-    for t in range(1, iterations + 1):
-        draw_into(likes, starts, negatives, pi, alias, bounds, (seed, t), units, HEAVY)
-        step = np.float32(1.0 / max(t - 3, 1))
-        update_factors(posterior, table, likes, (starts, negatives), bounds, taus[0], taus[1], step, joint)
+    for shard in prange(len(bounds) - 1):
+        edges, own, sums, columns = workspace(factors)
+        solution = np.zeros(size, dtype=np.float32)
+        scratch = draw_scratch(len(pi))
+        for user in range(bounds[shard], bounds[shard + 1]):
+            for t in range(1, iterations + 1):
+                mark = user * iterations + t
+                draw_user(likes, starts, negatives, pi, alias, user, mark, (seed, t), units, HEAVY, scratch)
+                step = np.float32(1.0 / max(t - 3, 1))
+                take_own(own, user, posterior)
+                add_edges(edges, own, sums, columns, table, (likes, (starts, negatives)), user, factors)
+                _natural_parameters(sums, own, solution, size, factors, taus[0], taus[1])
+                move(sums, stride, size, solution, step, posterior, user)
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
@@ -142,18 +188,9 @@ def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
         edges, own, _, columns = workspace(factors)
         for vertex in range(bounds[shard], bounds[shard + 1]):
             take_own(own, vertex, posterior)
-            weight_sum, z = np.float64(tau_bias), 0.0
-            for part in range(2):
-                starts, neighbours = likes if part == 0 else negatives
-                z += (0.5 if part == 0 else -0.5) * (starts[vertex + 1] - starts[vertex])
-                for first in range(starts[vertex], starts[vertex + 1], BATCH):
-                    count = min(BATCH, starts[vertex + 1] - first)
-                    gather(edges, table, neighbours, first, count, factors)
-                    moments(edges, own, columns, count, factors)
-                    weights(columns, count)
-                    for edge in range(count):
-                        weight_sum += columns[2, edge]
-                        z -= columns[2, edge] * (columns[0, edge] - own[factors])
+            weight_sum, z = add_bias_edges(
+                edges, own, columns, table, (likes, negatives), vertex, factors, np.float64(tau_bias)
+            )
             old = bias_precision[vertex]
             new = step * weight_sum + (1 - step) * old
             bias_mean[vertex] = (step * z + (1 - step) * old * bias_mean[vertex]) / new
