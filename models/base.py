@@ -254,13 +254,17 @@ class Model(ABC):
 
     def folded(self, histories: csr_matrix) -> Any:
         """`fold_in`, kept by a loaded model for the block that was asked for last: its scores and `like` share it."""
+        return self.kept_of_block("fold-in", histories, lambda: self.fold_in(histories))
+
+    def kept_of_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
+        """`make()`, kept by a loaded model for the block that was asked for last."""
         if self._kept is None:
-            return self.fold_in(histories)
+            return make()
         asked = tuple(array.tobytes() for array in (histories.indptr, histories.indices, histories.data))
-        last, found = self._kept.get("fold-in", (None, None))
+        last, found = self._kept.get(name, (None, None))
         if last != asked:
-            found = self.fold_in(histories)
-            self._kept["fold-in"] = asked, found
+            found = make()
+            self._kept[name] = asked, found
         return found
 
     def _known(self, histories: csr_matrix) -> csr_matrix:
@@ -288,7 +292,7 @@ class Model(ABC):
 
     def _for_empty(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         """The scores, those of an unseen user with an empty history replaced by popularity."""
-        if users is None and (empty := np.diff(histories.indptr) == 0).any():
+        if users is None and (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
             scores[empty] = self.item_degrees.astype(np.float32)
         return scores
 

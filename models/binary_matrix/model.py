@@ -119,7 +119,7 @@ class BinaryMatrix(Model):
         """
         z_mean, z_variance = self.q.z
         side = self._side(self._user_table(histories, users), z_mean, 1 / z_variance)
-        columns = self._side(self.q.items, 0, np.inf)
+        columns = self.kept("side", lambda: self._side(self.q.items, 0, np.inf))
         with kernel_threads(self.threads):
             if items is not None and np.ndim(items) == 2:
                 return like_of_pairs(side, columns, np.asarray(items))

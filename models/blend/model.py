@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.blend.scale import brought_to_scale, scale_of
+from models.blend.scale import moved, scale_of
 from models.fitting import Epoch, FitOptions
 from models.numerics.threads import kernel_threads
 from models.settings import ModelSettings
@@ -92,24 +92,41 @@ class Blend(Model):
         self.resolved = self.settings.model_copy(update={"members": tuple(resolved)})
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        total = np.zeros(histories.shape, dtype=np.float32)
+        total, spreads = np.zeros(histories.shape, dtype=np.float32), []
         for member, model in zip(self.settings.members, self.members, strict=True):
             of_member = model.scores(histories, users=users, score=member.score)
             with kernel_threads(self.threads):
-                total += np.float32(member.weight) * brought_to_scale(of_member, histories)
+                low, spread = scale_of(of_member, histories)
+                total += np.float32(member.weight) * moved(of_member, low, spread)
+            spreads.append(spread)
+        self.kept_of_block("spreads", histories, lambda: spreads)
         return total
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
         """What each item of the history adds by way of the members whose scores are such sums; None if none's are.
 
         On the common scale and weighted; the sum is these members' part of the score, but for a constant of the user.
+        Scores that are such sums are the same for a user of the logs and for somebody with the same history, and so are
+        their scales.
         """
-        total = None
-        for member, model in zip(self.settings.members, self.members, strict=True):
-            part = model.contributions(history, items) if member.score == model.score_names[0] else None
+        members, total = list(zip(self.settings.members, self.members, strict=True)), None
+        parts = [
+            model.contributions(history, items) if member.score == model.score_names[0] else None
+            for member, model in members
+        ]
+        if all(part is None for part in parts):
+            return None
+
+        def spreads() -> list[np.ndarray | None]:
+            return [
+                None if part is None else scale_of(model.scores(history, score=member.score), history)[1]
+                for (member, model), part in zip(members, parts, strict=True)
+            ]
+
+        kept = self.kept_of_block("spreads", history, spreads)
+        for (member, _), part, spread in zip(members, parts, kept, strict=True):
             if part is not None:
-                spread = scale_of(model.scores(history, score=member.score), history)[1][0]
-                total = (0 if total is None else total) + np.float32(member.weight / spread) * part
+                total = (0 if total is None else total) + np.float32(member.weight / spread[0]) * part
         return total
 
     def _arrays(self) -> dict[str, np.ndarray]:

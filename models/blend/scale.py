@@ -23,7 +23,11 @@ def brought_to_scale(scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
     Returns:
         `scores`.
     """
-    low, spread = scale_of(scores, histories)
+    return moved(scores, *scale_of(scores, histories))
+
+
+def moved(scores: np.ndarray, low: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Scores, float32 (block, items), moved in place to the scale that begins at `low` and has the unit `spread`."""
     scores -= low[:, None]
     scores /= spread[:, None]
     return scores
@@ -38,7 +42,7 @@ def scale_of(scores: np.ndarray, histories: csr_matrix) -> tuple[np.ndarray, np.
     _, best = top_items(scores, histories.indptr, histories.indices, LAST)
     there = np.isfinite(best)
     counts = there.sum(axis=1)
-    last = np.take_along_axis(best, np.maximum(counts - 1, 0)[:, None], axis=1)[:, 0]
+    last = best[np.arange(len(best)), np.maximum(counts - 1, 0)]
     low = np.where(counts > 0, last, np.float32(0))
     head = np.where(there[:, :HEAD], best[:, :HEAD], 0).sum(axis=1) / np.clip(counts, 1, HEAD)
     spread = np.where(head > low, head - low, np.float32(1))

@@ -138,7 +138,7 @@ class BPR(Model):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         rows = self.folded(histories) if users is None else np.asarray(self.user_factors[users])
-        rows = np.column_stack([rows, np.ones(len(rows), dtype=np.float32)])
+        rows = np.concatenate([rows, np.ones((len(rows), 1), dtype=np.float32)], axis=1)
         with kernel_threads(self.threads):
             return dense_times(rows, self.kept("columns", self._columns))
 

@@ -47,11 +47,18 @@ class NormalizedGraph:
 
     def squared(self, block: np.ndarray) -> np.ndarray:
         """S z, float32 (items, width), for a block z of that shape."""
+        users = self.at_users(block)
         if block.shape[1] == 1:
-            few = np.count_nonzero(block) * FEW < len(block)
-            users = vector_times(block[:, 0], self.of_items) if few else times_vector(self.of_users, block[:, 0])
-            return vector_times(users, self.of_users)[:, None]
-        return tall_times(self.of_items, tall_times(self.of_users, block))
+            return vector_times(users[:, 0], self.of_users)[:, None]
+        return tall_times(self.of_items, users)
+
+    def at_users(self, block: np.ndarray) -> np.ndarray:
+        """W z, float32 (users, width), for a block z, (items, width)."""
+        if block.shape[1] > 1:
+            return tall_times(self.of_users, block)
+        few = np.count_nonzero(block) * FEW < len(block)
+        users = vector_times(block[:, 0], self.of_items) if few else times_vector(self.of_users, block[:, 0])
+        return users[:, None]
 
 
 def powers(degrees: np.ndarray, exponent: float) -> np.ndarray:

@@ -37,6 +37,7 @@ from models.graph_filter.graph import COLUMNS, NormalizedGraph, powers, top_eige
 from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.products import dense_times, pattern_times
+from models.numerics.sparse_products import rows_times
 from models.numerics.threads import kernel_threads, single_threaded_blas
 from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
@@ -131,7 +132,12 @@ class GraphFilter(Model):
         before, _ = self._low_pass()
         with kernel_threads(self.threads):
             columns = self._columns(items)
-            added = np.array([column[history.indices] for column, _ in columns]).T
+            if self._end_at_users:
+                block = np.array([column for column, _ in columns]).T
+                after = self._degree_powers(self._delta(-1))[history.indices]
+                added = after * rows_times(self.graph.of_items, history.indices, block)
+            else:
+                added = np.array([column[history.indices] for column, _ in columns]).T
             low = before[history.indices] * self.vectors[history.indices]
             return added + dense_times(low, np.array([factor for _, factor in columns]).T)
 
@@ -139,7 +145,8 @@ class GraphFilter(Model):
         """Columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor, (k,).
 
         Two passes over all edges make a block of them, and most users are recommended the same few items: a loaded
-        model keeps those that were asked for last.
+        model keeps those that were asked for last. Where `_end_at_users` the first is (users,), before the last half of
+        a product with the graph: that is shorter, so that more are kept, and a history needs few of its numbers.
         """
         kept, after = self.kept("filter columns", dict), self._low_pass()[1]
         found = {item: kept.pop(item, None) for item in items.tolist()}
@@ -149,12 +156,22 @@ class GraphFilter(Model):
             some = missing[start : start + size]
             block = np.zeros((self.item_count, len(some)), dtype=np.float32)
             block[some, np.arange(len(some))] = 1
-            columns = self._between(self._polynomial, self._sharpened(block, -1), -1)
+            block = self._sharpened(block, -1)
+            if self._end_at_users:
+                columns = self.graph.at_users(self._degree_powers(-self._delta(-1)) * block)
+            else:
+                columns = self._between(self._polynomial, block, -1)
             found |= {item: (columns[:, at].copy(), after[:, item].copy()) for at, item in enumerate(some)}
         kept |= found  # those asked for last come last
-        for item in list(kept)[: max(0, len(kept) - KEPT // self.item_count)]:
+        size = self.edges.shape[0] if self._end_at_users else self.item_count
+        for item in list(kept)[: max(0, len(kept) - KEPT // size)]:
             kept.pop(item, None)
         return [found[item] for item in items.tolist()]
+
+    @property
+    def _end_at_users(self) -> bool:
+        """Whether columns of the filter are kept as vectors over users, which are fewer than the items."""
+        return self.resolved.polynomial == "linear" and self.edges.shape[0] < self.item_count
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         scores = np.empty(histories.shape, dtype=np.float32)
@@ -194,8 +211,11 @@ class GraphFilter(Model):
 
     def _between(self, series: Product, block: np.ndarray, sign: int) -> np.ndarray:
         """D^delta f(S) D^-delta z, the transpose of a polynomial f of A, on columns z; sign -1 for f(A) itself."""
-        delta = sign * (self.resolved.in_exponent - self.resolved.out_exponent) / 2
+        delta = self._delta(sign)
         return self._degree_powers(delta) * series(self._degree_powers(-delta) * block)
+
+    def _delta(self, sign: int) -> float:
+        return sign * (self.resolved.in_exponent - self.resolved.out_exponent) / 2
 
     def _polynomial(self, block: np.ndarray) -> np.ndarray:
         if self.resolved.polynomial == "linear":

@@ -74,14 +74,20 @@ def _alias_table(weights):
     return limits, aliases
 
 
-def room(starts: np.ndarray, weights: np.ndarray) -> np.ndarray:
+@njit(cache=True, nogil=True)
+def room(starts, weights):
     """Where each user's negatives begin, int64 (users + 1,): as many as likes, or as many as items are left.
 
     Every item that a user likes must have a positive weight.
     """
-    degrees = np.diff(starts)
-    counts = np.minimum(degrees, np.count_nonzero(weights) - degrees)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    drawable = np.int64(0)
+    for item in range(len(weights)):
+        drawable += weights[item] != 0
+    begins = np.zeros(len(starts), dtype=np.int64)
+    for user in range(len(starts) - 1):
+        degree = starts[user + 1] - starts[user]
+        begins[user + 1] = begins[user] + min(degree, drawable - degree)
+    return begins
 
 
 def draw_negatives(
@@ -117,18 +123,34 @@ def draw_negatives(
 def draw_into(likes, starts, items, weights, table, bounds, key, units, heavy):
     """Fill `items`, int32 (starts[-1],); `starts` is `room(likes[0], weights)`, and the rest as in `draw_negatives`."""
     for shard in prange(len(bounds) - 1):
-        taken = np.zeros(len(weights), dtype=np.int64)  # 1 + the last user who likes the item or has it as a negative
-        keys, order = np.empty(len(weights)), np.empty(len(weights), dtype=np.int32)
+        scratch = draw_scratch(len(weights))
         for user in range(bounds[shard], bounds[shard + 1]):
-            for at in range(likes[0][user], likes[0][user + 1]):
-                taken[likes[1][at]] = user + 1
-            first, last = starts[user], starts[user + 1]
-            if (likes[0][user + 1] - likes[0][user]) * heavy <= len(weights):
-                name = stream(key[0], ALIAS, key[1], units[user])
-                first = _by_rejection(items, first, last, taken, user + 1, table, name)
-            if first < last:
-                name = stream(key[0], KEYS, key[1], units[user])
-                _by_keys(items, first, last, taken, user + 1, weights, keys, order, name)
+            draw_user(likes, starts, items, weights, table, user, user + 1, key, units, heavy, scratch)
+
+
+@njit(cache=True, nogil=True)
+def draw_scratch(items):
+    """The last mark of each item, int64 zeros, and room for keys and their order, of `draw_user`."""
+    return np.zeros(items, dtype=np.int64), np.empty(items), np.empty(items, dtype=np.int32)
+
+
+@njit(cache=True, nogil=True)
+def draw_user(likes, starts, items, weights, table, user, mark, key, units, heavy, scratch):
+    """Fill one user's part of `items`, as in `draw_into`.
+
+    Args:
+        mark: above 0, and another one for each call with this `scratch`; it marks the user's items and negatives.
+    """
+    taken, keys, order = scratch
+    for at in range(likes[0][user], likes[0][user + 1]):
+        taken[likes[1][at]] = mark
+    first, last = starts[user], starts[user + 1]
+    if (likes[0][user + 1] - likes[0][user]) * heavy <= len(weights):
+        name = stream(key[0], ALIAS, key[1], units[user])
+        first = _by_rejection(items, first, last, taken, mark, table, name)
+    if first < last:
+        name = stream(key[0], KEYS, key[1], units[user])
+        _by_keys(items, first, last, taken, mark, weights, keys, order, name)
 
 
 @njit(cache=True, inline="always")

@@ -53,9 +53,9 @@ def logit_moments(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]
     """
     user_variance = 1 / users.precision
     ones = np.ones((len(users.mean), 1), dtype=np.float32)
-    means = dense_times(np.hstack([users.mean, ones]), columns[0])
+    means = dense_times(np.concatenate([users.mean, ones], axis=1), columns[0])
     means += users.bias_mean[:, None]
-    rows = np.hstack([user_variance, users.mean**2 + user_variance, ones])
+    rows = np.concatenate([user_variance, users.mean**2 + user_variance, ones], axis=1)
     variances = dense_times(rows, columns[1])
     variances += (1 / users.bias_precision)[:, None]
     return means, variances

@@ -13,6 +13,7 @@ from models.numerics.lanes import LANES, element, load, spread, store, zeros
 
 GROUP = 32  # rows that share a pass over the columns, so that rows of the table are used again while in the cache
 COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result
+ALONE = 4096  # columns of a pass for one row alone: 16 KB of the result, in the first-level cache
 TILE = 4 * LANES  # columns of a tile: a copy of 256 bytes of each table row that the block uses
 AHEAD = 16  # entries of a history by which their rows of the tile are asked for early, as a tile is larger than a cache
 
@@ -34,18 +35,22 @@ def add_products(indptr, indices, values, table, out):
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
 def add_one_product(indptr, indices, values, table, out):
-    """One row: four rows of the table for each load and store of the totals, in the order of `add_products`."""
-    fours = indptr[1] - (indptr[1] - indptr[0]) % 4
-    for start in range(0, len(out), COLUMNS):
-        stop = min(start + COLUMNS, len(out))
+    """One row: eight rows of the table for each load and store of the totals, in the order of `add_products`."""
+    eights = indptr[1] - (indptr[1] - indptr[0]) % 8
+    for start in range(0, len(out), ALONE):
+        stop = min(start + ALONE, len(out))
         total = out[start:stop]
-        for at in range(indptr[0], fours, 4):
-            u, v, w, x = values[at], values[at + 1], values[at + 2], values[at + 3]
+        for at in range(indptr[0], eights, 8):
+            p, q, r, s = values[at], values[at + 1], values[at + 2], values[at + 3]
+            t, u, v, w = values[at + 4], values[at + 5], values[at + 6], values[at + 7]
             a, b = table[indices[at], start:stop], table[indices[at + 1], start:stop]
             c, d = table[indices[at + 2], start:stop], table[indices[at + 3], start:stop]
+            e, f = table[indices[at + 4], start:stop], table[indices[at + 5], start:stop]
+            g, h = table[indices[at + 6], start:stop], table[indices[at + 7], start:stop]
             for column in range(stop - start):
-                total[column] = (((total[column] + u * a[column]) + v * b[column]) + w * c[column]) + x * d[column]
-        for at in range(fours, indptr[1]):
+                four = (((total[column] + p * a[column]) + q * b[column]) + r * c[column]) + s * d[column]
+                total[column] = (((four + t * e[column]) + u * f[column]) + v * g[column]) + w * h[column]
+        for at in range(eights, indptr[1]):
             value, term = values[at], table[indices[at], start:stop]
             for column in range(stop - start):
                 total[column] += value * term[column]

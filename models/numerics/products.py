@@ -4,6 +4,8 @@ BLAS may sum in another order if the number of threads or the shape of the block
 depends on that row and on the table alone.
 """
 
+import functools
+
 import numpy as np
 from numba import get_num_threads
 from scipy.sparse import csr_matrix
@@ -35,7 +37,9 @@ def dense_times(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
     """R T, float32 (block, columns): R float32 (block, width), T float32 (width, columns), C order both."""
     block, width = rows.shape
     if block == 1:  # of which a tile would be used once
-        return _product(np.array([0, width]), np.arange(width), rows[0], table)
+        out = np.zeros((1, table.shape[1]), dtype=np.float32)
+        add_one_product(*_whole_row(width), read_only(rows[0], np.float32), read_only(table, np.float32), out[0])
+        return out
     out = np.empty((block, table.shape[1]), dtype=np.float32)
     groups = -(-block // ROWS)
     grouped = np.zeros((groups * ROWS, width), dtype=np.float32)
@@ -69,6 +73,12 @@ def read_only(array: np.ndarray, dtype: type) -> np.ndarray:
     view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()
     view.flags.writeable = False
     return view
+
+
+@functools.cache
+def _whole_row(width: int) -> tuple[np.ndarray, np.ndarray]:
+    """CSR index arrays of one row that has an entry in every column."""
+    return read_only([0, width], np.int64), read_only(np.arange(width), np.int32)
 
 
 def _product(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, table: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ class Edges(NamedTuple):
     Attributes:
         indptr, indices: int64 (vertices + 1,) and int32 (edges,), CSR of the other side's vertices.
         counts: float32 (edges,), c_ij.
-        bounds: int64 (SHARDS + 1,), runs of vertices of about equal load.
+        bounds: int64, at most SHARDS + 1, runs of vertices of about equal load.
     """
 
     indptr: np.ndarray
@@ -173,8 +173,8 @@ def update_rows(lanes, edges, own, other, censored, precisions, limits):
         limits: (passes, tolerance): each vertex is updated up to `passes` times, until no mean moves by more than
             `tolerance`.
     """
-    for shard in prange(SHARDS):
-        if edges.bounds[shard] < edges.bounds[shard + 1]:  # of a user's fold-in all shards but one are empty
+    for shard in prange(len(edges.bounds) - 1):
+        if edges.bounds[shard] < edges.bounds[shard + 1]:  # with few vertices, some shards are empty
             update_shard(lanes, shard, edges, own, other, censored, precisions, limits)
 
 
@@ -210,7 +210,7 @@ def edge_sums(lanes, edges, own, other, out):
 
     c (log sigma(xi) - xi/2 + E a / 2); t (log sigma(xi) - xi/2); t; t E a^2.
     """
-    for shard in prange(SHARDS):
+    for shard in prange(len(edges.bounds) - 1):
         edge_sums_of_shard(lanes, shard, edges, own, other, out)
 
 

@@ -208,8 +208,8 @@ class PairedSymbols(Model):
         self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
     ) -> Iterator[np.ndarray]:
         logits = log_odds(*self._moments(self._user_rows(histories, users), None))
-        popularity = self.kept("popularity", self._weighted_log_popularity)
-        return scores_of(logits, names, self.item_popularity.astype(np.float32), popularity)
+        popularity = self.kept("psi", lambda: self.item_popularity.astype(np.float32))
+        return scores_of(logits, names, popularity, self.kept("popularity", self._weighted_log_popularity))
 
     def _weighted_log_popularity(self) -> np.ndarray:
         """a log psi, float32 (items,)."""
@@ -221,7 +221,7 @@ class PairedSymbols(Model):
         of_means, of_variances, c, c_variance = self._columns(items)
         with kernel_threads(self.threads):
             mean = dense_times(u, of_means)
-            variance = dense_times(np.hstack([u**2 + u_variance, u_variance]), of_variances)
+            variance = dense_times(np.concatenate([u**2 + u_variance, u_variance], axis=1), of_variances)
         mean += b[:, None]
         mean += c
         variance += b_variance[:, None]

@@ -9,7 +9,7 @@ result does not depend on the shards.
 import numpy as np
 from numba import njit, prange
 
-from models.negatives.draws import HEAVY, draw_into
+from models.negatives.draws import HEAVY, draw_scratch, draw_user
 from models.numerics.lane_products import ROWS, UNROLLED, add_weighted, scale
 from models.numerics.lane_tiles import add_outer
 from models.numerics.lanes import LANES, padded
@@ -146,12 +146,12 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
             move(sums, stride, size, solution, step, posterior, vertex)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
 def fold_in_users(posterior, table, likes, starts, draws, bounds, taus, iterations, joint):
     """Find q(u_m) of users who were not in training in place, the items fixed: each iteration draws new negatives.
 
-    Steps are one at first, and then average over the draws. The loop is in here because for one user a call from
-    Python takes as long as the update.
+    Steps are one at first, and then average over the draws. A user has all updates before the next one, since for one
+    user a call, and a parallel loop too, takes as long as the update.
 
     Args:
         posterior, table, bounds, joint: as in `update_factors`.
@@ -160,11 +160,23 @@ def fold_in_users(posterior, table, likes, starts, draws, bounds, taus, iteratio
         taus: E[tau_u] and E[tau_bu], float32.
     """
     pi, alias, seed, units = draws
+    factors = posterior[0].shape[1]
+    size = factors + 1 if joint else factors
+    stride = padded(factors + 3)
     negatives = np.empty(starts[-1], dtype=np.int32)
-    for t in range(1, iterations + 1):
-        draw_into(likes, starts, negatives, pi, alias, bounds, (seed, t), units, HEAVY)
-        step = np.float32(1.0 / max(t - 3, 1))
-        update_factors(posterior, table, likes, (starts, negatives), bounds, taus[0], taus[1], step, joint)
+    for shard in prange(len(bounds) - 1):
+        edges, own, sums, columns = workspace(factors)
+        solution = np.zeros(size, dtype=np.float32)
+        scratch = draw_scratch(len(pi))
+        for user in range(bounds[shard], bounds[shard + 1]):
+            for t in range(1, iterations + 1):
+                mark = user * iterations + t
+                draw_user(likes, starts, negatives, pi, alias, user, mark, (seed, t), units, HEAVY, scratch)
+                step = np.float32(1.0 / max(t - 3, 1))
+                take_own(own, user, posterior)
+                add_edges(edges, own, sums, columns, table, (likes, (starts, negatives)), user, factors)
+                _natural_parameters(sums, own, solution, size, factors, taus[0], taus[1])
+                move(sums, stride, size, solution, step, posterior, user)
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)

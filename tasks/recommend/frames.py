@@ -1,5 +1,7 @@
 """Answers as Polars frames."""
 
+import functools
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -24,17 +26,27 @@ def of_items(ranked: Ranked, names: Names) -> pl.DataFrame:
     """One row per item with `COLUMNS`, users one after the other, best first."""
     there = ranked.items >= 0
     columns = ranked.items[there].tolist()
-    like = ([None] * len(columns),) * 2 if ranked.like is None else (part[there] for part in ranked.like)
-    because = np.empty((len(columns), 0), np.int32) if ranked.because is None else ranked.because[there]
-    values = (
-        [names.ids[column] for column in columns],
-        [names.titles[column] for column in columns],
-        ranked.scores[there].astype(np.float64),
-        *like,
-        _lists(because, names.ids),
-    )
-    series = zip(COLUMNS.items(), values, strict=True)
-    return pl.DataFrame([pl.Series(name, part, dtype=kind) for (name, kind), part in series])
+    series = [
+        pl.Series("item_id", [names.ids[column] for column in columns], dtype=pl.String),
+        pl.Series("title", [names.titles[column] for column in columns], dtype=pl.String),
+        pl.Series("score", ranked.scores[there].astype(np.float64)),
+    ]
+    for number, name in enumerate(("like_mean", "like_sd")):
+        if ranked.like is None:
+            series.append(_nothing(name, len(columns)))
+        else:
+            series.append(pl.Series(name, ranked.like[number][there].astype(np.float64)))
+    if ranked.because is None:
+        series.append(_nothing("because", len(columns)))
+    else:
+        series.append(pl.Series("because", _lists(ranked.because[there], names.ids)))
+    return pl.DataFrame(series)
+
+
+@functools.lru_cache(maxsize=8)
+def _nothing(name: str, rows: int) -> pl.Series:
+    """A column of what a model does not know, kept: an answer has up to three of them, and making one takes a while."""
+    return pl.Series(name, [[] if name == "because" else None] * rows, dtype=COLUMNS[name])
 
 
 def of_users(ranked: Ranked, users: pl.Series, names: Names) -> pl.DataFrame:
@@ -50,7 +62,18 @@ def of_users(ranked: Ranked, users: pl.Series, names: Names) -> pl.DataFrame:
 
 def _lists(columns: np.ndarray, ids: list[str]) -> pa.Array:
     """Lists of ids of an (n, width) array of columns, without those that are -1."""
-    named, ends = columns >= 0, np.zeros(len(columns) + 1, dtype=np.int64)
-    np.cumsum(named.sum(axis=1), out=ends[1:])
+    named = columns >= 0
+    if named.all():
+        ends = _even_ends(*columns.shape)
+    else:
+        counts = np.zeros(len(columns) + 1, dtype=np.int64)
+        np.cumsum(named.sum(axis=1), out=counts[1:])
+        ends = pa.array(counts)
     values = pa.array([ids[column] for column in columns[named].tolist()], type=pa.large_string())
-    return pa.LargeListArray.from_arrays(pa.array(ends), values)
+    return pa.LargeListArray.from_arrays(ends, values)
+
+
+@functools.lru_cache(maxsize=8)
+def _even_ends(rows: int, width: int) -> pa.Array:
+    """Where lists of one length begin and end, kept: of most answers every list is full."""
+    return pa.array(np.arange(rows + 1, dtype=np.int64) * width)

@@ -47,8 +47,8 @@ class Names:
 
     def columns_of(self, item_ids: Iterable[str], name: str) -> np.ndarray:
         """int32, the columns of the items that are known, sorted and each once."""
-        given = {self._columns[item] for item in texts(item_ids, name) if item in self._columns}
-        return np.array(sorted(given), dtype=np.int32)
+        found = set(map(self._columns.get, texts(item_ids, name)))
+        return np.array(sorted(found - {None}), dtype=np.int32)
 
     def tell_unknown(self, item_ids: Sequence[str], name: str) -> None:
         """Name those that are not known in a warning, `UnknownItems`."""

@@ -81,6 +81,6 @@ def _because(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarr
         if added is None:
             return None
         order = np.argsort(-added.T, axis=1, kind="stable")[:, :REASONS]
-        spoke = np.take_along_axis(added.T, order, axis=1) > 0
+        spoke = added[order, np.arange(len(order))[:, None]] > 0
         found[row, :, : order.shape[1]] = np.where(spoke, history.indices[order], -1)
     return found

@@ -225,7 +225,7 @@ class Recommender:
             within = texts(within, "within")
             self.names.tell_unknown(within, "within")
             columns = self.names.columns_of(within, "within")
-        left_out = self.names.columns_of(without or (), "without")
+        left_out = None if without is None else self.names.columns_of(without, "without")
         ranked = ranking.ranked(
             self.fitted, self.score, history, _count(n), users=row, within=columns, without=left_out
         )

@@ -151,6 +151,17 @@ def test_contributions_are_the_column_of_the_filter(likes, settings):
         )
 
 
+@pytest.mark.parametrize("settings", [{}, {"low_pass": 0.3, "vectors": 6}, {"sharpening": 1.0, "in_exponent": 0.8}])
+@pytest.mark.parametrize("asked", [[3], list(range(30))])
+def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settings, asked, monkeypatch):
+    """Of a log with fewer users than items, made one by one and in a block."""
+    model, history = fit(likes[:25], **settings), csr_matrix(likes[[3]])
+    assert model._end_at_users and not fit(likes)._end_at_users
+    found = model.contributions(history, np.array(asked))
+    monkeypatch.setattr(GraphFilter, "_end_at_users", False)
+    np.testing.assert_array_equal(found, model.contributions(history, np.array(asked)))
+
+
 @pytest.mark.parametrize("kept", [0, 3, 40])
 def test_a_loaded_model_keeps_columns_and_says_what_it_said(likes, kept, tmp_path, monkeypatch):
     fitted = fit(likes, low_pass=0.3, vectors=6, sharpening=0.5)

@@ -5,9 +5,9 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from models.numerics import products
-from models.numerics.product_kernels import COLUMNS, GROUP, TILE
+from models.numerics.product_kernels import ALONE, COLUMNS, GROUP, TILE
 from models.numerics.products import dense_times, pattern_times, tall_times
-from models.numerics.sparse_products import sparse_times, times_vector, vector_times
+from models.numerics.sparse_products import rows_times, sparse_times, times_vector, vector_times
 from models.numerics.threads import kernel_threads
 
 SHAPES = [(1, 1), (GROUP + 1, COLUMNS + 3), (2 * GROUP, 7), (9, 2 * TILE), (5, TILE + 1), (20, 1)]
@@ -32,7 +32,7 @@ def test_products_agree_with_numpy(block, columns):
 @pytest.mark.parametrize("block, columns", SHAPES)
 def test_a_pattern_product_is_the_sum_in_the_order_of_the_history_to_the_bit(block, columns, threads):
     rng = np.random.default_rng(2)
-    lengths = rng.permutation(np.arange(block) % 9)  # at least one row is empty
+    lengths = rng.permutation(np.arange(block) % 19)  # at least one row is empty
     indices = np.concatenate([rng.permutation(50)[:length] for length in lengths]).astype(np.int32)
     histories = csr_matrix((np.ones(len(indices)), indices, np.append(0, np.cumsum(lengths))), shape=(block, 50))
     table = rng.normal(size=(50, columns)).astype(np.float32)
@@ -43,13 +43,14 @@ def test_a_pattern_product_is_the_sum_in_the_order_of_the_history_to_the_bit(blo
     with kernel_threads(threads):
         np.testing.assert_array_equal(pattern_times(histories, table), expected)
         np.testing.assert_array_equal(sparse_times(histories, csr_matrix(table)), expected)
-        parts = [pattern_times(histories[start : start + 4], table) for start in range(0, block, 4)]
-    np.testing.assert_array_equal(np.concatenate(parts), expected)
+        for size in (1, 4):
+            parts = [pattern_times(histories[start : start + size], table) for start in range(0, block, size)]
+            np.testing.assert_array_equal(np.concatenate(parts), expected)
 
 
 def test_a_dense_product_has_the_same_bits_from_either_kernel_and_in_any_block(monkeypatch):
     rng = np.random.default_rng(3)
-    rows, table = (rng.normal(size=shape).astype(np.float32) for shape in ((7, 50), (50, COLUMNS + 3)))
+    rows, table = (rng.normal(size=shape).astype(np.float32) for shape in ((7, 50), (50, ALONE + 3)))
     expected = dense_times(rows, table)
     for reuse in (0, 1 << 30):
         monkeypatch.setattr(products, "REUSE", reuse)
@@ -69,3 +70,5 @@ def test_a_vector_goes_through_a_sparse_table_with_the_bits_of_a_block(share):
     for column in range(5):
         np.testing.assert_array_equal(vector_times(block[:, column], table), expected[:, column])
         np.testing.assert_array_equal(times_vector(turned, block[:, column]), expected[:, column])
+    some = np.array([3, 44, 0], dtype=np.int32)
+    np.testing.assert_array_equal(rows_times(turned, some, block), expected[some])
