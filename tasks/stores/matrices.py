@@ -50,6 +50,8 @@ class SplitMatrices:
         users: int32 (training users,) the curated `user_index` of each row.
         items: int32 (items,) the curated `item_index` of each column.
         parts: `test`, and `validation` where the protocol has one.
+        ends: bool (training edges,), in the order of the entries of `train`: those that come last, which a search cuts
+            out to judge by; None where it draws some.
         numbering: `users` and `items`, how many indices there were, and the `digest` of the ids behind them.
     """
 
@@ -58,6 +60,7 @@ class SplitMatrices:
     users: np.ndarray
     items: np.ndarray
     parts: dict[str, Part] = field(default_factory=dict)
+    ends: np.ndarray | None = None
     numbering: dict[str, Any] = field(default_factory=dict)
 
 
@@ -123,6 +126,7 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None) -> Split
         arrays["users"],
         arrays["items"],
         {name: _part(arrays, name, train) for name in wanted},
+        arrays.get("train_ends"),
         description["numbering"],
     )
 
@@ -138,6 +142,8 @@ def _part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix) -> Part:
 
 def _arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
     arrays = {"users": split.users, "items": split.items, **_csr("train", split.train)}
+    if split.ends is not None:
+        arrays["train_ends"] = split.ends
     for name, part in split.parts.items():
         arrays |= {**_csr(f"{name}_targets", part.targets), f"{name}_users": part.users}
         arrays |= _csr(f"{name}_histories", part.histories) if part.rows is None else {f"{name}_rows": part.rows}
