@@ -6,16 +6,16 @@
 A log lies in ROOT/NAME as train.txt and test.txt, adjacency lists; one that is absent is passed over. Every model is
 fitted three times: on what is left of the training edges when the ends of the lines are cut off
 (split.validation = line_end), on what is left when as many as before are drawn from every line (random), and on all of
-them, for the test part. One row a model: nDCG@20 of at most `--judges` users, drawn by the seed, its standard error, and
-the model's place among the models; below, how the order on either cut agrees with that on the test part. Settings are
-the defaults, which were chosen on no cut of these logs, but for those of SETTINGS, which make fits shorter. Nothing is
-chosen by the test part.
+them, for the test part. One row a model and settings, which are the defaults, and those of the data set's file where it has
+some (*): nDCG@20 of at most `--judges` users, drawn by the seed, its standard error, and the row's place among the rows;
+below, how the order on either cut agrees with that on the test part. Nothing is chosen by the test part.
 """
 
 import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -27,6 +27,7 @@ from flows.parameters import Backfill
 from flows.settings import resolve
 from models.catalogue import MODELS
 from models.evaluation.metrics import Mean
+from tasks import datasets
 from tasks.stores import matrices
 from tasks.stores.matrices import Part
 from tasks.tuning import validation
@@ -34,7 +35,6 @@ from tasks.tuning.trial import judge
 
 METRIC, TEST, CUTS = "ndcg@20", "test", ("line_end", "random")
 TRIED = ("popularity", "bpr_uniform", "mrf_sparse", "slim", "wmf", "graph_filter")
-SETTINGS = {"wmf": {"factors": 64}, "bpr_uniform": {"epochs": 60}}
 
 
 def of_some_users(file: Path, users: int | None, folder: Path) -> Path:
@@ -50,7 +50,9 @@ def of_some_users(file: Path, users: int | None, folder: Path) -> Path:
 
 def parts(name: str, options: argparse.Namespace, folder: Path) -> dict[str, tuple[csr_matrix, Part]]:
     """By cut: what is fitted on, and what is to be found; by the pipeline's own stages."""
-    files = [str(of_some_users(options.root / name / file, options.users, folder)) for file in ("train.txt", "test.txt")]
+    files = [
+        str(of_some_users(options.root / name / file, options.users, folder)) for file in ("train.txt", "test.txt")
+    ]
     found = {}
     for cut in CUTS:
         parameters = Backfill(
@@ -71,13 +73,18 @@ def parts(name: str, options: argparse.Namespace, folder: Path) -> dict[str, tup
     return {cut: (train[:], sample(part, options.judges, options.seed)) for cut, (train, part) in found.items()}
 
 
-def fitted(name: str, train: csr_matrix, part: Part, options: argparse.Namespace) -> Mean:
-    """The model's figure on a part; seconds go to the log."""
-    began = time.perf_counter()
-    kind = MODELS[name]
-    model = kind(kind.Settings(**SETTINGS.get(name, {})), seed=options.seed, threads=options.threads).fit(train)
-    mean, _ = judge(model, part, METRIC)
-    print(f"    {name}: {train.nnz:,} edges, {mean.value:.4f}, {time.perf_counter() - began:.0f} s", flush=True)
+def rows(name: str, models: list[str], root: Path) -> dict[str, tuple[str, dict[str, Any]]]:
+    """What is fitted: the model and its settings, by the row's name."""
+    tuned = datasets.load(name, root).models
+    return {one: (one, {}) for one in models} | {f"{one} *": (one, tuned[one]) for one in models if one in tuned}
+
+
+def fitted(model: str, settings: dict[str, Any], train: csr_matrix, part: Part, options: argparse.Namespace) -> Mean:
+    """The model's figure on a part."""
+    began, kind = time.perf_counter(), MODELS[model]
+    made = kind(kind.Settings(**settings), seed=options.seed, threads=options.threads).fit(train)
+    mean, _ = judge(made, part, METRIC)
+    print(f"    {model} {settings or ''}: {mean.value:.4f}, {time.perf_counter() - began:.0f} s", flush=True)
     return mean
 
 
@@ -87,11 +94,15 @@ def print_table(found: dict[str, dict[str, Mean]]) -> None:
     places = {cut: rankdata(-of_cut).astype(int) for cut, of_cut in values.items()}
     print(f"\n| model | {' | '.join(found)} |\n|---{'|---' * len(found)}|")
     for at, model in enumerate(found[CUTS[0]]):
-        cells = [f"{of_cut[model].value:.4f} ± {of_cut[model].standard_error:.4f} ({places[cut][at]})" for cut, of_cut in found.items()]
+        means = {cut: of_cut[model] for cut, of_cut in found.items()}
+        cells = [f"{mean.value:.4f} ± {mean.standard_error:.4f} ({places[cut][at]})" for cut, mean in means.items()]
         print(f"| {model} | {' | '.join(cells)} |")
+    starred = np.array([row.endswith("*") for row in found[CUTS[0]]])
     for cut in CUTS if TEST in found else ():
-        tau, rho = kendalltau(values[cut], values[TEST]).statistic, spearmanr(values[cut], values[TEST]).statistic
-        print(f"{cut} and test: Kendall's tau {tau:.2f}, Spearman's rho {rho:.2f}")
+        for which, chosen in {"all rows": starred | True, "defaults": ~starred, "rows with *": starred}.items():
+            pair = values[cut][chosen], values[TEST][chosen]
+            tau, rho = kendalltau(*pair).statistic, spearmanr(*pair).statistic
+            print(f"{cut} and test, {which}: Kendall's tau {tau:.2f}, Spearman's rho {rho:.2f}")
 
 
 def main() -> None:
@@ -115,8 +126,11 @@ def main() -> None:
             of_cuts = parts(name, options, Path(folder))
             found = {}
             for cut, (train, part) in of_cuts.items():
-                print(f"{name}, {cut}: {train.nnz:,} edges, {part.targets.nnz:,} to be found of {len(part.users):,} users")
-                found[cut] = {model: fitted(model, train, part, options) for model in options.models}
+                print(
+                    f"{name}, {cut}: {train.nnz:,} edges, {part.targets.nnz:,} to be found of {len(part.users):,} users"
+                )
+                tried = rows(name, options.models, options.root)
+                found[cut] = {row: fitted(*of_row, train, part, options) for row, of_row in tried.items()}
             print_table(found)
 
 
