@@ -3,7 +3,8 @@
     python -m benchmarks.validation_cut --root ../shared/data [--logs gowalla] [--users 10000] [--judges 3000]
     python -m benchmarks.validation_cut --root ../shared/data --without-test
 
-A log lies in ROOT/NAME as train.txt and test.txt, adjacency lists; one that is absent is passed over. Every model is
+A log lies in ROOT/NAME as train.txt and test.txt, adjacency lists; one that is absent is passed over. First comes how far
+items drift along the lines of train.txt, as they are, shuffled three times, and sorted by id. Then every model is
 fitted three times: on what is left of the training edges when the ends of the lines are cut off
 (split.validation = line_end), on what is left when as many as before are drawn from every line (random), and on all of
 them, for the test part. One row a model and settings, which are the defaults, and those of the data set's file where it has
@@ -26,6 +27,7 @@ from benchmarks.graph_filter import sample
 from flows.parameters import Backfill
 from flows.settings import resolve
 from models.catalogue import MODELS
+from models.evaluation.line_drift import line_drift
 from models.evaluation.metrics import Mean
 from tasks import datasets
 from tasks.stores import matrices
@@ -73,6 +75,22 @@ def parts(name: str, options: argparse.Namespace, folder: Path) -> dict[str, tup
     return {cut: (train[:], sample(part, options.judges, options.seed)) for cut, (train, part) in found.items()}
 
 
+def print_drift(name: str, file: Path, seed: int) -> None:
+    """z of the lines as they are, shuffled, and sorted; one line a user, items as numbers, as LightGCN's files have them."""
+    generator = np.random.default_rng(seed)
+    lines = [np.array(line.split()[1:], dtype=np.int64) for line in file.read_text().splitlines()]
+    starts = np.concatenate([[0], np.cumsum([len(line) for line in lines])])
+    found = {
+        "as they are": lines,
+        **{f"shuffled, {n}": [generator.permutation(one) for one in lines] for n in (1, 2, 3)},
+    }
+    for words, ordered in (found | {"sorted": [np.sort(line) for line in lines]}).items():
+        places = np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
+        edges = csr_matrix((places + 1.0, np.concatenate(ordered), starts))
+        edges.sort_indices()
+        print(f"{name}, lines {words}: z = {line_drift(edges, edges.data)[0]:.1f}", flush=True)
+
+
 def rows(name: str, models: list[str], root: Path) -> dict[str, tuple[str, dict[str, Any]]]:
     """What is fitted: the model and its settings, by the row's name."""
     tuned = datasets.load(name, root).models
@@ -118,6 +136,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     for name in options.logs:
+        if (file := options.root / name / "train.txt").is_file():
+            print_drift(name, file, options.seed)
         lacking = [file for file in ("train.txt", "test.txt") if not (options.root / name / file).is_file()]
         if lacking:
             print(f"{name}: passed over, for {options.root / name} has no {' and no '.join(lacking)}")

@@ -50,9 +50,9 @@ class SplitMatrices:
         users: int32 (training users,) the curated `user_index` of each row.
         items: int32 (items,) the curated `item_index` of each column.
         parts: `test`, and `validation` where the protocol has one.
+        numbering: `users` and `items`, how many indices there were, and the `digest` of the ids behind them.
         ends: bool (training edges,), in the order of the entries of `train`: those that come last, which a search cuts
             out to judge by; None where it draws some.
-        numbering: `users` and `items`, how many indices there were, and the `digest` of the ids behind them.
     """
 
     protocol: str
@@ -60,8 +60,8 @@ class SplitMatrices:
     users: np.ndarray
     items: np.ndarray
     parts: dict[str, Part] = field(default_factory=dict)
-    ends: np.ndarray | None = None
     numbering: dict[str, Any] = field(default_factory=dict)
+    ends: np.ndarray | None = None
 
 
 def write(home: Home, split: SplitMatrices) -> str:
@@ -126,8 +126,8 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None) -> Split
         arrays["users"],
         arrays["items"],
         {name: _part(arrays, name, train) for name in wanted},
-        arrays.get("train_ends"),
         description["numbering"],
+        arrays.get("train_ends"),
     )
 
 
