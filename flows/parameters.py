@@ -168,8 +168,8 @@ class Tune(Run, _SplitFiles, _Source):
     protocol: Annotated[str | None, Flag("NAME")] = Field(
         None,
         description="strong_generalization (the default; by ndcg@100 of its validation users), leave_one_out "
-        "(mean_rank of an edge a user, cut from the training edges), next_events or given (ndcg@100, ndcg@20 of a fifth "
-        "of a user's training edges)",
+        "(mean_rank of an edge a user, cut from the training edges), next_events or given (ndcg@100, ndcg@20 of the "
+        "training edges that split.validation cuts off)",
     )
     timeout: Annotated[float | None, Flag("MINUTES")] = Field(None, description="begin no trial after so long")
 

@@ -37,8 +37,8 @@ def tune(
     protocol = next((name for name in PROTOCOLS if name in digests), None)
     if protocol is None:
         return dict(models)
-    train = matrices.read(home, digests[protocol], parts=()).train
-    log = Log(home, protocol, digests[protocol], train, day, seed)
+    split = matrices.read(home, digests[protocol], parts=())
+    log = Log(home, protocol, digests[protocol], split.train, day, seed, by_ends=split.ends is not None)
     found = [
         settle(log, model, settings, given=given.get(model, ()), tuned=model in tuned, when=when)
         for model, settings in models.items()

@@ -18,6 +18,7 @@ select
     file_id, line_number, line,
     field[1] as user_id,
     unnest(case when reason is null then field[2:] else [null] end) as item_id,
+    unnest(case when reason is null then range(1, len(field)) else [null] end)::integer as place,
     1::double as value,
     null::timestamp as occurred_at,
     reason

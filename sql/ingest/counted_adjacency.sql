@@ -22,6 +22,7 @@ select
     file_id, line_number, line,
     line_number::varchar as user_id,
     unnest(case when reason is null then field[2:] else [null] end) as item_id,
+    unnest(case when reason is null then range(1, len(field)) else [null] end)::integer as place,
     1::double as value,
     null::timestamp as occurred_at,
     reason

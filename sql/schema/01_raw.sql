@@ -15,3 +15,11 @@ create table if not exists raw.rejects (
     line varchar,
     reason varchar not null
 );
+-- raw.places: one row per item of a line of an adjacency log: which of the line's items it is, counted from 1. A log of one
+-- event a line has none, nor has one that was read in before places were kept.
+create table if not exists raw.places (
+    file_id bigint not null,
+    line_number bigint not null,
+    place integer not null,
+    item_id varchar not null
+);

@@ -32,6 +32,7 @@ select
     edges.item_index,
     item_column,
     coalesce(events, event_count) as event_count,
+    first_at,
     case
         when first_at < $next_from then 'train'
         when first_at >= $next_from and user_known and item_column is not null then 'next'

@@ -1,4 +1,4 @@
-"""Logs into `raw.events` and `raw.rejects`, a batch at a time, by DuckDB in set-based SQL.
+"""Logs into `raw.events`, `raw.places` and `raw.rejects`, a batch at a time, by DuckDB in set-based SQL.
 
 A batch is read as text first, one row a line: that alone keeps every line, damaged or blank, and its number.
 Then one statement a format turns lines into events and rejects, in parallel, each line with its own outcome.
@@ -41,7 +41,7 @@ class Ready:
 def load(
     connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFile]], scratch: Path, dataset: Dataset
 ) -> None:
-    """Read logs into `raw.events` and `raw.rejects`, inside the connection's open transaction.
+    """Read logs into `raw.events`, `raw.places` and `raw.rejects`, inside the connection's open transaction.
 
     Args:
         files: (file_id, log) of each.
@@ -158,6 +158,7 @@ def _load_text(
         parsed = statements.delimited(layout, damaged, bounds, _spoilt(connection, layout))
     else:
         parsed = sql.statement(f"ingest/{layout.statement}", damaged=damaged, **bounds)
+        connection.execute(sql.statement("ingest/places", parsed=parsed))
     events = _insert(connection, parsed)
     if layout.statement not in ("netflix", "delimited") or events < filled - without_event:
         connection.execute(sql.statement("ingest/rejects", parsed=parsed))

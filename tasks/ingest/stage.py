@@ -132,7 +132,7 @@ def _write(
         "fresh_within_hours": settings.fresh_within_hours,
     }
     with warehouse.stage(home, run_id, "ingest", parameters) as connection:
-        for table in ("raw.events", "raw.rejects", "operations.log_files"):
+        for table in ("raw.events", "raw.places", "raw.rejects", "operations.log_files"):
             if replace:
                 connection.execute(f"delete from {table}")
             elif plan.before:

@@ -1,6 +1,7 @@
 """Split: which edges are trained on, which are the known history of a held-out user, and which have to be found.
 
-`stage` makes every protocol's roles and matrices; `liang2018` and `next_events` hold what is theirs alone.
+`stage` makes every protocol's roles and matrices; `liang2018` and `next_events` hold what is theirs alone,
+`line_ends` the edges that come last, by which settings are chosen.
 """
 
 from tasks.protocols import ALL_EDGES, PROTOCOLS

@@ -13,11 +13,19 @@ BATCH = 1 << 20  # edges that are taken from DuckDB at a time
 
 
 def matrix(
-    connection: duckdb.DuckDBPyConnection, edges: str, columns: int, users: np.ndarray | None = None
+    connection: duckdb.DuckDBPyConnection,
+    edges: str,
+    columns: int,
+    users: np.ndarray | None = None,
+    *,
+    value: str = "event_count",
 ) -> tuple[np.ndarray, csr_matrix]:
     """(users, CSR) of the edges of a relation; row i belongs to the i-th of `users`, by default all it names.
 
     Edges go to their places batch by batch, so that nothing is held but the matrix.
+
+    Args:
+        value: what the entries hold, an INTEGER that is not null, below 2^24.
     """
     having, degrees = (column.to_numpy() for column in select(connection, "split/degrees", {"edges": edges}))
     users = having if users is None else users
@@ -30,7 +38,7 @@ def matrix(
     items, counts = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
     free = starts[:-1].copy()
     connection.complete()
-    batches = connection.sql(sql.statement("split/edges", edges=edges)).to_arrow_reader(BATCH)
+    batches = connection.sql(sql.statement("split/edges", edges=edges, value=value)).to_arrow_reader(BATCH)
     for batch in batches:
         put(free, place, *(column.to_numpy() for column in batch.columns), items, counts)
     found = csr_matrix((counts, items, starts), shape=(len(users), columns))

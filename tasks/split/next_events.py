@@ -27,7 +27,8 @@ def cut(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> date:
     Raises:
         InputError: no edge has a time.
     """
-    found = select(connection, "split/next_cut", share=settings.next_share).item()
+    everything = {"edges": "indexed.interactions"}
+    found = select(connection, "split/next_cut", everything, share=settings.next_share).item()
     if found is None:
         raise InputError(
             "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."

@@ -30,6 +30,13 @@ class SplitSettings(BaseModel):
     next_share: float = Field(
         0.1, gt=0, lt=1, description="next_events: the cut is the day from which on so large a share of the edges came."
     )
+    validation: Literal["auto", "random", "line_end"] = Field(
+        "auto",
+        description="What settings are chosen by under given and next_events, a part of the training edges. `random`: a "
+        "fifth of each user's. `line_end`: under given the last fifth of each user's, by their places in the lines of "
+        "adjacency lists, or by time; under next_events those of the last days. `auto`: line_end, under given where a "
+        "test finds that items drift along the lines, under next_events where 50 users or more can judge by it.",
+    )
     next_from: date | None = Field(None, description="next_events: the first day to be found, instead of by the share.")
 
     def require_used(self, given: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from tasks import binarize
 from tasks.errors import InputError
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import ALL_EDGES, PROTOCOLS
-from tasks.split import liang2018, next_events
+from tasks.split import liang2018, line_ends, next_events
 from tasks.split.matrix import keep, matrix
 from tasks.split.settings import SplitSettings
 from tasks.stores import matrices, warehouse
@@ -58,7 +58,8 @@ def split(
         threshold, since: by which `binarize` took an event for a like, for the counts of `next_events`.
 
     Raises:
-        InputError: liang2018 with too few users for `split.held_out_users`, or next_events of logs without times.
+        InputError: liang2018 with too few users for `split.held_out_users`, next_events of logs without times, or
+            `split.validation = line_end` of a given split without an order.
     """
     train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
     by_time, counted = "next_events" in protocols, {"threshold": threshold, "since": since}
@@ -73,7 +74,7 @@ def split(
     with warehouse.stage(home, run_id, "split", parameters) as connection:
         reads = "; ".join(table_digest(connection, table) for table in binarize.TABLES)
         if by_time or "given" in protocols:  # the logs tell the counts of the one, and the parts of the other
-            reads += f"; {table_digest(connection, 'raw.events')}"
+            reads += f"; {table_digest(connection, 'raw.events')}; {table_digest(connection, 'raw.places')}"
         kept = StageResult(
             connection,
             "split",
@@ -87,6 +88,8 @@ def split(
             found = _rewrite(home, connection, settings, asked)
             kept.keep(found)
         parameters |= found["drawn"]
+    for protocol, words in found["validation"].items():
+        logger.info("%s, validation: %s", protocol, words)
     return Splits(found["digests"])
 
 
@@ -105,8 +108,11 @@ class _Asked:
 def _rewrite(
     home: Home, connection: duckdb.DuckDBPyConnection, settings: SplitSettings, asked: _Asked
 ) -> dict[str, dict[str, Any]]:
-    """The digests of the matrices, and what was drawn that SQL cannot draw again, for the contract."""
+    """The digests of the matrices; what was drawn that SQL cannot draw again, for the contract; and by which edges of a
+    protocol settings are chosen, in words.
+    """
     drawn: dict[str, Any] = {}
+    said: dict[str, str] = {}
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
     store = _Store(home, connection)
@@ -120,14 +126,18 @@ def _rewrite(
         warehouse.drop_temporary(connection)
     if "next_events" in asked.protocols:
         day = next_events.cut(connection, settings)
-        store.keep(next_events.make(connection, day, asked.threshold, asked.since))
+        made = next_events.make(connection, day, asked.threshold, asked.since)
+        made, said["next_events"] = line_ends.of_next_events(connection, made, settings)
+        store.keep(made)
         drawn["next_from"] = str(day)
     if "given" in asked.protocols:
-        store.keep(_given(connection, asked.given_files))
+        made = _given(connection, asked.given_files)
+        made, said["given"] = line_ends.of_given(connection, made, settings)
+        store.keep(made)
     warehouse.drop_temporary(connection)
     if set(asked.protocols) != {"given"}:
         store.keep(_all_edges(connection))
-    return {"digests": store.digests, "drawn": drawn}
+    return {"digests": store.digests, "drawn": drawn, "validation": said}
 
 
 class _Store:

@@ -51,6 +51,8 @@ class SplitMatrices:
         items: int32 (items,) the curated `item_index` of each column.
         parts: `test`, and `validation` where the protocol has one.
         numbering: `users` and `items`, how many indices there were, and the `digest` of the ids behind them.
+        ends: bool (training edges,), in the order of the entries of `train`: those that come last, which a search cuts
+            out to judge by; None where it draws some.
     """
 
     protocol: str
@@ -59,6 +61,7 @@ class SplitMatrices:
     items: np.ndarray
     parts: dict[str, Part] = field(default_factory=dict)
     numbering: dict[str, Any] = field(default_factory=dict)
+    ends: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None) -> Split
         arrays["items"],
         {name: _part(arrays, name, train) for name in wanted},
         description["numbering"],
+        arrays.get("train_ends"),
     )
 
 
@@ -150,6 +154,8 @@ def _part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix) -> Part:
 
 def _arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
     arrays = {"users": split.users, "items": split.items, **_csr("train", split.train)}
+    if split.ends is not None:
+        arrays["train_ends"] = split.ends
     for name, part in split.parts.items():
         arrays |= {**_csr(f"{name}_targets", part.targets), f"{name}_users": part.users}
         arrays |= _csr(f"{name}_histories", part.histories) if part.rows is None else {f"{name}_rows": part.rows}

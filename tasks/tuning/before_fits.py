@@ -46,6 +46,7 @@ class Log:
         day: up to which the run takes events; no search of a later day is taken.
         seed: the run's.
         trial: makes one trial; by default as a Prefect task.
+        by_ends: whether the training edges that come last judge, in place of some that are drawn.
     """
 
     home: Home
@@ -55,6 +56,7 @@ class Log:
     day: date
     seed: int
     trial: Callable[[Home, Search, int], Outcome] = trial_task
+    by_ends: bool = False
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -137,14 +139,14 @@ def _searched(log: Log, search: Search, origin: str) -> Settled:
         "reached": best.value,
         "standard_error": best.standard_error,
         **log.sizes,
-        "key": _key(search),
+        "key": _key(log, search),
     }
     return Settled(search.model, "search", said, settings, found)
 
 
 def _kept(log: Log, search: Search) -> Settled | None:
     """What an earlier search found, where it still holds."""
-    asked = {"model": search.model, "key": _key(search), "day": log.day, "days": DAYS, "moved": MOVED, **log.sizes}
+    asked = {"model": search.model, "key": _key(log, search), "day": log.day, "days": DAYS, "moved": MOVED, **log.sizes}
     with warehouse.connect(log.home, read_only=True) as connection:
         rows = warehouse.select(connection, "tune/kept", **asked).to_dicts()
     if not rows:
@@ -156,11 +158,12 @@ def _kept(log: Log, search: Search) -> Settled | None:
     return Settled(search.model, "kept", of_model["reason"], settings, row)
 
 
-def _key(search: Search) -> str:
+def _key(log: Log, search: Search) -> str:
     """A digest of what a search depends on besides the log."""
     fixed = search.start.model_dump(mode="json", exclude=set(search.space))
     space = {name: repr(range_) for name, range_ in search.space.items()}
     parts = [search.protocol, search.metric, fixed, space, search.seed, search.source]
+    parts += ["line_end"] if log.by_ends else []
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,8 +1,9 @@
 """The matrices that tuning fits on and judges by. Of a stored split only the training and validation arrays are read.
 
 The validation part of strong_generalization holds users that have no training edge. The other protocols have no
-validation part; one is cut from their training edges by a hash of user and item, as their test part was cut:
-one edge of every user with two or more, or a fifth of the edges of every user with five or more.
+validation part; one is cut from their training edges: those that come last, where the split says which these are
+(`split.validation`), else by a hash of user and item: one edge of every user with two or more, or a fifth of the edges
+of every user with five or more.
 """
 
 import functools
@@ -48,7 +49,7 @@ def validation(home: Home, protocol: str, matrices_digest: str, seed: int, edges
     """The training and validation parts of a stored split.
 
     Args:
-        seed: of the hash that cuts a validation part, where the protocol has none, and of the sample.
+        seed: of the hash that cuts a validation part, where one is drawn, and of the sample.
         edges: take a sample of the training users who have about so many edges together; None for all.
 
     Raises:
@@ -72,11 +73,14 @@ def validation(home: Home, protocol: str, matrices_digest: str, seed: int, edges
 
 
 def _cut(split: SplitMatrices, seed: int) -> Validation:
-    degrees = np.diff(split.train.indptr)
-    counts = degrees >= 2 if split.protocol == "leave_one_out" else np.floor(GIVEN_SHARE * degrees)
-    chosen = held_out_edges(split.train, counts, seed, split.users, split.items)
+    if split.ends is None:
+        degrees = np.diff(split.train.indptr)
+        counts = degrees >= 2 if split.protocol == "leave_one_out" else np.floor(GIVEN_SHARE * degrees)
+        chosen = held_out_edges(split.train, counts, seed, split.users, split.items)
+    else:
+        chosen = np.asarray(split.ends)
     train, targets = parted(split.train, chosen)
-    rows = np.flatnonzero(counts).astype(np.int32)
+    rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
     part = Part(histories=train[rows], targets=targets[rows], users=split.users[rows], rows=rows)
     return Validation(PROTOCOLS[split.protocol].tuned_by, train, part)
 

@@ -20,6 +20,7 @@ insert into raw.events values
     ('u3', 'i3', 5, null, 2, 1), ('u3', 'i2', 5, null, 2, 2);
 insert into raw.events
     select 'u' || u, 'i' || i, 5, null, 1, 10 * u + i from range(1, 4) as users(u), range(4, 7) as items(i);
+insert into raw.places values (2, 1, 1, 'i3'), (2, 2, 1, 'i2');
 insert into raw.rejects values (1, 3, 'u1,i9', 'too few columns');
 insert into indexed.users select u - 1, 'u' || u from range(1, 4) as users(u);
 insert into indexed.items select i - 1, 'i' || i from range(1, 7) as items(i);

@@ -9,7 +9,8 @@ import pytest
 import sql
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError
-from tasks.stores import runs, warehouse
+from tasks.split import SplitSettings, split
+from tasks.stores import matrices, runs, warehouse
 
 BEFORE = Path(__file__).with_name("schema_before_versions.sql").read_text()
 RUN = "insert into operations.runs values (?, 'backfill', 'small', ?, null, 'completed', '{}', '0')"
@@ -69,6 +70,17 @@ def test_an_older_homes_edges_are_the_same_by_id(older):
 def test_an_older_home_takes_a_run(older):
     with runs.recorded(older, "new", "backfill", {}):
         assert binarize(older, BinarizeSettings(), "new").edges == 12
+
+
+def test_an_older_homes_given_split_has_no_places_and_is_tuned_on_a_draw(older, caplog):
+    with duckdb.connect(str(older.warehouse)) as connection:
+        connection.execute("insert into operations.log_files values (2, 'test', 'other', 1, 1, 0, now()::timestamp)")
+        connection.execute("insert into raw.events values ('u0', 'i3', 1, null, 2, 1)")
+    with runs.recorded(older, "new", "backfill", {}):
+        binarize(older, BinarizeSettings(), "new")
+        digests = split(older, SplitSettings(), "new", protocols=["given"], seed=0, given_files=([1], [2])).digests
+    assert matrices.read(older, digests["given"]).ends is None
+    assert "given, validation: drawn at random, for the training file has neither places" in caplog.text
 
 
 def test_what_only_reads_an_older_home_says_what_updates_it(older):

@@ -1,5 +1,6 @@
 """The search that a run makes by itself: which models it is for, what it finds, and how long that is kept."""
 
+import dataclasses
 import functools
 import json
 from datetime import date, timedelta
@@ -17,7 +18,7 @@ from models.search_space import Multiple, Span
 from models.settings import ModelSettings
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.split import SplitSettings, split
-from tasks.stores import warehouse
+from tasks.stores import matrices, warehouse
 from tasks.tune import tune
 from tasks.tuning import before_fits, trial_task, validation
 
@@ -167,6 +168,18 @@ def test_a_search_for_something_else_is_not_taken(home, log, other):
     digests = log(300)
     settled(home, digests)
     assert settled(home, digests, "other", **other)[1]["origin"] == "search"
+
+
+def test_a_search_on_drawn_edges_is_not_taken_for_one_on_the_last(home, log):
+    protocol = "leave_one_out"
+    digests = log(300, protocols=(protocol,))
+    settled(home, digests)
+    drawn = matrices.read(home, digests[protocol])
+    ends = np.arange(drawn.train.nnz) % 4 == 3
+    by_ends = {protocol: matrices.write(home, dataclasses.replace(drawn, ends=ends))}
+    assert validation(home, protocol, by_ends[protocol], 1).train.nnz == (~ends).sum()
+    origins = [settled(home, one, f"run {at}")[1]["origin"] for at, one in enumerate((by_ends, by_ends, digests))]
+    assert origins == ["search", "kept", "kept"]
 
 
 def test_what_was_given_stays(home, log, dial):

@@ -1,0 +1,229 @@
+"""The edges that settings are chosen by: the ends of lines, the last days, or some that are drawn, and how that is decided."""
+
+import hashlib
+import uuid
+from collections import defaultdict
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+
+from data_contracts import ContractBroken
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.datasets import Dataset
+from tasks.errors import InputError
+from tasks.ingest import ingest
+from tasks.split import SplitSettings, line_ends, split
+from tasks.stores import matrices, warehouse
+from tasks.tuning.validation import validation
+
+LISTS = Dataset(name="lists", title="lists", layout="adjacency")
+BOUNDS = {"value_min": None, "value_max": None, "max_reject_share": 0.01, "fresh_within_hours": None}
+SHUFFLED, SORTED, DRIFTING = "shuffled", "sorted", "drifting"
+
+
+def lines(order, seed, users=300, items=200):
+    """{user: its items in their order}, those of a drifting line at places that move up along it; ids say nothing of that."""
+    generator = np.random.default_rng(seed)
+    names = generator.permutation(items)
+    found = {}
+    for user in range(users):
+        length = int(generator.integers(1, 40))
+        at = generator.choice(items, size=length, replace=False)
+        if order == DRIFTING:
+            start = generator.integers(items - 60)
+            at = start + np.argsort(np.argsort(np.arange(60) + generator.normal(0, 12, 60)))[:length]
+            at = np.array(list(dict.fromkeys(at)))
+        own = [int(name) for name in names[at]]
+        found[user] = sorted(own) if order == SORTED else own
+    return found
+
+
+def written(folder, name, of_users):
+    file = folder / name
+    file.write_text("".join(" ".join(map(str, [user, *items])) + "\n" for user, items in of_users.items()))
+    return file
+
+
+def made(home, folder, train, validation_="auto", seed=1, test=None):
+    """The digest of the given split of a file of such lines."""
+    test = test or {user: [1000 + user % 7] for user in train}
+    files = [written(folder, "train.txt", train), written(folder, "test.txt", test)]
+    ids = [[one] for one in ingest(home, LISTS, files, uuid.uuid4().hex).file_ids]
+    binarize(home, BinarizeSettings(), "run")
+    settings = SplitSettings(validation=validation_)
+    return split(home, settings, "run", protocols=["given"], seed=seed, given_files=ids).digests["given"]
+
+
+def named(home, matrix, users):
+    """{user: set of its items} of a matrix with those users as rows."""
+    with warehouse.connect(home, read_only=True) as connection:
+        names = {
+            side: dict(connection.execute(f"select {side}_index, {side}_id from indexed.{side}s").fetchall())
+            for side in ("user", "item")
+        }
+    found = defaultdict(set)
+    for row, column in zip(*matrix.nonzero(), strict=True):
+        found[int(names["user"][users[row]])].add(int(names["item"][column]))
+    return dict(found)
+
+
+def test_line_end_takes_exactly_the_last_items_of_each_line(home, tmp_path):
+    train = lines(SHUFFLED, 1) | {900: [3], 901: [4, 5], 902: [7, 6, 7, 8, 6, 9]}
+    digest = made(home, tmp_path, train, "line_end")
+    found = validation(home, "given", digest, 1)
+    once = {user: list(dict.fromkeys(items)) for user, items in train.items()}
+    kept = {user: max(1, int(0.8 * len(items) + 1e-9)) for user, items in once.items()}
+    stored = matrices.read(home, digest)
+    assert named(home, found.train, stored.users) == {user: set(own[: kept[user]]) for user, own in once.items()}
+    ends = {user: set(own[kept[user] :]) for user, own in once.items() if len(own) > kept[user]}
+    assert named(home, found.part.targets, found.part.users) == ends
+    assert ends[901] == {5} and ends[902] == {9} and 900 not in ends
+    assert (found.part.histories != found.train[found.part.rows]).nnz == 0
+    assert np.array_equal(stored.users[found.part.rows], found.part.users)
+
+
+def test_a_user_with_several_lines_has_them_one_after_the_other(home, tmp_path):
+    train = lines(SHUFFLED, 2)
+    file = written(tmp_path, "train.txt", train)
+    more = {user: [500 + user] for user in train}
+    again = written(tmp_path, "more.txt", more)
+    file.write_text(file.read_text() + again.read_text())
+    ids = [[one] for one in ingest(home, LISTS, [file, written(tmp_path, "test.txt", {0: [7]})], "run").file_ids]
+    binarize(home, BinarizeSettings(), "run")
+    settings = SplitSettings(validation="line_end")
+    digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=ids).digests["given"]
+    found = validation(home, "given", digest, 1)
+    ends = named(home, found.part.targets, found.part.users)
+    assert ends.keys() == train.keys() and all(500 + user in items for user, items in ends.items())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sorted(home, tmp_path, caplog, seed):
+    for order, words in (
+        (DRIFTING, "given, validation: by the ends of lines, for items drift along them (z = "),
+        (SHUFFLED, "given, validation: drawn at random, for items do not drift along lines (z = "),
+        (SORTED, "given, validation: drawn at random, for lines are sorted by item id"),
+    ):
+        caplog.clear()
+        digest = made(home, tmp_path, lines(order, seed))
+        assert (matrices.read(home, digest).ends is not None) == (order == DRIFTING)
+        assert words in caplog.text
+    caplog.clear()
+    drifting = made(home, tmp_path, {user: sorted(own) for user, own in lines(DRIFTING, seed).items()})
+    assert matrices.read(home, drifting).ends is None and "sorted by item id" in caplog.text
+
+
+def test_what_was_decided_is_said_again_by_a_run_with_nothing_new(home, tmp_path, caplog):
+    digest = made(home, tmp_path, lines(DRIFTING, 1))
+    caplog.clear()
+    assert made(home, tmp_path, lines(DRIFTING, 1)) == digest
+    assert "split: nothing is new" in caplog.text and "for items drift along them (z = " in caplog.text
+
+
+def test_random_draws_what_it_drew_before_there_was_a_choice(home, tmp_path):
+    """The digests are those of the version before."""
+    digest = made(home, tmp_path, lines(DRIFTING, 1), "random")
+    found = validation(home, "given", digest, 5)
+    edges = np.stack(found.part.targets.nonzero()).astype(np.int64).tobytes()
+    assert (digest, hashlib.sha256(edges).hexdigest()[:16]) == ("4753b70415adfe45", "4f2844a7a3769fb4")
+
+
+def test_few_lines_or_lines_of_few_items_say_nothing(home, tmp_path, caplog):
+    few = dict(list(lines(DRIFTING, 1).items())[:20])
+    assert matrices.read(home, made(home, tmp_path, few)).ends is None
+    assert "do not drift along lines (z = 0.0, " in caplog.text
+
+
+def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, tmp_path, caplog):
+    """As in a home of before places were kept."""
+    made(home, tmp_path, lines(DRIFTING, 1))
+    with warehouse.connect(home) as connection:
+        connection.execute("delete from raw.places")
+    assert matrices.read(home, made(home, tmp_path, lines(DRIFTING, 1))).ends is None
+    assert "drawn at random, for the training file has neither places" in caplog.text
+    with pytest.raises(
+        InputError, match="split.validation = line_end: the training file has neither places in its lines"
+    ):
+        made(home, tmp_path, lines(DRIFTING, 1), "line_end")
+
+
+def test_logs_with_times_are_ordered_by_them(home, log_events):
+    day = datetime(2026, 3, 1)
+    own = {
+        user: [day + timedelta(hours=int(hour)) for hour in np.random.default_rng(user).permutation(10)]
+        for user in range(20)
+    }
+    log_events([(user, item, 1, at) for user, times in own.items() for item, at in enumerate(times)])
+    log_events([(user, 50, 1, day) for user in own], file_id=2)
+    binarize(home, BinarizeSettings(), "run")
+    settings = SplitSettings(validation="line_end")
+    digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
+    found = validation(home, "given", digest, 1)
+    latest = {
+        user: {item for item, at in enumerate(times) if at >= day + timedelta(hours=8)} for user, times in own.items()
+    }
+    assert named(home, found.part.targets, found.part.users) == latest
+
+
+@pytest.mark.parametrize(
+    ("mutation", "rule"),
+    [
+        ("update raw.places set place = place + 1", "places_counted"),
+        ("update raw.places set place = 1", "places_counted"),
+        ("delete from raw.places where place = 2", "events_agree"),
+        ("update raw.places set item_id = 'another' where place = 1", "events_agree"),
+        ("delete from raw.events where line_number = 3", "events_agree"),
+    ],
+)
+def test_places_that_are_not_those_of_the_events_break_the_contract(home, tmp_path, mutation, rule):
+    made(home, tmp_path, lines(SHUFFLED, 1))
+    with pytest.raises(ContractBroken) as broken, warehouse.stage(home, "another run", "ingest", BOUNDS) as connection:
+        connection.execute(mutation)
+    assert rule in {one.rule for one in broken.value.broken if one.contract == "raw.places"}
+
+
+def days(users, seed=1):
+    """Events of some users over thirty days."""
+    generator = np.random.default_rng(seed)
+    for _ in range(60 * users):
+        at = datetime(2026, 3, 1) + timedelta(minutes=int(generator.integers(30 * 24 * 60)))
+        yield int(generator.integers(users)), int(generator.integers(80)), 1, at
+
+
+def of_next_events(home, validation_="auto"):
+    binarize(home, BinarizeSettings(), "run")
+    settings = SplitSettings(validation=validation_)
+    return split(home, settings, "run", protocols=["next_events"], seed=1).digests["next_events"]
+
+
+def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log_events, caplog):
+    events = list(days(70))
+    log_events(events)
+    first = {}
+    for user, item, _, at in events:
+        first[user, item] = min(at.date(), first.get((user, item), at.date()))
+    for _ in range(2):  # the second cut is that of the edges before the first
+        dates = sorted(first.values())
+        cut = dates[int(np.ceil(0.9 * len(dates))) - 1]
+        late = {edge for edge in first if first[edge] >= cut}
+        first = {edge: at for edge, at in first.items() if at < cut}
+    digest = of_next_events(home)
+    found, items = validation(home, "next_events", digest, 1), matrices.read(home, digest).items
+    with warehouse.connect(home, read_only=True) as connection:
+        names = dict(connection.execute("select item_index, item_id from indexed.items").fetchall())
+        users = dict(connection.execute("select user_index, user_id from indexed.users").fetchall())
+    pairs = {
+        (int(users[found.part.users[row]]), int(names[items[column]]))
+        for row, column in zip(*found.part.targets.nonzero(), strict=True)
+    }
+    assert pairs == {edge for edge in late if edge[0] in {user for user, _ in first}} and found.train.nnz == len(first)
+    assert f"next_events, validation: the edges from {cut} on, of {found.users} users" in caplog.text
+
+
+def test_next_events_of_few_users_draws_unless_told_otherwise(home, log_events, caplog):
+    log_events(list(days(line_ends.LEAST_USERS - 10)))
+    digest = of_next_events(home)
+    assert matrices.read(home, digest).ends is None and "have only 40 users of before" in caplog.text
+    assert of_next_events(home, "random") == digest
+    assert matrices.read(home, of_next_events(home, "line_end")).ends.any()
