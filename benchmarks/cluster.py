@@ -70,7 +70,7 @@ def by_engine(workers: int, calls: int, folder: Path) -> None:
 
     home = Home(folder, "none")
     wall, processor = time.perf_counter(), processor_seconds()
-    with opened(ClusterSettings(workers=workers), home, "benchmark") as engine:
+    with opened(ClusterSettings(workers=workers), home) as engine:
         engine.map(process, [()] * workers)
         wall, processor = time.perf_counter() - wall, processor_seconds() - processor
         print(

@@ -148,7 +148,7 @@ def searched(name: str, log: Log, seed: int, threads: int) -> ModelSettings:
         digest = matrices.write(home, split)
         of_run = before_fits.Log(home, split.protocol, digest, log.train, date.today(), seed, trial_task.fn)
         settings = MODELS[name].Settings()
-        return before_fits.settle(of_run, name, settings, given=(), tuned=False, when="always").settings
+        return before_fits.settle(of_run, name, settings, given=(), tuned=False, when="always")().settings
 
 
 def transfer(name: str, log: Log, draws: int, seed: int, threads: int) -> str:

@@ -114,7 +114,7 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
         engine = held.enter_context(cluster.opened(run.cluster, run.home, run_id))
         splits = prepare(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
-        run = replace(run, models=_tuned(run, run_id, splits))
+        run = replace(run, models=_tuned(run, run_id, splits, engine))
         run, fits, failed = fitted(run, run_id, splits, engine)
         for protocol, of_protocol in fits.items():
             judged = evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol, engine)
@@ -133,7 +133,7 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
     return published
 
 
-def _tuned(run: RunSettings, run_id: str, splits: Splits) -> dict[str, BaseModel]:
+def _tuned(run: RunSettings, run_id: str, splits: Splits, engine: cluster.Engine) -> dict[str, BaseModel]:
     """The settings that every fit of the run has."""
     return tune_task(
         run.home,
@@ -145,6 +145,7 @@ def _tuned(run: RunSettings, run_id: str, splits: Splits) -> dict[str, BaseModel
         when=run.train.tune,
         day=run.until or date.today(),
         seed=run.seed,
+        engine=engine,
     )
 
 

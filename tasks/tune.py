@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from datetime import date
 
 from models.settings import ModelSettings
+from tasks.cluster import HERE, Engine
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import PROTOCOLS
 from tasks.stores import matrices
@@ -23,6 +24,7 @@ def tune(
     when: When,
     day: date,
     seed: int,
+    engine: Engine = HERE,
 ) -> dict[str, ModelSettings]:
     """The settings of each model for the fits of this run; where they come from is in `operations.model_settings`.
 
@@ -33,17 +35,19 @@ def tune(
         tuned: models that the data set's own file has settings for.
         when: whether a search is made: `auto` where one is wanting, or `always`, or `off`.
         day: up to which the run takes events; no search of a later day is taken.
+        engine: where the searches are made, side by side where it has room.
     """
     protocol = next((name for name in PROTOCOLS if name in digests), None)
     if protocol is None:
         return dict(models)
     split = matrices.read(home, digests[protocol], parts=())
     log = Log(home, protocol, digests[protocol], split.train, day, seed, by_ends=split.ends is not None)
-    found = [
-        settle(log, model, settings, given=given.get(model, ()), tuned=model in tuned, when=when)
+    begun = [
+        settle(log, model, settings, given=given.get(model, ()), tuned=model in tuned, when=when, engine=engine)
         for model, settings in models.items()
         if settings.search_space
     ]
+    found = [settled() for settled in begun]
     record(home, run_id, found)
     return {**models, **{one.model: one.settings for one in found}}
 

@@ -97,7 +97,7 @@ def _result(what: str, future: distributed.Future) -> Any:
 
 
 @contextlib.contextmanager
-def opened(settings: ClusterSettings, home: Home, run_id: str) -> Iterator[DaskEngine]:
+def opened(settings: ClusterSettings, home: Home, run_id: str | None) -> Iterator[DaskEngine]:
     """The engine of a run, once every worker that is there has answered.
 
     Raises:

@@ -72,11 +72,11 @@ class ClusterSettings:
 
 
 @contextlib.contextmanager
-def opened(settings: ClusterSettings, home: Home, run_id: str) -> Iterator[Engine]:
+def opened(settings: ClusterSettings, home: Home, run_id: str | None = None) -> Iterator[Engine]:
     """The engine of a run; its own workers end with it.
 
     Args:
-        run_id: of the run in Prefect.
+        run_id: of the run in Prefect, if it is one.
 
     Raises:
         InputError: Dask is not installed, or the cluster cannot be used; the message says why and what to do.

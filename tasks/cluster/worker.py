@@ -35,13 +35,13 @@ class Terms:
         version: the coordinator's `version()`.
         mark: a file in the shared folder that the coordinator made for this run.
         threads: cores that each of its calls may use.
-        run_id: of the run in Prefect, on whose page the worker's lines appear.
+        run_id: of the run in Prefect, on whose page the worker's lines appear; None outside of one.
     """
 
     version: tuple[tuple[str, str], ...]
     mark: Path
     threads: int
-    run_id: str
+    run_id: str | None
 
 
 @functools.cache
@@ -104,7 +104,7 @@ def _check(terms: Terms) -> None:
 
 
 @functools.cache
-def _speak_through(run_id: str) -> None:
+def _speak_through(run_id: str | None) -> None:
     """Leave it to the coordinator, to which Dask hands every line, to show it: on its terminal and on the run's page.
 
     Prefect, which comes with the stages, would show it here, and start a server of its own to send it to.
@@ -119,7 +119,8 @@ def _speak_through(run_id: str) -> None:
 
     def of_run(*values: Any, **more: Any) -> logging.LogRecord:
         record = logging.LogRecord(*values, **more)
-        record.flow_run_id = run_id  # where Prefect's handler looks first
+        if run_id:
+            record.flow_run_id = run_id  # where Prefect's handler looks first
         return record
 
     logging.setLogRecordFactory(of_run)

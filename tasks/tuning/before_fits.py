@@ -17,13 +17,14 @@ from scipy.sparse import csr_matrix
 
 from models.catalogue import MODELS
 from models.settings import ModelSettings
+from tasks.cluster import HERE, Engine
 from tasks.errors import InputError
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 from tasks.tuning.best_settings import short
 from tasks.tuning.settled import Settled
 from tasks.tuning.study import Outcome, Search, Study
-from tasks.tuning.trial import LEAST_USERS, trial_task
+from tasks.tuning.trial import LEAST_USERS, numbered, trial_task
 from tasks.tuning.validation import validation
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ ITEMS = 8_000  # with more, a model whose cost is that of its items is not searc
 DAYS, MOVED = 30, 1.25  # a search is good for so long, while users, items and edges are so many times as many at most
 
 When = Literal["auto", "off", "always"]
+Trial = Callable[[Home, Search, int], Outcome]
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Log:
     train: csr_matrix
     day: date
     seed: int
-    trial: Callable[[Home, Search, int], Outcome] = trial_task
+    trial: Trial = trial_task
     by_ends: bool = False
 
     @property
@@ -65,11 +67,19 @@ class Log:
 
 
 def settle(
-    log: Log, model: str, settings: ModelSettings, *, given: Collection[str], tuned: bool, when: When
-) -> Settled:
-    """The settings of one model for the fits of a run.
+    log: Log,
+    model: str,
+    settings: ModelSettings,
+    *,
+    given: Collection[str],
+    tuned: bool,
+    when: When,
+    engine: Engine = HERE,
+) -> Callable[[], Settled]:
+    """The settings of one model for the fits of a run; what is returned waits for the search, where there is one.
 
     Args:
+        engine: where a search is made; on a worker its trials are no task runs.
         settings: those without a search.
         given: names of the settings that the command gave; they stay.
         tuned: whether the data set's own file has settings for the model; `auto` then makes no search.
@@ -77,15 +87,17 @@ def settle(
     origin = "given" if given else "data set" if tuned else "default"
     search = _search(log, model, settings, given)
     if not search.space:
-        return Settled(model, "given", "every setting that would be searched was given", settings)
+        return lambda: Settled(model, "given", "every setting that would be searched was given", settings)
     if when == "off" or (tuned and when == "auto"):
         why = "train.tune is off" if when == "off" else "the data set's file has settings for it"
-        return Settled(model, origin, why, settings)
+        return lambda: Settled(model, origin, why, settings)
     if when == "auto" and (kept := _kept(log, search)):
-        return kept
+        return lambda: kept
     if why := _not_worth_it(log, search):
-        return Settled(model, origin, why, settings)
-    return _searched(log, search, origin)
+        return lambda: Settled(model, origin, why, settings)
+    in_tasks = (log.trial,) if engine is HERE else ()
+    begun = engine.begin(f"search settings of {model}", trials, log.home, search, *in_tasks)
+    return lambda: _searched(log, search, origin, *begun())
 
 
 def _search(log: Log, model: str, settings: ModelSettings, given: Collection[str]) -> Search:
@@ -106,14 +118,18 @@ def _not_worth_it(log: Log, search: Search) -> str:
     return f"{users} validation users are too few to choose by" if users < LEAST_USERS else ""
 
 
-def _searched(log: Log, search: Search, origin: str) -> Settled:
-    judged = validation(log.home, log.protocol, log.digest, log.seed, search.edges)
-    study = Study(log.home, search)
-    study.begin(judged.train)
+def trials(home: Home, search: Search, trial: Trial = numbered) -> tuple[list[Outcome], Outcome | None]:
+    """A search's trials, one after the other, and the best of them; None where all failed."""
+    study = Study(home, search)
+    study.begin(validation(home, search.protocol, search.matrices_digest, search.seed, search.edges).train)
     for number in range(1, TRIALS + 1):
-        log.trial(log.home, search, number)
-    outcomes, best = study.outcomes(), study.best()
+        trial(home, search, number)
+    found = study.outcomes(), study.best()
     study.forget()
+    return found
+
+
+def _searched(log: Log, search: Search, origin: str, outcomes: list[Outcome], best: Outcome | None) -> Settled:
     if best is None:
         return Settled(search.model, origin, f"every trial failed, the last: {outcomes[-1].note}", search.start)
     settings = search.start.tried(best.values, log.train) if best.values else search.start
@@ -123,7 +139,7 @@ def _searched(log: Log, search: Search, origin: str) -> Settled:
         "%s: the best of %d trials on %s edges: %s %s, at the start %s; %s",
         search.model,
         TRIALS,
-        f"{judged.train.nnz:,}",
+        f"{validation(log.home, log.protocol, log.digest, log.seed, search.edges).train.nnz:,}",
         search.metric,
         short(best.value),
         short(first.value),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import optuna
-from prefect import task
+from prefect import Task
 from prefect.cache_policies import NO_CACHE
 
 from models.base import Model
@@ -142,12 +142,15 @@ def _log(search: Search, outcome: Outcome, best: Outcome | None) -> None:
     logger.log(level, "trial %d (%s): %s; %.1f s%s", outcome.number, told, end, outcome.seconds, so_far)
 
 
-@task(
+def numbered(home: Home, search: Search, number: int) -> Outcome:
+    """`run_trial`; `number` is for the name of a task run."""
+    return run_trial(home, search)
+
+
+trial_task = Task(
+    fn=numbered,
     name="trial",
     task_run_name="trial {number} of {search.model}",
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-def trial_task(home: Home, search: Search, number: int) -> Outcome:
-    """`run_trial` as a Prefect task; `number` is for the name of its run."""
-    return run_trial(home, search)

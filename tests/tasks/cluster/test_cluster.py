@@ -1,5 +1,6 @@
 """What a cluster's workers do and refuse, with a real scheduler and real processes."""
 
+import functools
 import os
 import pickle
 import shutil
@@ -7,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import dask
 import psutil
@@ -17,15 +18,23 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from models.catalogue import MODELS
 from tasks import cluster as clusters
+from tasks.binarize import BinarizeSettings, binarize
 from tasks.cluster import ClusterSettings, dask_engine, worker
 from tasks.errors import ClusterLost, InputError, OneclassError
+from tasks.split import SplitSettings, split
+from tasks.stores import warehouse
+from tasks.tune import tune
+from tasks.tuning import before_fits
+from tasks.tuning.trial import numbered
+from tests.conftest import two_tastes
 from tests.tasks.cluster import calls
 from tests.tasks.cluster.conftest import ROOT, started
 
 
 def opened(cluster, home):
-    return clusters.opened(ClusterSettings(address=cluster.address), home, "a-run")
+    return clusters.opened(ClusterSettings(address=cluster.address), home)
 
 
 def wait_for_lines(file, count):
@@ -48,7 +57,7 @@ def test_calls_are_made_by_other_processes_and_answered_in_their_order(cluster, 
 
 
 def test_without_a_cluster_a_call_is_made_here_when_its_result_is_asked_for(home, tmp_path):
-    with clusters.opened(ClusterSettings(), home, "a-run") as engine:
+    with clusters.opened(ClusterSettings(), home) as engine:
         begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 0.0)
         assert not (tmp_path / "began").exists()
         assert begun() == os.getpid()
@@ -92,7 +101,7 @@ def test_a_worker_that_comes_late_takes_part(own_cluster, home, tmp_path):
 
 def test_a_call_that_ends_each_process_is_given_up_with_what_to_do(home):
     once = dask.config.set({"distributed.scheduler.allowed-failures": 0})
-    with once, clusters.opened(ClusterSettings(workers=1), home, "a-run") as engine:
+    with once, clusters.opened(ClusterSettings(workers=1), home) as engine:
         begun = engine.begin("fit of wmf", calls.ends_its_process, home)
         with pytest.raises(OneclassError, match="fit of wmf: the worker died each time.*1 times.*more of it"):
             begun()
@@ -123,13 +132,13 @@ def test_a_worker_of_other_source_is_refused_by_name(own_cluster, home, tmp_path
 
 
 def test_a_worker_that_does_not_see_the_home_says_so(home, tmp_path):
-    terms = worker.Terms(worker.version(), tmp_path / "nowhere" / "small" / "spill" / "cluster-1", 1, "a-run")
+    terms = worker.Terms(worker.version(), tmp_path / "nowhere" / "small" / "spill" / "cluster-1", 1, None)
     assert worker.unfit(terms) == f"it does not see {tmp_path}/nowhere/small: mount the home there under the same path"
 
 
 def test_a_worker_that_came_late_with_another_version_of_a_library_does_no_call(home):
     wanted = tuple((name, "0.1" if name == "numpy" else version) for name, version in worker.version())
-    terms = pickle.dumps(worker.Terms(wanted, home.root, 1, "a-run"))
+    terms = pickle.dumps(worker.Terms(wanted, home.root, 1, None))
     script = (
         "import pickle, sys; from tasks.cluster import worker;"
         "worker.call(pickle.loads(bytes.fromhex(sys.argv[1])), b'no call')"
@@ -149,7 +158,7 @@ def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
 
 
 def test_what_declares_more_memory_than_any_worker_has_is_made_by_the_coordinator(home, caplog):
-    with clusters.opened(ClusterSettings(workers=1), home, "a-run") as engine:
+    with clusters.opened(ClusterSettings(workers=1), home) as engine:
         assert engine.begin("mrf_dense", calls.who, home, memory=10**15)()[0] == os.getpid()
         assert engine.begin("slim", calls.who, home, memory=10**6)()[0] != os.getpid()
     assert "mrf_dense needs about 1000000.0 GB" in caplog.text
@@ -173,7 +182,7 @@ def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
         "import sys, time; from pathlib import Path; from tasks.cluster import ClusterSettings, opened;"
         "from tasks.stores.home import Home; import psutil\n"
         "if __name__ == '__main__':\n"
-        "    with opened(ClusterSettings(workers=2), Home(Path(sys.argv[1]), 'small'), 'a-run'):\n"
+        "    with opened(ClusterSettings(workers=2), Home(Path(sys.argv[1]), 'small')):\n"
         "        print(*[one.pid for one in psutil.Process().children()], flush=True); time.sleep(60)"
     )
     file = home.root / "run.py"
@@ -192,6 +201,22 @@ def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
     while any(psutil.pid_exists(pid) for pid in workers):
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home, monkeypatch):
+    two_tastes(home)
+    binarize(home, BinarizeSettings(), "a")
+    digests = split(home, SplitSettings(), "a", protocols=["leave_one_out"], seed=1).digests
+    monkeypatch.setattr("tasks.tune.Log", functools.partial(before_fits.Log, trial=numbered))  # no task runs
+    models = {name: MODELS[name].Settings() for name in ("slim", "mrf_dense")}
+    asked = {"digests": digests, "models": models, "given": {}, "tuned": (), "day": date(2026, 1, 2), "seed": 3}
+    here = tune(home, "a", **asked, when="always")
+    with opened(cluster, home) as engine:
+        assert tune(home, "b", **asked, when="always", engine=engine) == here
+    with warehouse.connect(home, read_only=True) as connection:
+        of = "select model, reason, reached, trials from operations.model_settings where run_id = ? and origin = 'search'"
+        found = [connection.execute(f"{of} order by all", [run_id]).fetchall() for run_id in ("a", "b")]
+    assert found[0] == found[1] and {row[0] for row in found[0]} == set(models)
 
 
 @pytest.fixture
@@ -238,7 +263,7 @@ def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certific
 )
 def test_an_address_that_cannot_be_used_is_refused(home, monkeypatch, settings, message):
     monkeypatch.setattr(dask_engine, "SECONDS_TO_ANSWER", 1.0)
-    with pytest.raises(InputError, match=message), clusters.opened(ClusterSettings(**settings), home, "a-run"):
+    with pytest.raises(InputError, match=message), clusters.opened(ClusterSettings(**settings), home):
         pass
 
 
