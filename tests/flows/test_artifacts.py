@@ -162,11 +162,11 @@ def test_a_stage_is_submitted_with_options_of_its_own(two_runs, monkeypatch, fai
         (digest,) = connection.execute(f"{query} and model = 'mrf_dense'", [latest]).fetchone()
     tried, fitted = [], train.fitted
 
-    def fitted_at_last(home, **arguments):
+    def fitted_at_last(home, *arguments):
         tried.append(home)
         if len(tried) <= failures:
             raise OSError("the network's folder is away")
-        return fitted(home, **arguments)
+        return fitted(home, *arguments)
 
     monkeypatch.setattr(train, "fitted", fitted_at_last)
 

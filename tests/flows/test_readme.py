@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
+from tests.tasks.cluster.conftest import started
 from tests.typed import indented, page, run, served
 
 README, RECOMMEND = page("README.md"), page("docs/recommend.md")
@@ -35,8 +36,9 @@ def commands(text: str) -> list[str]:
     return [line for line in found if "--help" not in line and "flows.serve" not in line]
 
 
-def shortened(line: str) -> list[str]:
-    return [word for name, more in SHORTER.items() if re.search(rf"[. ]{name.split('.')[-1]}\b", line) for word in more]
+def shortened(line: str, scheduler: str = "") -> list[str]:
+    more = [*SHORTER.items(), ("--dask", ["--dask", scheduler])]  # which listens on a port that is free
+    return [word for name, words in more if re.search(rf"[. ]{name.split('.')[-1]}\b", line) for word in words]
 
 
 def write_logs() -> None:
@@ -72,7 +74,9 @@ def after_the_readme(prefect_server, tmp_path_factory):
         patch.chdir(folder)
         patch.delenv("ONECLASS_HOME", raising=False)
         write_logs()
-        said = {line: run(line, *shortened(line)) for line in commands(README)}
+        with started(folder / "cluster") as cluster:
+            cluster.worker()
+            said = {line: run(line, *shortened(line, cluster.address)) for line in commands(README)}
     return folder, said
 
 
