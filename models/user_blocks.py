@@ -9,7 +9,7 @@ need travels as calls and answers. Answers are added in the order of the blocks,
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -155,6 +155,15 @@ def cut_into_blocks(
             for number, (first, end) in enumerate(cuts(interactions.indptr, count))
         ]
         yield Blocks(blocks, Path(folder), options.workers)
+
+
+def added(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """The sum of arrays of one shape, float64, in their order."""
+    first, *others = parts
+    total = first.astype(np.float64)
+    for part in others:
+        total += part
+    return total
 
 
 def cuts(starts: np.ndarray, count: int) -> list[tuple[int, int]]:

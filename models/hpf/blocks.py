@@ -16,7 +16,7 @@ from models.fitting import FitOptions
 from models.hpf import worker
 from models.hpf.ascent import GammaFactors
 from models.hpf.worker import Answer, Terms
-from models.user_blocks import Blocks, cut_into_blocks
+from models.user_blocks import Blocks, added, cut_into_blocks
 
 
 @contextmanager
@@ -45,7 +45,7 @@ class BlocksAscent:
         K = self.items.prior.factors
         factors = np.ascontiguousarray(self.items.factors[:, :K])
         answers: list[Answer] = self.blocks.ask(worker.update, factors, self.items.total, writes=True)
-        rates = sum(answer.before for answer in answers) @ self.items.total
+        rates = added(answer.before for answer in answers) @ self.items.total
         bound = sum(answer.log + answer.row_bound for answer in answers) + self.items.row_bound - rates
-        self.items.update(np.stack([answer.sums for answer in answers]), sum(answer.after for answer in answers))
+        self.items.update(np.stack([answer.sums for answer in answers]), added(answer.after for answer in answers))
         return float(bound)

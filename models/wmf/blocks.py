@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from models.fitting import FitOptions
 from models.numerics.shards import even_runs
-from models.user_blocks import Blocks, cut_into_blocks
+from models.user_blocks import Blocks, added, cut_into_blocks
 from models.wmf import worker
 from models.wmf.sides import RUNS, check_solved, table_of, weighted_gram
 from models.wmf.sums import conjugate_gradients, solve_equations
@@ -54,7 +54,7 @@ class BlocksFit:
         """`of_all_users` is the sum of the users' weights."""
         self.blocks, self.items, self.terms = blocks, items, blocks[0].terms
         answers = blocks.ask(worker.weigh, len(items))
-        weights = sum(of_items for of_items, _ in answers)
+        weights = added(of_items for of_items, _ in answers)
         self.constant = sum(constant for _, constant in answers)
         self.ridges = self.terms.loss.penalties(weights + self.terms.loss.unobserved * of_all_users)
         self.isolated = weights == 0
@@ -68,8 +68,8 @@ class BlocksFit:
         gram = weighted_gram(table_of(self.items), self.terms.factors, None, self.terms.loss.unobserved)
         self.items[self.isolated] = 0
         answers = self.blocks.ask(worker.solve_users, self.items, gram, writes=True)
-        users_gram = sum(answer.gram.astype(np.float64) for answer in answers).astype(np.float32)
-        sums = sum(answer.sums.astype(np.float64) for answer in answers)
+        users_gram = added(answer.gram for answer in answers).astype(np.float32)
+        sums = added(answer.sums for answer in answers)
         value = self._improve(answers, sums, users_gram) if self.terms.solver.steps else self._solve(sums, users_gram)
         return value + self.constant + sum(answer.penalty for answer in answers)
 
@@ -77,7 +77,7 @@ class BlocksFit:
         """Some steps of conjugate gradients; returns x'A x - 2 y'x, summed over the items."""
 
         def product(directions: np.ndarray) -> np.ndarray:
-            return -sum(answer.astype(np.float64) for answer in self.blocks.ask(worker.multiply, directions))
+            return -added(self.blocks.ask(worker.multiply, directions))
 
         steps = self.terms.solver.steps
         self.items[:], value = conjugate_gradients(self.items, sums, gram, self.ridges, product, steps)
