@@ -88,10 +88,6 @@ class RowSystems:
         self.penalties = loss.penalties(weights)
         self.constant = float(np.sum(self.own * _row_sums(matrix.indptr, pulls)))
 
-    def start(self, factors: int, scale: float, seed: int, name: str) -> np.ndarray:
-        """`first_table` of this side."""
-        return first_table(len(self.penalties), factors, scale, seed, name)
-
     def solve(
         self, own: np.ndarray, other: np.ndarray, factors: int, solver: Solver, gram: np.ndarray | None = None
     ) -> float:
