@@ -28,11 +28,8 @@ from models.settings import ModelSettings
 RIDGE = 6.0  # times `mean_over_edges`
 
 
-class MRFDenseSettings(ModelSettings):
-    """The defaults were chosen on validation users of seven logs.
-
-    The paper's and its author's notebook's, for ML-20M and Netflix, are l2 = 6, alpha = .75, centred, users alike.
-    """
+class MRFSettings(ModelSettings):
+    """The settings of both fields, dense and sparse."""
 
     search_space: ClassVar[SearchSpace] = {
         "l2": Multiple(16),
@@ -75,12 +72,6 @@ class MRFDenseSettings(ModelSettings):
         description="An item's scores are divided by (n variance)^(this / 2), in addition to the paper's "
         "rescaling; above 0, popular items rank lower.",
     )
-    blocks: int = Field(
-        1,
-        ge=1,
-        description="Blocks of users whose parts of the items' Gram matrix are summed apart and added (docs/scaling.md); 1 "
-        "sums over all users as one.",
-    )
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings with l2 for a (users, items) log."""
@@ -88,6 +79,20 @@ class MRFDenseSettings(ModelSettings):
             return self
         typical = mean_over_edges(columns(interactions, self.user_weight_exponent), self.alpha)
         return self.model_copy(update={"l2": RIDGE * typical})
+
+
+class MRFDenseSettings(MRFSettings):
+    """The defaults were chosen on validation users of seven logs.
+
+    The paper's and its author's notebook's, for ML-20M and Netflix, are l2 = 6, alpha = .75, centred, users alike.
+    """
+
+    blocks: int = Field(
+        1,
+        ge=1,
+        description="Blocks of users whose parts of the items' Gram matrix are summed apart and added (docs/scaling.md); 1 "
+        "sums over all users as one.",
+    )
 
 
 class MRFDense(Model):
