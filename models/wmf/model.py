@@ -43,7 +43,7 @@ from models.search_space import Choice, Multiple, SearchSpace, Span
 from models.settings import ModelSettings
 from models.user_blocks import Away
 from models.wmf.blocks import begun
-from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table, rows, table_of
+from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table, rows
 from models.wmf.worker import Terms
 
 UNOBSERVED, SHRINKAGE = 12.0, 0.08  # of the default loss
@@ -199,7 +199,9 @@ class WMF(Model):
 
     def _item_table(self) -> np.ndarray:
         """The items' factors in the layout of the kernels."""
-        return table_of(self.item_factors)
+        table = empty_table(self.item_count, self.settings.factors)
+        rows(table, self.settings.factors)[:] = self.item_factors
+        return table
 
     def _loss(self) -> Loss:
         chosen = self.resolved

@@ -2,7 +2,6 @@
 
 import tempfile
 from contextlib import contextmanager
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from models.random_graph.inference import step_sizes
 from models.random_graph.messages import numbers
 from models.random_graph.model import RandomGraph, RandomGraphSettings
 from models.random_graph.worker import Terms
-from models.user_blocks import cuts
 from tests.models.block_fits import (
     Backwards,
     Processes,
@@ -102,15 +100,6 @@ def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
     start = Start(first, np.where(rows < 190, rows, -1), np.arange(120))
     one, many = (fitted(long_tailed, blocks=count, iterations=3, options=FitOptions(start=start)) for count in (1, 4))
     assert_close(one, many, 2e-5)
-
-
-def test_blocks_have_about_equal_numbers_of_edges_and_none_is_empty(long_tailed):
-    starts = long_tailed.indptr
-    bounds = cuts(starts, 4)
-    assert bounds[0][0] == 0 and bounds[-1][1] == 300 and all(a[1] == b[0] for a, b in pairwise(bounds))
-    loads = [starts[end] - starts[first] + 8 * (end - first) for first, end in bounds]
-    assert max(loads) - min(loads) < 2 * (8 + np.diff(starts).max())
-    assert cuts(np.array([0, 1, 2]), 9) == [(0, 1), (1, 2)]
 
 
 AWKWARD = [np.ones((6, 5)), np.eye(1), np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]), np.ones((4, 1))]
