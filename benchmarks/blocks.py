@@ -36,10 +36,11 @@ from models.evaluation.metrics import Mean, over_users, user_metrics
 from models.evaluation.ranking import target_ranks
 from models.fitting import Epoch, FitOptions
 from models.numerics.threads import kernel_threads
-from models.random_graph.blocks import Terms, begun
+from models.random_graph.blocks import begun
 from models.random_graph.inference import step_sizes
 from models.random_graph.messages import numbers
 from models.random_graph.model import RandomGraph, RandomGraphSettings
+from models.random_graph.worker import Terms
 
 WATCHED = (1, 2, 3, 5, 8, 12, 20, 30, 40)
 RANKED = 5_000  # users

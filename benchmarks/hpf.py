@@ -59,15 +59,17 @@ def edges_of(ratings: Path, threshold: float) -> csr_matrix:
 def ours(matrix: csr_matrix, settings: HPFSettings, iterations: int, threads: int, seed: int) -> tuple[float, float]:
     """(seconds an iteration, bound after the last)."""
     with kernel_threads(threads):
-        ascent = Ascent(matrix, True, settings.user_prior, settings.item_prior, seed)
+        ascent = _ascent(matrix, settings, seed)
         for iteration in range(iterations):
             if iteration == min(SHORT, iterations - 1):
                 started = perf_counter()
-            ascent.allocate()
-            ascent.update_users()
-            ascent.update_items()
+            ascent.iterate()
         seconds = perf_counter() - started
         return seconds / max(1, iterations - SHORT), ascent.allocate()
+
+
+def _ascent(matrix: csr_matrix, settings: HPFSettings, seed: int) -> Ascent:
+    return Ascent(matrix, True, *HPF(settings, seed=seed)._beginning(matrix.shape, None))
 
 
 def theirs(
@@ -81,7 +83,7 @@ def theirs(
         subprocess.run([python, "-c", HPFREC, folder, *map(str, numbers)], check=True)
         fit = dict(np.load(f"{folder}/fit.npz"))
     with kernel_threads(threads):
-        ascent = Ascent(matrix, True, settings.user_prior, settings.item_prior, seed)
+        ascent = _ascent(matrix, settings, seed)
         ascent.users = _side(settings.user_prior, fit["user_shape"], fit["user_rate"], fit["activity_rate"])
         ascent.items = _side(settings.item_prior, fit["item_shape"], fit["item_rate"], fit["popularity_rate"])
         return float(fit["seconds"]), ascent.allocate()

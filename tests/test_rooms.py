@@ -17,7 +17,17 @@ MAY_IMPORT = {  # room: the project's other rooms that it may import
 }
 OUTSIDE_OF_MODELS = {"prefect", "duckdb", "great_expectations"}
 SHARED = {"evaluation", "negatives", "degrees", "generator", "numerics"}  # rooms in models/
-BESIDE_THEM = {"base", "catalogue", "fingerprint", "fitting", "kernel_cache", "kernel_code", "search_space", "settings"}
+BESIDE_THEM = {
+    "base",
+    "catalogue",
+    "fingerprint",
+    "fitting",
+    "kernel_cache",
+    "kernel_code",
+    "search_space",
+    "settings",
+    "user_blocks",
+}
 NO_FAMILY = SHARED | BESIDE_THEM  # everything else in models/ is a family of models
 TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
     "stores": {"errors"},

@@ -1,6 +1,7 @@
 """Hierarchical Poisson factorization (Gopalan, Hofman and Blei).
 
-`model` has the generative model and the bound, `ascent` the coordinate updates, `kernels` their loops.
+`model` has the generative model and the bound, `ascent` the coordinate updates, `kernels` their loops; `blocks` a fit by
+blocks of users, of which `worker` is one.
 """
 
 from models.hpf.model import HPF

@@ -59,6 +59,42 @@ class Prior(NamedTuple):
         )
 
 
+class Allocation:
+    """phi of some users' edges, which is kept as sums for both sides alone.
+
+    Attributes:
+        user_sums: float32 (users, padded K), for each user the sum over the user's edges of y / s times exp E log beta.
+        item_sums: float32 (parts, items, padded K), the same for each item; its parts are yet to be added.
+    """
+
+    def __init__(self, interactions: csr_matrix, ones: bool, factors: int) -> None:
+        self.indptr, self.indices, self.counts = edges(interactions, ones)
+        users, items = interactions.shape
+        # each part has its own sums over all items; few edges get few parts, so that adding the parts stays cheap
+        parts = min(SHARDS, max(1, interactions.nnz // items))
+        self.shards = runs(self.indptr, parts)
+        self.user_sums = np.empty((users, padded(factors)), dtype=np.float32)
+        self.item_sums = np.empty((parts, items, padded(factors)), dtype=np.float32)
+        values, numbers = np.unique(self.counts, return_counts=True)
+        self.log_factorials = gammaln(values.astype(np.float64) + 1) @ numbers
+
+    def allocate(self, user_factors: np.ndarray, item_factors: np.ndarray) -> float:
+        """One pass over the edges: set phi to its block maximum; returns sum_edges {y log s - log y!}."""
+        logs = np.zeros(len(self.shards) - 1)
+        kernels.allocate(
+            self.indptr,
+            self.indices,
+            self.counts,
+            user_factors,
+            item_factors,
+            self.shards,
+            self.user_sums,
+            self.item_sums,
+            logs,
+        )
+        return logs.sum() - self.log_factorials
+
+
 class Ascent:
     """The state of one fit, and its steps in the paper's order: phi; gamma, kappa; lambda, tau.
 
@@ -66,43 +102,30 @@ class Ascent:
         users, items: the Gamma factors of q.
     """
 
-    def __init__(self, interactions: csr_matrix, ones: bool, user: Prior, item: Prior, seed: int) -> None:
-        self.indptr, self.indices, self.counts = edges(interactions, ones)
-        users, items = interactions.shape
-        self.users = GammaFactors(user, start(user, users, seed, "users"))
-        self.items = GammaFactors(item, start(item, items, seed, "items"))
-        # each part has its own sums over all items; few edges get few parts, so that adding the parts stays cheap
-        parts = min(SHARDS, max(1, interactions.nnz // items))
-        self.shards = runs(self.indptr, parts)
-        self.user_sums = np.empty_like(self.users.factors)
-        self.item_sums = np.empty((parts, *self.items.factors.shape), dtype=np.float32)
-        values, numbers = np.unique(self.counts, return_counts=True)
-        self.log_factorials = gammaln(values.astype(np.float64) + 1) @ numbers
+    def __init__(self, interactions: csr_matrix, ones: bool, users: "GammaFactors", items: "GammaFactors") -> None:
+        self.users, self.items = users, items
+        self.phi = Allocation(interactions, ones, users.prior.factors)
 
     def allocate(self) -> float:
         """One pass over the edges: set phi to its block maximum, kept as sums for both sides; returns the bound then."""
-        logs = np.zeros(len(self.shards) - 1)
-        kernels.allocate(
-            self.indptr,
-            self.indices,
-            self.counts,
-            self.users.factors,
-            self.items.factors,
-            self.shards,
-            self.user_sums,
-            self.item_sums,
-            logs,
-        )
+        of_edges = self.phi.allocate(self.users.factors, self.items.factors)
         rates = self.users.total @ self.items.total
-        return float(logs.sum() - self.log_factorials - rates + self.users.row_bound + self.items.row_bound)
+        return float(of_edges - rates + self.users.row_bound + self.items.row_bound)
 
     def update_users(self) -> None:
         """Set gamma, then kappa, to their block maxima, with phi from the last `allocate`."""
-        self.users.update(self.user_sums[None], self.items.total)
+        self.users.update(self.phi.user_sums[None], self.items.total)
 
     def update_items(self) -> None:
         """Set lambda, then tau, to their block maxima, with phi from the last `allocate`."""
-        self.items.update(self.item_sums, self.users.total)
+        self.items.update(self.phi.item_sums, self.users.total)
+
+    def iterate(self) -> float:
+        """All of these; returns the bound after phi."""
+        bound = self.allocate()
+        self.update_users()
+        self.update_items()
+        return bound
 
 
 class GammaFactors:
@@ -119,15 +142,14 @@ class GammaFactors:
         self.prior, self.posterior = prior, posterior
         rows = len(posterior.shape)
         self.shards = even_runs(rows, SHARDS)
-        width = -(-prior.factors // kernels.LANES) * kernels.LANES
-        self.factors = np.zeros((rows, width), dtype=np.float32)
+        self.factors = np.zeros((rows, padded(prior.factors)), dtype=np.float32)
         self._describe()
 
     def update(self, sums: np.ndarray, other_total: np.ndarray) -> None:
         """Set the shapes and rates, then the activity rate, to their block maxima.
 
         Args:
-            sums: float32 (parts, rows, padded K). Summed over the parts it is, for each row, the sum over its edges of
+            sums: float32 (parts, rows, K or more). Summed over the parts it is, for each row, the sum over its edges of
                 y / s times the other side's factors.
             other_total: the other side's `total`.
         """
@@ -166,6 +188,16 @@ def start(prior: Prior, rows: int, seed: int, side: str) -> GammaParameters:
     purpose = random_numbers.purpose(f"hpf {side}")
     kernels.start(seed, purpose, prior.shape, prior.top_rate, shape, rate, activity_rate)
     return GammaParameters(shape, rate, activity_rate)
+
+
+def padded(factors: int) -> int:
+    """Columns of a table of K factors."""
+    return -(-factors // kernels.LANES) * kernels.LANES
+
+
+def table(factors: np.ndarray) -> np.ndarray:
+    """Factors (rows, K) in the layout of the kernels, float32 (rows, padded K)."""
+    return np.pad(factors, ((0, 0), (0, padded(factors.shape[1]) - factors.shape[1])))
 
 
 def edges(interactions: csr_matrix, ones: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -38,6 +38,7 @@ The bound, with phi at its maximum:
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import ClassVar
 
@@ -46,14 +47,17 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.fitting import Epoch, FitOptions, is_level
+from models.fitting import Epoch, FitOptions, Start, is_level
 from models.hpf import kernels
-from models.hpf.ascent import SHARDS, Ascent, GammaFactors, GammaParameters, Prior, edges
+from models.hpf.ascent import SHARDS, Ascent, GammaFactors, GammaParameters, Prior, edges, start
+from models.hpf.blocks import begun
+from models.hpf.worker import Terms
 from models.numerics.products import dense_times
 from models.numerics.shards import even_runs
 from models.numerics.threads import kernel_threads
 from models.search_space import SearchSpace, Span
 from models.settings import ModelSettings
+from models.user_blocks import Away
 
 
 class HPFSettings(ModelSettings):
@@ -88,6 +92,12 @@ class HPFSettings(ModelSettings):
         ge=0,
         description="Stop when no preference of an unseen user changes by more than this share of the largest.",
     )
+    blocks: int = Field(
+        1,
+        ge=1,
+        description="Blocks of users that are updated apart and whose sums for the items are added (docs/scaling.md); 1 "
+        "fits all users as one.",
+    )
 
     @property
     def user_prior(self) -> Prior:
@@ -117,26 +127,48 @@ class HPF(Model):
     scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        settings = self.settings
-        with kernel_threads(self.threads):
-            ascent = Ascent(interactions, settings.binarize_counts, settings.user_prior, settings.item_prior, self.seed)
-            if start := options.start:
-                ascent.users.take(start.previous.user_posterior, start.users)
-                ascent.items.take(start.previous.item_posterior, start.items)
-            # these arrays, and the items, are updated in place, so that `on_epoch` may call `scores`
-            self.user_shape, self.user_rate, self.activity_rate = ascent.users.posterior
-            self.item_shape, self.item_rate, self.popularity_rate = ascent.items.posterior
-            self._items = ascent.items
-            self.bounds = np.array(list(self._ascend(ascent, options.on_epoch)))
+        with kernel_threads(self.threads), self._iterations(interactions, options) as iterate:
+            self.bounds = np.array(list(self._ascend(iterate, options.on_epoch)))
 
-    def _ascend(self, ascent: Ascent, on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
+    @contextmanager
+    def _iterations(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Callable[[], float]]:
+        """Begin; what makes an iteration of all users as one, or of blocks, and returns the bound.
+
+        The arrays, and the items, are updated in place, so that `on_epoch` may call `scores`.
+        """
+        settings = self.settings
+        users, self._items = self._beginning(interactions.shape, options.start)
+        self.user_shape, self.user_rate, self.activity_rate = users.posterior
+        self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
+        if settings.blocks == 1:
+            yield Ascent(interactions, settings.binarize_counts, users, self._items).iterate
+            return
+        terms = Terms(settings.binarize_counts, settings.user_prior, self.threads)
+        with begun(terms, users, self._items, interactions, settings.blocks, options) as ascent:
+            away = [Away(ascent.blocks, name) for name in GammaParameters._fields]
+            self.user_shape, self.user_rate, self.activity_rate = away
+            del users  # who lie on disk
+            yield ascent.iterate
+            self.user_shape, self.user_rate, self.activity_rate = GammaParameters(**ascent.blocks.gathered())
+
+    def _beginning(self, shape: tuple[int, int], before: Start | None) -> tuple[GammaFactors, GammaFactors]:
+        """Users and items as `start` draws them, or where an earlier fit ended."""
+        settings, sides = self.settings, ("users", "items")
+        users, items = (
+            GammaFactors(prior, start(prior, rows, self.seed, side))
+            for prior, rows, side in zip((settings.user_prior, settings.item_prior), shape, sides, strict=True)
+        )
+        if before:
+            users.take(before.previous.user_posterior, before.users)
+            items.take(before.previous.item_posterior, before.items)
+        return users, items
+
+    def _ascend(self, iterate: Callable[[], float], on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
         """Iterate until convergence; yields the bound in every iteration."""
         last, limit = -np.inf, self.settings.max_iterations
         for iteration in range(1, limit + 1):
             started = perf_counter()
-            bound = ascent.allocate()
-            ascent.update_users()
-            ascent.update_items()
+            bound = iterate()
             on_epoch(Epoch(iteration, limit, perf_counter() - started, {"bound": bound}))
             yield bound
             if is_level(last, bound, self.settings.tolerance):

@@ -15,8 +15,9 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
+from models.mrf.dense_blocks import gram_by_blocks
 from models.numerics.gram import Rescaling, columns, mean_over_edges, rescaling
-from models.numerics.gram_inverse import regularized_inverse
+from models.numerics.gram_inverse import inverse_of_gram, regularized_inverse
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.products import dense_times, pattern_times
 from models.numerics.spd_inverse import TILE
@@ -27,11 +28,8 @@ from models.settings import ModelSettings
 RIDGE = 6.0  # times `mean_over_edges`
 
 
-class MRFDenseSettings(ModelSettings):
-    """The defaults were chosen on validation users of seven logs.
-
-    The paper's and its author's notebook's, for ML-20M and Netflix, are l2 = 6, alpha = .75, centred, users alike.
-    """
+class MRFSettings(ModelSettings):
+    """The settings of both fields, dense and sparse."""
 
     search_space: ClassVar[SearchSpace] = {
         "l2": Multiple(16),
@@ -83,6 +81,20 @@ class MRFDenseSettings(ModelSettings):
         return self.model_copy(update={"l2": RIDGE * typical})
 
 
+class MRFDenseSettings(MRFSettings):
+    """The defaults were chosen on validation users of seven logs.
+
+    The paper's and its author's notebook's, for ML-20M and Netflix, are l2 = 6, alpha = .75, centred, users alike.
+    """
+
+    blocks: int = Field(
+        1,
+        ge=1,
+        description="Blocks of users whose parts of the items' Gram matrix are summed apart and added (docs/scaling.md); 1 "
+        "sums over all users as one.",
+    )
+
+
 class MRFDense(Model):
     """Item-item regression weights in closed form.
 
@@ -110,7 +122,11 @@ class MRFDense(Model):
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)
         rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
-        matrix = regularized_inverse(interactions, moments, rescaled, self.resolved.l2, self.threads)
+        if self.settings.blocks == 1:
+            matrix = regularized_inverse(interactions, moments, rescaled, self.resolved.l2, self.threads)
+        else:
+            gram = gram_by_blocks(interactions, moments, rescaled, self.settings.blocks, self.threads, options)
+            matrix = inverse_of_gram(gram, self.resolved.l2, self.threads)
         _to_weights(matrix, rescaled, self.threads)
         self.weights = matrix
         self.offset = np.zeros(len(matrix), dtype=np.float32)

@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
-from models.mrf.dense import MRFDenseSettings
+from models.mrf.dense import MRFSettings
 from models.mrf.sparse_blocks import estimates
 from models.mrf.sparse_pattern import Pattern, above, of_density
 from models.numerics.gram import GramRows, columns, gram_rows, rescaling
@@ -38,11 +38,11 @@ from models.search_space import Choice, SearchSpace, Span
 NEIGHBOURS = 200  # entries of the pattern for each item
 
 
-class MRFSparseSettings(MRFDenseSettings):
+class MRFSparseSettings(MRFSettings):
     """The defaults were chosen on validation users of seven logs; the paper's l2 for the Million Song Dataset is 1."""
 
     search_space: ClassVar[SearchSpace] = {
-        **MRFDenseSettings.search_space,
+        **MRFSettings.search_space,
         "density": Span(0.005, 0.1, log=True, by_hand=True),
         "r": Choice((0.0, 0.1, 0.5), by_hand=True),
     }

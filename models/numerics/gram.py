@@ -161,3 +161,31 @@ def _fill(gram, order, workers, out):
             for other in range(item + 1):
                 centred = row[other] - shift[item] * shift[other]
                 out[item, other] = factor[item] * factor[other] * centred
+
+
+def gram_stripe(interactions: csr_matrix, weights: np.ndarray, first: int, end: int, threads: int) -> np.ndarray:
+    """sum_m w_m x_ma x_mb for the items a from `first` to `end` and b <= a: some users' part of these rows of the Gram matrix.
+
+    Args:
+        interactions, weights: as in `lower_gram`.
+
+    Returns:
+        float64 (end - first, end), zeros where b > a.
+    """
+    zeros = np.zeros(interactions.shape[1])
+    gram = gram_rows(interactions, weights, zeros, zeros)
+    out = np.zeros((end - first, end))
+    with kernel_threads(threads):
+        _fill_stripe(gram, first, out)
+    return out
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def _fill_stripe(gram, first, out):
+    for place in prange(len(out)):
+        item, row = first + place, out[place]
+        for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
+            user = gram.item_users[at]
+            weight = gram.weights[user]
+            for entry in range(gram.indptr[user], gram.item_entries[at] + 1):
+                row[gram.indices[entry]] += weight

@@ -45,10 +45,19 @@ def regularized_inverse(
     """
     if moments.users < FEWER * interactions.shape[1]:
         return _over_users(interactions[moments.weights > 0], moments, rescaled, l2, threads)
-    matrix = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, threads)
-    matrix.flat[:: len(matrix) + 1] += np.float32(l2)
-    invert_lower(matrix, threads)
-    return matrix
+    gram = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, threads)
+    return inverse_of_gram(gram, l2, threads)
+
+
+def inverse_of_gram(gram: np.ndarray, l2: float, threads: int) -> np.ndarray:
+    """The lower triangle of (Y'Y + l2 I)^-1 in the place of that of Y'Y, float32 (items, items).
+
+    Raises:
+        ValueError: the matrix to invert is not positive definite in float32.
+    """
+    gram.flat[:: len(gram) + 1] += np.float32(l2)
+    invert_lower(gram, threads)
+    return gram
 
 
 def _over_users(active: csr_matrix, moments: Columns, rescaled: Rescaling, l2: float, threads: int) -> np.ndarray:

@@ -13,34 +13,19 @@ whole pass keeps 1 - epsilon_t of the old, as one update would. The first iterat
 a message.
 """
 
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.fitting import FitOptions, RowsAtHand, Workers
-from models.numerics.shards import runs
+from models.fitting import FitOptions
 from models.random_graph import worker
 from models.random_graph.inference import RandomGraphPosterior, whole_bound
 from models.random_graph.messages import move_biases, move_factors, numbers
 from models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, Precisions, Vertices
-from models.random_graph.settings import RandomGraphSettings
-from models.random_graph.worker import Block
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What of a model every block must know."""
-
-    settings: RandomGraphSettings
-    seed: int
-    threads: int
+from models.random_graph.worker import Terms
+from models.user_blocks import Block, Blocks, cut_into_blocks
 
 
 @contextmanager
@@ -52,33 +37,12 @@ def begun(
     Args:
         weights: float64 (items,), by which negatives are drawn.
     """
-    scratch = options.scratch.resolve() if options.scratch else None
-    if scratch:
-        scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="random_graph-", dir=scratch) as folder:
-        np.save(Path(folder) / worker.WEIGHTS, weights)
-        blocks = []
-        for number, (first, end) in enumerate(cuts(interactions.indptr, terms.settings.blocks)):
-            rows = options.rows or RowsAtHand(first, _rows(interactions, first, end))
-            block = Block(number, first, end, rows, Path(folder), **vars(terms))
-            block.write(0, q.users.rows(slice(first, end)))
-            blocks.append(block)
+    with cut_into_blocks(interactions, terms.settings.blocks, terms, options, "random_graph") as blocks:
+        np.save(blocks.folder / worker.WEIGHTS, weights)
+        blocks.begin(vars(q.users))
         items, taus = q.items, q.taus
         del q  # its users lie on disk
-        yield BlocksPosterior(blocks, items, taus, options.workers)
-
-
-def cuts(starts: np.ndarray, count: int) -> list[tuple[int, int]]:
-    """(first, end) of at most `count` blocks with about equal numbers of edges, none of them without users."""
-    bounds = np.unique(runs(starts.astype(np.int64), count, 8)).tolist()
-    return list(pairwise(bounds))
-
-
-def _rows(matrix: csr_matrix, first: int, end: int) -> csr_matrix:
-    """The pattern of some rows, without a copy of their columns."""
-    edges, starts = slice(matrix.indptr[first], matrix.indptr[end]), matrix.indptr[first : end + 1]
-    ones = np.broadcast_to(np.int8(1), edges.stop - edges.start)
-    return csr_matrix((ones, matrix.indices[edges], starts - starts[0]), shape=(end - first, matrix.shape[1]))
+        yield BlocksPosterior(blocks, items, taus)
 
 
 class BlocksPosterior:
@@ -90,11 +54,9 @@ class BlocksPosterior:
         total: float64 (items, numbers), their sum.
     """
 
-    def __init__(self, blocks: Sequence[Block], items: Vertices, taus: Precisions, workers: Workers) -> None:
-        self.blocks, self.items, self.taus = blocks, items, taus
-        self.settings, self.workers = blocks[0].settings, workers
+    def __init__(self, blocks: Blocks, items: Vertices, taus: Precisions) -> None:
+        self.blocks, self.items, self.taus, self.settings = blocks, items, taus, blocks[0].terms.settings
         self.refreshed = min(self.settings.refreshed or len(blocks), len(blocks))
-        self.states = [0] * len(blocks)
         self.squares = np.zeros((len(blocks), 2))
         self.messages: dict[int, np.ndarray] = {}
         self.total = np.zeros((len(items.mean), numbers(self.settings.factors)))
@@ -102,11 +64,7 @@ class BlocksPosterior:
     @property
     def users(self) -> Vertices:
         """q of all users, read from where the blocks lie."""
-        users = Vertices.prior(self.blocks[-1].end, self.settings.factors, clamped=False)
-        for block in self.blocks:
-            for array, part in zip(users.arrays, block.read(self.states[block.number]).arrays, strict=True):
-                array[block.first : block.end] = part
-        return users
+        return Vertices(**self.blocks.gathered())
 
     def gathered(self) -> RandomGraphPosterior:
         """The same in memory."""
@@ -126,20 +84,20 @@ class BlocksPosterior:
 
     def bound(self, t: int) -> float:
         """The bound of eq. 12 on H^(t)."""
-        of_users = sum(self._ask(worker.bound_of_users, self.blocks, t))
+        of_users = sum(self.blocks.ask(worker.bound_of_users, t, self.items, self.taus))
         return whole_bound(of_users, self.items, self.taus, clamped=not self.settings.user_biases)
 
     def _refresh(self, turn: Sequence[Block], t: int, step: float, items_step: float) -> None:
         """Update the users of some blocks, and then the items by eq. 21."""
-        joint, learned = self.settings.joint_bias, self.settings.user_biases
+        joint = self.settings.joint_bias
         taus = self.taus.mean(ITEM_FACTORS), self.taus.mean(ITEM_BIAS)
         self._forget(turn)
         if not joint:
-            fresh = self._ask(worker.bias_message, turn, t, step)
-            self._moved(turn if learned else ())
+            fresh = self.blocks.ask(
+                worker.bias_message, t, self.items, self.taus, step, of=turn, writes=self.settings.user_biases
+            )
             move_biases(self.items, self.total, fresh, taus[1], items_step)
-        answers = self._ask(worker.message, turn, t, step)
-        self._moved(turn)
+        answers = self.blocks.ask(worker.message, t, self.items, self.taus, step, of=turn, writes=True)
         for block, (message, squares) in zip(turn, answers, strict=True):
             self.squares[block.number] = squares
             self.total += message
@@ -154,13 +112,3 @@ class BlocksPosterior:
             return
         for block in turn:
             self.total -= self.messages[block.number]
-
-    def _ask(self, function: Callable[..., Any], blocks: Sequence[Block], t: int, *more: float) -> list:
-        """The blocks' answers, each made at the users that its last write left."""
-        calls = [(block, self.states[block.number], t, self.items, self.taus, *more) for block in blocks]
-        return self.workers.map(function, calls)
-
-    def _moved(self, blocks: Sequence[Block]) -> None:
-        """Note that the blocks have written their users."""
-        for block in blocks:
-            self.states[block.number] += 1

@@ -25,11 +25,12 @@ from models.numerics.adjacency import adjacency, transposed
 from models.numerics.random_numbers import GOLDEN, mix, purpose
 from models.numerics.shards import shards
 from models.numerics.threads import kernel_threads
-from models.random_graph.blocks import Terms, begun
+from models.random_graph.blocks import begun
 from models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes
 from models.random_graph.kernels import fold_in_users
 from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
 from models.random_graph.settings import RandomGraphSettings
+from models.random_graph.worker import Terms
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
 SETTLING = 10  # iterations in which the bound may jump, after the steps begin to shrink or the precisions to be learned

@@ -32,7 +32,7 @@ class System(NamedTuple):
 
     Attributes:
         table: the other side's table.
-        edges: the row's edges, as `_workspace` lays them out and `_enter` fills them in.
+        edges: the row's edges, as `workspace` lays them out and `enter` fills them in.
         count: their number, filled up to a multiple of ROWS.
         gram: float32 (width^2,), w0 G; gram_places: int64 (width,), where its rows begin.
         ridge: float32.
@@ -73,7 +73,7 @@ def gram_parts(weighted, table, rows, width, parts):
 
 
 @njit(cache=True, fastmath=FAST)
-def _workspace(indptr, width):
+def workspace(indptr, width):
     """The scratch arrays of one run of rows.
 
     Returns:
@@ -89,7 +89,7 @@ def _workspace(indptr, width):
 
 
 @njit(cache=True, fastmath=FAST)
-def _enter(edges, graph, vertex, width, rows):
+def enter(edges, graph, vertex, width, rows):
     """Fill `edges` with those of a vertex; returns their number, and the number rounded up to a multiple of ROWS."""
     places, weights, pulls, _ = edges
     indptr, indices, of_squares, of_products = graph
@@ -162,10 +162,10 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
     indptr = graph[0]
     rows = len(table) // width - 1
     for run in prange(len(bounds) - 1):
-        edges, gram_places = _workspace(indptr, width)
+        edges, gram_places = workspace(indptr, width)
         x, residual, direction, product = zeros(width), zeros(width), zeros(width), zeros(width)
         for vertex in range(bounds[run], bounds[run + 1]):
-            degree, count = _enter(edges, graph, vertex, width, rows)
+            degree, count = enter(edges, graph, vertex, width, rows)
             if degree > 0:
                 copy(x, 0, own, vertex * width, width)
             else:
@@ -191,7 +191,7 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
 
 
 @njit(cache=True, fastmath=FAST)
-def _add_negative_outer(matrix, size, system, start, batch):
+def add_negative_outer(matrix, size, system, start, batch):
     """matrix -= sum_e a_e v_e v_e' over lanes start .. start + size, upper triangle."""
     table, count = system.table, system.count
     places, weights, _, _ = system.edges
@@ -223,7 +223,7 @@ def _solve_block(x, start, size, system, work):
             size - begin,
         )
         matrix[row * size + row] -= ridge
-    _add_negative_outer(matrix, size, system, start, batch)
+    add_negative_outer(matrix, size, system, start, batch)
     scale(gradient, 0, ridge, x, start, size)
     _add_product(gradient, x, system, start, size)
     for edge in range(count):
@@ -255,11 +255,11 @@ def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
     indptr = graph[0]
     rows = len(table) // width - 1
     for run in prange(len(bounds) - 1):
-        edges, gram_places = _workspace(indptr, width)
+        edges, gram_places = workspace(indptr, width)
         work = (zeros(block * block), zeros(2 * BATCH * block), zeros(block), zeros(block), zeros(len(edges[3])))
         x, product = zeros(width), zeros(width)
         for vertex in range(bounds[run], bounds[run + 1]):
-            degree, count = _enter(edges, graph, vertex, width, rows)
+            degree, count = enter(edges, graph, vertex, width, rows)
             copy(x, 0, own, vertex * width, width)
             if degree == 0:
                 x[:] = 0

@@ -24,6 +24,8 @@ While one side is fixed, each row of the other is a small linear system (eq. 4 o
 edges and of the Gram matrix of the fixed side.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import ClassVar, Literal, Self
 
@@ -39,7 +41,10 @@ from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, Multiple, SearchSpace, Span
 from models.settings import ModelSettings
-from models.wmf.sides import Loss, RowSystems, Solver, empty_table, rows
+from models.user_blocks import Away
+from models.wmf.blocks import begun
+from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table, rows
+from models.wmf.worker import Terms
 
 UNOBSERVED, SHRINKAGE = 12.0, 0.08  # of the default loss
 HU_REGULARIZATION = 0.007  # of hu2008, which no rule has been learned for
@@ -96,6 +101,12 @@ class WMFSettings(ModelSettings):
     initial_scale: float = Field(
         0.1, gt=0, le=10, description="sqrt(K) times the standard deviation of the factors before the first pass."
     )
+    blocks: int = Field(
+        1,
+        ge=1,
+        description="Blocks of users that are solved apart and whose sums for the items are added (docs/scaling.md); 1 fits "
+        "all users as one. The solver `blocks` cuts the factors and has nothing to do with it.",
+    )
     search_space: ClassVar[SearchSpace] = {
         "factors": Choice((64, 128, 256), by_hand=True),
         "iterations": Span(4, 24, by_hand=True),
@@ -128,28 +139,53 @@ class WMF(Model):
     scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        chosen, loss, solver = self.resolved, self._loss(), self._solver()
+        chosen, before = self.resolved, np.inf
+        with kernel_threads(self.threads), self._sweeps(interactions, options) as sweep:
+            for number in range(1, chosen.iterations + 1):
+                started = perf_counter()
+                value = sweep()
+                options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
+                if is_level(before, value, chosen.tolerance):
+                    break
+                before = value
+
+    @contextmanager
+    def _sweeps(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Callable[[], float]]:
+        """Begin; what makes a pass over all users as one, or over blocks, and returns the loss.
+
+        The factors serve within the fit too, so that `on_epoch` may call `scores`.
+        """
+        chosen, seed, (users, items) = self.resolved, self.seed, interactions.shape
         weights = degree_weights_or_ones(np.diff(interactions.indptr), chosen.user_weight_exponent)
-        users, items = (
-            RowSystems(interactions, loss, weights, None),
-            RowSystems(interactions.T.tocsr(), loss, None, weights),
-        )
-        factors = chosen.factors
-        of_users = users.start(factors, chosen.initial_scale, self.seed, "wmf users")
-        of_items = items.start(factors, chosen.initial_scale, self.seed, "wmf items")
-        self.user_factors, self.item_factors = rows(of_users, factors), rows(of_items, factors)
-        before = np.inf
-        for number in range(1, chosen.iterations + 1):
-            started = perf_counter()
-            with kernel_threads(self.threads):
-                users.solve(of_users, of_items, factors, solver)
-                value = items.solve(of_items, of_users, factors, solver)
-            value += items.constant + users.penalty(of_users, factors)
-            options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
-            if is_level(before, value, chosen.tolerance):
-                break
-            before = value
-        self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
+        of_users = first_table(users, chosen.factors, chosen.initial_scale, seed, "wmf users")
+        of_items = first_table(items, chosen.factors, chosen.initial_scale, seed, "wmf items")
+        self.user_factors, self.item_factors = rows(of_users, chosen.factors), rows(of_items, chosen.factors)
+        if chosen.blocks == 1:
+            yield self._of_all_users(interactions, weights, of_users, of_items)
+            self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
+            return
+        terms = Terms(chosen.factors, self._loss(), self._solver(), self.threads)
+        self.item_factors = self.item_factors.copy()
+        with begun(terms, self.user_factors, self.item_factors, weights, interactions, chosen.blocks, options) as fit:
+            self.user_factors = Away(fit.blocks, "factors")
+            del of_users, of_items  # the users lie on disk
+            yield fit.sweep
+            self.user_factors = fit.blocks.gathered()["factors"]
+
+    def _of_all_users(
+        self, interactions: csr_matrix, weights: np.ndarray, of_users: np.ndarray, of_items: np.ndarray
+    ) -> Callable[[], float]:
+        """A pass over all users as one, which solves the tables in place."""
+        loss, solver, factors = self._loss(), self._solver(), self.resolved.factors
+        users = RowSystems(interactions, loss, weights, None)
+        items = RowSystems(interactions.T.tocsr(), loss, None, weights)
+
+        def sweep() -> float:
+            users.solve(of_users, of_items, factors, solver)
+            value = items.solve(of_items, of_users, factors, solver)
+            return value + items.constant + users.penalty(of_users, factors)
+
+        return sweep
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """float32 (block, K): factors of users who were not in training, the exact solution with the items fixed."""

@@ -12,7 +12,15 @@ from prefect.client.schemas.sorting import LogSort
 from tests.flows.test_backfill import contents, query, run
 from tests.tasks.cluster.conftest import started
 
-BLOCKS = "random_graph.blocks=3", "random_graph.iterations=4", "random_graph.factors=5"
+IN_BLOCKS = "random_graph", "wmf", "hpf", "mrf_dense"
+SHORT = (
+    "random_graph.iterations=4",
+    "random_graph.factors=5",
+    "wmf.iterations=3",
+    "wmf.factors=8",
+    "hpf.max_iterations=4",
+)
+BLOCKS = *(f"{model}.blocks=3" for model in IN_BLOCKS), *SHORT
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +54,8 @@ def test_two_workers_one_of_which_is_killed_give_the_tables_of_a_plain_run(first
     assert workers() == []
 
 
-def test_a_cluster_that_is_there_gives_the_same_with_a_model_in_blocks(tmp_path, ratings, capsys):
-    more = ["--source", ratings, "--models", "popularity,random_graph", "--set", *BLOCKS]
+def test_a_cluster_that_is_there_gives_the_same_with_models_in_blocks(tmp_path, ratings, capsys):
+    more = ["--source", ratings, "--models", ",".join(("popularity", *IN_BLOCKS)), "--set", *BLOCKS]
     assert run(tmp_path / "alone", *more) == 0
     with started(tmp_path / "cluster") as cluster:
         cluster.worker()

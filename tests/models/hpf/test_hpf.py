@@ -27,7 +27,8 @@ def counts(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 
 
 
 def ascent(matrix: csr_matrix, settings: HPFSettings = SETTINGS, seed: int = 3) -> Ascent:
-    return Ascent(matrix, settings.binarize_counts, settings.user_prior, settings.item_prior, seed)
+    users, items = HPF(settings, seed=seed)._beginning(matrix.shape, None)
+    return Ascent(matrix, settings.binarize_counts, users, items)
 
 
 class Dense:

@@ -1,29 +1,31 @@
 """A fit by blocks of users: equal to the fit of one machine, the same bits wherever it is computed, and what travels."""
 
-import os
-import pickle
-import signal
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, vstack
 
-from models.evaluation.held_out_edges import held_out_edges, parted
 from models.evaluation.metrics import over_users, user_metrics
 from models.evaluation.ranking import target_ranks
 from models.fitting import FitOptions, Start
 from models.random_graph import blocks
-from models.random_graph.blocks import Terms, begun, cuts
+from models.random_graph.blocks import begun
 from models.random_graph.inference import step_sizes
 from models.random_graph.messages import numbers
 from models.random_graph.model import RandomGraph, RandomGraphSettings
+from models.random_graph.worker import Terms
+from tests.models.block_fits import (
+    Backwards,
+    Processes,
+    Scales,
+    assert_close,
+    assert_same_bits,
+    held_out,
+    planted,
+    shelved,
+)
 
 SHORT = {"factors": 5, "iterations": 14, "t_tau": 4, "t_epsilon": 6, "bound_every": 3}
 
@@ -42,27 +44,6 @@ def by_messages(matrix, **settings):
     q = model._beginning(matrix.shape, None)
     with begun(Terms(model.settings, 3, 1), q, model.weights, matrix, FitOptions()) as posterior:
         yield posterior
-
-
-def assert_same_bits(one, other):
-    for name, array in one._arrays().items():
-        assert np.array_equal(array, other._arrays()[name]), name
-
-
-def assert_close(one, other, within):
-    """Every fitted array within a share of its largest value."""
-    for name, array in one._arrays().items():
-        worst = np.abs(array - other._arrays()[name]).max()
-        assert worst <= within * np.abs(array).max(), (name, worst)
-
-
-def planted(users, items=150, seed=0):
-    """Three planted traits and a long tail of popularity; about a tenth of all pairs are edges."""
-    rng = np.random.default_rng(seed)
-    odds = 1.3 * rng.normal(size=(users, 3)) @ rng.normal(size=(3, items)) - np.log(np.arange(1, items + 1)) - 0.5
-    likes = rng.random((users, items)) < 1 / (1 + np.exp(-odds))
-    likes[likes.sum(axis=1) < 2, :2] = True
-    return csr_matrix(likes.astype(np.float32))
 
 
 MODES = [
@@ -121,15 +102,6 @@ def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
     assert_close(one, many, 2e-5)
 
 
-def test_blocks_have_about_equal_numbers_of_edges_and_none_is_empty(long_tailed):
-    starts = long_tailed.indptr
-    bounds = cuts(starts, 4)
-    assert bounds[0][0] == 0 and bounds[-1][1] == 300 and all(a[1] == b[0] for a, b in pairwise(bounds))
-    loads = [starts[end] - starts[first] + 8 * (end - first) for first, end in bounds]
-    assert max(loads) - min(loads) < 2 * (8 + np.diff(starts).max())
-    assert cuts(np.array([0, 1, 2]), 9) == [(0, 1), (1, 2)]
-
-
 AWKWARD = [np.ones((6, 5)), np.eye(1), np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]), np.ones((4, 1))]
 
 
@@ -142,37 +114,6 @@ def test_awkward_data_get_finite_scores(likes, refreshed):
     model = fitted(matrix, blocks=9, refreshed=refreshed)
     assert np.isfinite(model.scores(matrix, users=np.arange(len(likes)))).all()
     assert all(np.isfinite(array).all() for array in model._arrays().values())
-
-
-class Backwards:
-    """Every call twice, the last one first."""
-
-    def map(self, function, calls):
-        for call in calls:
-            function(*call)
-        return [function(*call) for call in reversed(calls)][::-1]
-
-
-class Processes:
-    """Two processes; one is killed in the middle of the fit, and a third makes the calls of that time again."""
-
-    def __init__(self):
-        self.pool, self.asked, self.killed = self._of(2), 0, 0
-
-    def _of(self, count):
-        return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
-
-    def map(self, function, calls):
-        self.asked += 1
-        try:
-            answers = [self.pool.submit(function, *call) for call in calls]
-            if self.asked == 9:
-                answers[0].result()
-                os.kill(next(iter(self.pool._processes)), signal.SIGKILL)
-            return [answer.result() for answer in answers]
-        except BrokenProcessPool:
-            self.pool, self.killed = self._of(1), self.killed + 1
-            return self.map(function, calls)
 
 
 TURNS = [{"blocks": 5}, {"blocks": 5, "refreshed": 2, "user_biases": True}]
@@ -212,12 +153,6 @@ def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, 
     assert visits == [5] * (1 + 9 * 3)  # the first iteration is of all blocks, the others of three turns
 
 
-def held_out(likes):
-    """One edge of every user apart."""
-    ones = np.ones(likes.shape[0], dtype=np.int64)
-    return parted(likes, held_out_edges(likes, ones, 1, *(np.arange(count) for count in likes.shape)))
-
-
 def metrics(model, train, targets, score="popularity_x_odds"):
     scores = model.scores(train, users=np.arange(train.shape[0]), score=score)
     return over_users(user_metrics(target_ranks(scores, train, targets)))
@@ -234,39 +169,6 @@ def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_err
     for score in ("popularity_x_odds", "like"):
         right, found = (metrics(model, train, targets, score)["mean_rank"] for model in (one, turns))
         assert right.value > 0.8 and abs(found.value - right.value) < right.standard_error, score
-
-
-@dataclass(frozen=True)
-class Shelf:
-    """Rows of a matrix that lies in files."""
-
-    folder: str
-
-    def __call__(self, first, end):
-        starts, items, width = (
-            np.load(f"{self.folder}/{name}.npy", mmap_mode="r") for name in ("starts", "items", "width")
-        )
-        starts, items = starts[first : end + 1], items[starts[first] : starts[end]]
-        return csr_matrix((np.ones(len(items)), np.array(items), starts - starts[0]), shape=(end - first, int(width)))
-
-
-def shelved(matrix, folder):
-    for name, array in (("starts", matrix.indptr), ("items", matrix.indices), ("width", np.array(matrix.shape[1]))):
-        np.save(folder / f"{name}.npy", array)
-    return Shelf(str(folder))
-
-
-class Scales:
-    """Calls are made here; what each takes and gives is weighed."""
-
-    def __init__(self):
-        self.taken, self.given = [], []
-
-    def map(self, function, calls):
-        answers = [function(*call) for call in calls]
-        self.taken += [len(pickle.dumps(call)) for call in calls]
-        self.given += [len(pickle.dumps(answer)) for answer in answers]
-        return answers
 
 
 @pytest.mark.parametrize("copies", [1, 6])

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 from models.fitting import FitOptions
 from models.numerics.threads import kernel_threads
 from models.wmf.model import WMF, WMFSettings
-from models.wmf.sides import Loss, RowSystems, Solver, empty_table, rows
+from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table, rows
 
 EXACT, TWO_STEPS, BLOCKS = Solver(0, 1 << 16), Solver(2, 0), Solver(0, 16)
 RENDLE = Loss(0.1, 0.0, 0.0, 0.005, 0.8)
@@ -32,7 +32,7 @@ class Problem:
         self.users = RowSystems(self.counts, self.loss, self.weights, None)
         self.items = RowSystems(self.counts.T.tocsr(), self.loss, None, self.weights)
         self.of_users, self.of_items = (
-            side.start(self.factors, 1.0, 3, name) for side, name in ((self.users, "a"), (self.items, "b"))
+            first_table(count, self.factors, 1.0, 3, name) for count, name in zip(self.counts.shape, "ab")
         )
 
     def half_sweeps(self, solver, sweeps=1):
