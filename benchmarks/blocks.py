@@ -25,13 +25,14 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from benchmarks.random_graph import demo_graph
 from models.evaluation.held_out_edges import held_out_edges, parted
-from models.evaluation.metrics import over_users, user_metrics
+from models.evaluation.metrics import Mean, over_users, user_metrics
 from models.evaluation.ranking import target_ranks
 from models.fitting import Epoch, FitOptions
 from models.numerics.threads import kernel_threads
@@ -42,6 +43,7 @@ from models.random_graph.model import RandomGraph, RandomGraphSettings
 
 WATCHED = (1, 2, 3, 5, 8, 12, 20, 30, 40)
 RANKED = 5_000  # users
+SCORES = "popularity_x_odds", "like"
 
 
 def row(*cells: object) -> None:
@@ -106,7 +108,7 @@ def report_travel(matrix: csr_matrix, iterations: int) -> None:
         settings, ends = RandomGraphSettings(bound_every=0, t_tau=0, iterations=iterations, joint_bias=joint), []
         model = RandomGraph(settings)
         model.fit(matrix, FitOptions(on_epoch=lambda _, ends=ends: ends.append(time.process_time())))
-        print(f"\n`joint_bias = {str(joint).lower()}`; one machine: an iteration {np.median(np.diff(ends)):.2f} s")
+        print(f"\n`joint_bias = {str(joint).lower()}`; one machine: an iteration {np.diff(ends).min():.2f} s")
         head(
             "blocks", "an iteration, s", "calls, s", "the longest block, s", "messages, s", "sent, MB", "by formula, MB"
         )
@@ -115,7 +117,7 @@ def report_travel(matrix: csr_matrix, iterations: int) -> None:
 
 
 def report_blocks(matrix: csr_matrix, model: RandomGraph, settings: RandomGraphSettings) -> None:
-    """A line of the table: medians over the iterations after the first; bytes of one of them."""
+    """A line of the table: of the quickest iteration after the first, which other work on the machine slowed least."""
     seconds, calls, longest, sent = [], [], [], 0
     exchanges = 1 if settings.joint_bias else 2
     with tempfile.TemporaryDirectory() as folder, kernel_threads(1):
@@ -132,7 +134,8 @@ def report_blocks(matrix: csr_matrix, model: RandomGraph, settings: RandomGraphS
                 sent = posted.taken + posted.given
     K = settings.factors
     an_item = exchanges * 4 * (2 * K + 2) + 4 * numbers(K) + (0 if settings.joint_bias else 16)
-    took, within, most = (float(np.median(values[1:])) for values in (seconds, calls, longest))
+    best = 1 + int(np.argmin(seconds[1:]))
+    took, within, most = (values[best] for values in (seconds, calls, longest))
     formula = len(posterior.blocks) * matrix.shape[1] * an_item
     cells = (f"{took:.2f}", f"{within:.2f}", f"{most:.2f}", f"{took - within:.3f}", f"{sent / 1e6:.3f}")
     row(len(posterior.blocks), *cells, f"{formula / 1e6:.3f}")
@@ -148,43 +151,53 @@ def report_convergence(matrix: csr_matrix, threads: int, count: int) -> None:
         f"{count} blocks, two at a turn": {"blocks": count, "refreshed": 2},
         f"{count} blocks, one at a turn": {"blocks": count, "refreshed": 1},
     }
-    seen = {name: list(watched(train, targets, ranked, threads, more)) for name, more in modes.items()}
-    for number, title in enumerate(("bound, nats an edge of H", "S of `popularity_x_odds`", "S of `like`"), start=1):
-        head(title, *modes)
+    seen = {name: Watched(train, targets, ranked).fit(threads, more) for name, more in modes.items()}
+    head("bound, nats an edge of H", *modes)
+    for place, t in enumerate(WATCHED):
+        row(t, *(f"{fit.bounds[place]:.5f}" for fit in seen.values()))
+    for score in SCORES:
+        head(f"S of `{score}`", *modes)
         for place, t in enumerate(WATCHED):
-            cells = [f"{of_mode[place][number]:.5f}" for of_mode in seen.values()]
-            row(t, *cells)
-    errors = ", ".join(f"{seen['one machine'][-1][number]:.5f}" for number in (4, 5))
-    print(
-        f"\nThe standard errors of S at the end are {errors}. CPU seconds of each fit, the bound in every iteration among them:"
-    )
-    print("; ".join(f"{name} {of_mode[-1][6]:.0f}" for name, of_mode in seen.items()))
+            row(t, *(f"{fit.ranks[score][place].value:.5f}" for fit in seen.values()))
+        row("standard error", *(f"{fit.ranks[score][-1].standard_error:.5f}" for fit in seen.values()))
+    row("CPU s of the fit, a bound in each iteration", *(f"{fit.seconds:.0f}" for fit in seen.values()))
+    one = seen["one machine"].items
+    apart = [np.abs(fit.items - one).max() / np.abs(one).max() for fit in seen.values()]
+    row("items' means from one machine's, of the largest", *(f"{share:.1e}" for share in apart))
 
 
-def watched(
-    train: csr_matrix, targets: csr_matrix, ranked: np.ndarray, threads: int, more: dict
-) -> Iterator[tuple[float, ...]]:
-    """Iteration, bound, S of both scores, their standard errors and the seconds so far, at the iterations of WATCHED."""
-    settings = RandomGraphSettings(iterations=max(WATCHED), bound_every=1, tolerance=0, **more)
-    model, found, seconds, began = RandomGraph(settings, threads=threads), [], 0.0, time.process_time()
+@dataclass
+class Watched:
+    """A fit whose bound and ranks are looked at on the way; `items` are the items' means at its end."""
 
-    def look(epoch: Epoch) -> None:
-        nonlocal seconds, began
-        seconds += time.process_time() - began
-        if epoch.number in WATCHED:
-            note(epoch)
-        began = time.process_time()
+    train: csr_matrix
+    targets: csr_matrix
+    ranked: np.ndarray
+    bounds: list[float] = field(default_factory=list)
+    ranks: dict[str, list[Mean]] = field(default_factory=lambda: {score: [] for score in SCORES})
+    seconds: float = 0.0
+    items: np.ndarray | None = None
 
-    def note(epoch: Epoch) -> None:
-        parts = []
-        for score in ("popularity_x_odds", "like"):
-            scores = model.scores(train[ranked], users=ranked, score=score)
-            parts.append(over_users(user_metrics(target_ranks(scores, train[ranked], targets[ranked])))["mean_rank"])
-        values, errors = ([getattr(part, name) for part in parts] for name in ("value", "standard_error"))
-        found.append((epoch.number, epoch.values["bound"] / (2 * train.nnz), *values, *errors, seconds))
+    def fit(self, threads: int, more: dict) -> Self:
+        settings = RandomGraphSettings(iterations=max(WATCHED), bound_every=1, tolerance=0, **more)
+        model, began = RandomGraph(settings, threads=threads), time.process_time()
 
-    model.fit(train, FitOptions(on_epoch=look))
-    return iter(found)
+        def look(epoch: Epoch) -> None:
+            nonlocal began
+            self.seconds += time.process_time() - began
+            if epoch.number in WATCHED:
+                self.bounds.append(epoch.values["bound"] / (2 * self.train.nnz))
+                self.rank(model)
+            began = time.process_time()
+
+        self.items = model.fit(self.train, FitOptions(on_epoch=look)).posterior.items.mean
+        return self
+
+    def rank(self, model: RandomGraph) -> None:
+        users, histories = self.ranked, self.train[self.ranked]
+        for score, found in self.ranks.items():
+            scores = model.scores(histories, users=users, score=score)
+            found.append(over_users(user_metrics(target_ranks(scores, histories, self.targets[users])))["mean_rank"])
 
 
 def limited(megabytes: int) -> None:
@@ -264,7 +277,7 @@ def main() -> None:
     parser.add_argument("--edges", type=int, default=2_000_000, help="likes; there is a user for each 40")
     parser.add_argument("--items", type=int, default=4_000)
     parser.add_argument("--blocks", type=int, default=8, help="of the table of convergence")
-    parser.add_argument("--iterations", type=int, default=5, help="of the table of what travels")
+    parser.add_argument("--iterations", type=int, default=9, help="of the table of what travels")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--memory-edges", type=int, default=12_000_000)
     parser.add_argument("--memory", type=int, default=600, help="MB that a process may have of its own")

@@ -3,7 +3,8 @@
 Between blocks there travels, for each item, its part of the natural parameters, and back to them the items' new q. How
 many blocks there are is a setting; how many processes compute them is not, and changes no bit. Messages are added in the
 order of the blocks, in float64. Fresh messages of all blocks in each iteration make the fit of one machine, but for the
-rounding of the sums: each block adds in float32, so that an item's sums are of other roundings.
+rounding of an item's sums, which each block adds in float32: in the tests, after 14 iterations, every fitted number is
+within 2e-5 of the largest of its kind.
 
 With `refreshed` the blocks take turns (eq. 21): the items are updated after each turn, from the fresh messages of its
 blocks and the latest of all others, X^(b), which are kept here and subtracted when they are replaced. An iteration is then
@@ -51,9 +52,10 @@ def begun(
     Args:
         weights: float64 (items,), by which negatives are drawn.
     """
-    if options.scratch:
-        options.scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="random_graph-", dir=options.scratch) as folder:
+    scratch = options.scratch.resolve() if options.scratch else None
+    if scratch:
+        scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="random_graph-", dir=scratch) as folder:
         np.save(Path(folder) / worker.WEIGHTS, weights)
         blocks = []
         for number, (first, end) in enumerate(cuts(interactions.indptr, terms.settings.blocks)):

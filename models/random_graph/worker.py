@@ -47,8 +47,15 @@ class Block:
     threads: int
 
     def read(self, state: int) -> Vertices:
-        """The users as write number `state` left them."""
-        with np.load(self._file(state), allow_pickle=False) as arrays:
+        """The users as write number `state` left them.
+
+        Raises:
+            FileNotFoundError: they are not there.
+        """
+        file = self._file(state)
+        if not file.exists():
+            raise FileNotFoundError(f"{file}: not there; give a `scratch` that every worker sees, and nobody tidies")
+        with np.load(file, allow_pickle=False) as arrays:
             return Vertices(**arrays)
 
     def write(self, state: int, users: Vertices) -> None:

@@ -218,8 +218,8 @@ def held_out(likes):
     return parted(likes, held_out_edges(likes, ones, 1, *(np.arange(count) for count in likes.shape)))
 
 
-def metrics(model, train, targets):
-    scores = model.scores(train, users=np.arange(train.shape[0]), score="popularity_x_odds")
+def metrics(model, train, targets, score="popularity_x_odds"):
+    scores = model.scores(train, users=np.arange(train.shape[0]), score=score)
     return over_users(user_metrics(target_ranks(scores, train, targets)))
 
 
@@ -229,10 +229,11 @@ def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_err
     train, targets = held_out(planted(1500))
     more = {"iterations": 30, "t_tau": 10, "t_epsilon": 10, "bound_every": 0, "joint_bias": joint}
     one, turns = (
-        metrics(fitted(train, threads=2, **more, **settings), train, targets)["mean_rank"]
-        for settings in ({}, {"blocks": 6, "refreshed": refreshed})
+        fitted(train, threads=2, **more, **settings) for settings in ({}, {"blocks": 6, "refreshed": refreshed})
     )
-    assert one.value > 0.8 and abs(turns.value - one.value) < one.standard_error
+    for score in ("popularity_x_odds", "like"):
+        right, found = (metrics(model, train, targets, score)["mean_rank"] for model in (one, turns))
+        assert right.value > 0.8 and abs(found.value - right.value) < right.standard_error, score
 
 
 @dataclass(frozen=True)
@@ -282,6 +283,11 @@ def test_rows_of_another_matrix_are_refused(long_tailed, tmp_path):
     rows = shelved(long_tailed[:, :90], tmp_path)
     with pytest.raises(ValueError, match=r"rows 0 to \d+ came as a matrix of .*120 columns"):
         fitted(long_tailed, blocks=2, options=FitOptions(rows=rows))
+
+
+def test_users_that_are_nowhere_are_missed_with_what_to_do(long_tailed):
+    with by_messages(long_tailed, blocks=2) as posterior, pytest.raises(FileNotFoundError, match="every worker sees"):
+        posterior.blocks[0].read(1)
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["a folder", "no folder"])

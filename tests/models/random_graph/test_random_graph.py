@@ -150,7 +150,9 @@ def test_awkward_data_gives_finite_scores(what, settings):
         assert all(np.isfinite(part).all() for part in model.like(matrix, users=users))
 
 
-@pytest.mark.parametrize("bad", [{"r": 0}, {"r": -1.0}, {"factors": 0}, {"tau": 0}, {"alpha": -1}, {"iterations": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"r": 0}, {"r": -1.0}, {"factors": 0}, {"tau": 0}, {"alpha": -1}, {"iterations": 0}, {"blocks": 0}]
+)
 def test_bad_settings_are_refused_by_name(bad):
     with pytest.raises(ValidationError, match=next(iter(bad))):
         RandomGraphSettings(**bad)
