@@ -18,7 +18,7 @@ from benchmarks.blocks import head, row
 from benchmarks.cluster.als_messages import counted, vectors
 from benchmarks.cluster.events import Cluster, Took, sharded, star
 from benchmarks.cluster.plans import MODELS, SHARDED_ALONE, K, Size, memory, plan, random_graph
-from benchmarks.cluster.rates import SEED, Rates, by_blocks, measured
+from benchmarks.cluster.rates import SEED, Rates, measured, quickest
 from benchmarks.random_graph import demo_graph
 from models.random_graph.messages import numbers
 
@@ -42,8 +42,8 @@ def show_rates(rates: Rates) -> None:
         row(name, f"{edge:.2e}", f"{vertex:.2e}", "", "", f"{vertex:.2e}")
     row("popularity", f"{rates.counted:.2e}", "", "", "", "")
     row("mrf_dense: a pair of a user's items", f"{rates.pair:.2e}", "", "", "", f"{rates.cube:.2e} x items^3")
-    for name, (pair, item) in rates.sparse.items():
-        row(f"{name}: a pair of a user's items", f"{pair:.2e}", "", "", "", f"{item:.2e}")
+    for name, item in rates.own.items():
+        row(f"{name}: an item, beside the pairs", "", "", "", "", f"{item:.2e}")
     print(f"\na byte handled {rates.handled_byte:.2e} s; mean square of degrees over square of mean {rates.skew:.2f}")
 
 
@@ -54,8 +54,7 @@ def show_check(rates: Rates) -> None:
     print(f"\ncheck: {users:,} users, {items:,} items, {matrix.nnz:,} edges, in one process")
     head("blocks", "measured, s", "in messages, s", "simulated, s", "in messages, s", "simulated / measured")
     exchanges = random_graph(Size(matrix.nnz, users, items), rates)
-    for blocks in CHECKED:
-        inside, beside = by_blocks(matrix, blocks)
+    for blocks, inside, beside in zip(CHECKED, *quickest([matrix] * len(CHECKED), CHECKED), strict=True):
         took = star(Cluster(), exchanges, blocks, machines=1).seconds
         messages = sum(blocks * one.handling + one.update for one in exchanges)
         seen = inside.sum() + beside

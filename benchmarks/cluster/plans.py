@@ -115,10 +115,14 @@ def _once(model: str, size: Size, rates: Rates, machines: int) -> list[Exchange]
         up = 4 * size.items**2 / 2
         update = rates.cube * size.items**3
         return [Exchange(up=up, work=rates.pair * pairs, handling=rates.handled_byte * up, update=update)]
-    pair, item = rates.sparse[model]
     found = 8 * NEIGHBOURS * size.items / machines
     edges = Exchange(down=4 * size.edges)  # nothing is added
-    return [edges, Exchange(up=found, work=pair * pairs + item * size.items, handling=rates.handled_byte * found)]
+    return [
+        edges,
+        Exchange(
+            up=found, work=rates.pair * pairs + rates.own[model] * size.items, handling=rates.handled_byte * found
+        ),
+    ]
 
 
 def memory(model: str, size: Size, rates: Rates, machines: int = 1) -> Memory:
