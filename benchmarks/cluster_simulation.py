@@ -5,7 +5,8 @@
 
 First short fits on this machine measure what an edge, a user, an item of a block and a byte of a message cost in CPU seconds
 of one thread (`benchmarks.cluster.rates`). Then the check: a graph that these fits did not have is fitted by 1 to 16 blocks
-here, and simulated with the measured rates as one machine of one thread, with nothing fitted to it. Last come the tables:
+here in the same rounds, and simulated with the measured rates as one machine of one thread; nothing is fitted to it. Last come
+the tables:
 seconds of a pass at 1 to 1024 machines, with one coordinator that adds (star) and with the items cut over the machines
 (sharded), by `benchmarks.cluster.events`. Bandwidth, latency, cores and memory are assumed: no such cluster was there.
 """
@@ -14,12 +15,13 @@ import argparse
 import os
 from math import inf, isinf
 
+from scipy.sparse import csr_matrix
+
 from benchmarks.blocks import head, row
 from benchmarks.cluster.als_messages import counted, vectors
 from benchmarks.cluster.events import Cluster, Took, sharded, star
 from benchmarks.cluster.plans import MODELS, SHARDED_ALONE, K, Size, memory, plan, random_graph
-from benchmarks.cluster.rates import SEED, Rates, measured, quickest
-from benchmarks.random_graph import demo_graph
+from benchmarks.cluster.rates import Fit, Rates, measured
 from models.random_graph.messages import numbers
 
 MACHINES = [2**power for power in range(11)]
@@ -47,18 +49,17 @@ def show_rates(rates: Rates) -> None:
     print(f"\na byte handled {rates.handled_byte:.2e} s; mean square of degrees over square of mean {rates.skew:.2f}")
 
 
-def show_check(rates: Rates) -> None:
+def show_check(rates: Rates, made: list[Fit]) -> None:
     """random_graph by blocks in this process, and simulated as one machine of one thread."""
-    users, items, edges = CHECK
-    matrix = demo_graph(users, items, edges, SEED)
-    print(f"\ncheck: {users:,} users, {items:,} items, {matrix.nnz:,} edges, in one process")
+    matrix = made[0].matrix
+    print(f"\ncheck: {matrix.shape[0]:,} users, {matrix.shape[1]:,} items, {matrix.nnz:,} edges, in one process")
     head("blocks", "measured, s", "in messages, s", "simulated, s", "in messages, s", "simulated / measured")
-    exchanges = random_graph(Size(matrix.nnz, users, items), rates)
-    for blocks, inside, beside in zip(CHECKED, *quickest([matrix] * len(CHECKED), CHECKED), strict=True):
-        took = star(Cluster(), exchanges, blocks, machines=1).seconds
-        messages = sum(blocks * one.handling + one.update for one in exchanges)
-        seen = inside.sum() + beside
-        row(blocks, f"{seen:.3f}", f"{beside:.3f}", f"{took:.3f}", f"{messages:.3f}", f"{took / seen:.2f}")
+    exchanges = random_graph(Size(matrix.nnz, *matrix.shape), rates)
+    for fit in made:
+        took = star(Cluster(), exchanges, fit.blocks, machines=1).seconds
+        messages = sum(fit.blocks * one.handling + one.update for one in exchanges)
+        seen = fit.inside.sum() + fit.beside
+        row(fit.blocks, f"{seen:.3f}", f"{fit.beside:.3f}", f"{took:.3f}", f"{messages:.3f}", f"{took / seen:.2f}")
 
 
 def passes(model: str, size: Size, rates: Rates, cluster: Cluster, way: str, machines: int) -> Took:
@@ -122,9 +123,8 @@ def fewest_for_memory(model: str, size: Size, rates: Rates, most: float) -> floa
     return next(fitting, inf)
 
 
-def show_messages() -> None:
+def show_messages(matrix: csr_matrix) -> None:
     """What random_graph's blocks and the blocks of Spark's ALS send in a pass, both with K factors, on the check's graph."""
-    matrix = demo_graph(*CHECK, SEED)
     head("blocks", "random_graph, MB", "ALS, vectors counted", "ALS, MB", "by the formula of mean degrees, MB")
     for blocks in CHECKED:
         sent = counted(matrix, blocks)
@@ -168,11 +168,11 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=256e9, help="of a machine, bytes")
     given = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores as it begins")
-    rates = measured(AN_ITEM)
+    rates, made = measured(AN_ITEM, [(*CHECK, blocks) for blocks in CHECKED])
     show_rates(rates)
-    show_check(rates)
+    show_check(rates, made)
     show_netflix(rates)
-    show_messages()
+    show_messages(made[0].matrix)
     cluster = Cluster(given.bandwidth, given.latency, given.cores)
     for edges in given.edges:
         size = Size(edges, given.users, given.items)

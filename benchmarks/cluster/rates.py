@@ -30,10 +30,10 @@ from models.slim.model import SLIM
 from models.wmf.model import WMF, WMFSettings
 
 PASSES = 6
-REPEATS = 3  # of the fits by blocks, one after the other, so that a busy minute does not fall on one of them alone
+REPEATS = 3  # of the fits by blocks
 SEED = 1
-OF_BLOCKS = (  # users, items, edges, blocks: few users and many, few edges and many; none as in the check
-    (6_000, 4_000, 500_000, 1), (6_000, 4_000, 500_000, 12), (50_000, 4_000, 500_000, 1), (25_000, 4_000, 250_000, 6),
+OF_BLOCKS = (  # users, items, edges, blocks: few users and many, few edges and many; none as in a check
+    (6_000, 4_000, 500_000, 1), (6_000, 4_000, 500_000, 12), (150_000, 4_000, 500_000, 1), (25_000, 4_000, 250_000, 6),
 )  # fmt: skip
 OF_PASSES = (40_000, 40_000, 250_000), (40_000, 40_000, 1_000_000)  # rows of items that no cache holds
 OF_ITEMS = (5_000, 1_000, 300_000), (5_000, 3_000, 300_000), (15_000, 3_000, 900_000)
@@ -129,22 +129,38 @@ def solved(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> np.ndar
     return nnls(left / scale, np.ones(len(left)))[0] / scale
 
 
-def quickest(graphs: Sequence[csr_matrix], counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """`by_blocks` of each graph with its number of blocks, the quickest of `REPEATS` rounds: float (fits, 2), (fits,)."""
-    rounds = [[by_blocks(graph, count) for graph, count in zip(graphs, counts, strict=True)] for _ in range(REPEATS)]
-    inside, beside = ([[one[which] for one in found] for found in rounds] for which in (0, 1))
-    return np.min(inside, axis=0), np.min(beside, axis=0)
+@dataclass(frozen=True)
+class Fit:
+    """A fit by blocks, and what `by_blocks` found, the quickest of `REPEATS`."""
+
+    matrix: csr_matrix
+    blocks: int
+    inside: np.ndarray
+    beside: float
 
 
-def of_blocks() -> Blocks:
-    """random_graph by blocks."""
-    graphs = [demo_graph(*size, SEED) for *size, _ in OF_BLOCKS]
-    inside, beside = quickest(graphs, [size[-1] for size in OF_BLOCKS])
-    sizes = [
-        (graph.nnz, users, items * count) for graph, (users, items, _, count) in zip(graphs, OF_BLOCKS, strict=True)
+def fits(sizes: Sequence[tuple[int, int, int, int]]) -> list[Fit]:
+    """One fit for each (users, items, edges, blocks), in rounds, so that a busy minute is not one fit's alone."""
+    graphs = {size[:3]: demo_graph(*size[:3], SEED) for size in sizes}
+    rounds = [[by_blocks(graphs[size[:3]], size[3]) for size in sizes] for _ in range(REPEATS)]
+    return [
+        Fit(
+            graphs[size[:3]],
+            size[3],
+            np.min([inside for inside, _ in found], axis=0),
+            min(beside for _, beside in found),
+        )
+        for size, *found in zip(sizes, *rounds, strict=True)
     ]
-    rates = np.array([solved(sizes, seconds) for seconds in inside.T])
-    handled, update = solved([(items * count, items) for _, items, _, count in OF_BLOCKS], beside)
+
+
+def of_blocks(found: Sequence[Fit]) -> Blocks:
+    """random_graph's rates from fits by blocks."""
+    items = [fit.matrix.shape[1] for fit in found]
+    each = [count * fit.blocks for count, fit in zip(items, found, strict=True)]
+    sizes = [(fit.matrix.nnz, fit.matrix.shape[0], size) for fit, size in zip(found, each, strict=True)]
+    rates = np.array([solved(sizes, [fit.inside[part] for fit in found]) for part in (0, 1)])
+    handled, update = solved(list(zip(each, items, strict=True)), [fit.beside for fit in found])
     return Blocks(*rates.T, handled, update)
 
 
@@ -155,13 +171,15 @@ ITERATIVE: dict[str, Callable[[], Model]] = {
 }
 
 
-def measured(message: int) -> Rates:
-    """All of them.
+def measured(message: int, checks: Sequence[tuple[int, int, int, int]]) -> tuple[Rates, list[Fit]]:
+    """All rates, and fits for a check of them, made in the same rounds as those that the rates are of.
 
     Args:
         message: bytes of random_graph's messages of a pass, both ways, for an item and block.
+        checks: (users, items, edges, blocks) of each.
     """
-    blocks = of_blocks()
+    made = fits((*OF_BLOCKS, *checks))
+    blocks = of_blocks(made[: len(OF_BLOCKS)])
     few, many = (demo_graph(*size, SEED) for size in OF_PASSES)
     sizes = [(matrix.nnz, sum(matrix.shape)) for matrix in (few, many)]
     passes = {
@@ -181,7 +199,8 @@ def measured(message: int) -> Rates:
         np.bincount(many.indices, minlength=many.shape[1])
     counted = (time.process_time() - began) / PASSES / many.nnz
     skew = (degrees**2).mean() / degrees.mean() ** 2
-    return Rates(blocks, blocks.handled / message, passes, pair, cube, own, counted, skew)
+    rates = Rates(blocks, blocks.handled / message, passes, pair, cube, own, counted, skew)
+    return rates, made[len(OF_BLOCKS) :]
 
 
 def pairs(matrix: csr_matrix) -> float:
