@@ -21,8 +21,11 @@ RUN = "partitions"
 
 CUT = """
 copy (
-    select user_id, item_id, value, occurred_at, {log} as file_id, line_number, md5_number(user_id) % {parts} as part
-    from raw.events
+    with users as (
+        select user_id, md5_number(user_id) % {parts} as part from (select distinct user_id from raw.events)
+    )
+    select user_id, item_id, value, occurred_at, {log} as file_id, line_number, part
+    from raw.events join users using (user_id)
 ) to '{folder}' (format parquet, partition_by (part))
 """
 LOG = "copy (select * replace ({log} as file_id) from operations.log_files) to '{file}' (format parquet)"
