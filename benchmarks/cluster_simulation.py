@@ -13,7 +13,7 @@ seconds of a pass at 1 to 1024 machines, with one coordinator that adds (star) a
 
 import argparse
 import os
-from math import inf, isinf
+from math import inf, isinf, isqrt
 
 from scipy.sparse import csr_matrix
 
@@ -102,19 +102,22 @@ def quickest_of(took: dict[int, Took], model: str, size: Size, rates: Rates, clu
 def show_walls(lines: list[tuple], size: Size, rates: Rates, cluster: Cluster, most: float) -> None:
     head(
         "model", "way", "bytes, one machine's of a pass", "machines for memory", f"one more helps by {HELPS:.0%} up to",
-        "half used up to", "quickest at", "its wall", "of a pass there",
+        "half used up to", "quickest at", f"wall at {MACHINES[-1]}", "busy there",
     )  # fmt: skip
     for model, way, took in lines:
         fewest = fewest_for_memory(model, size, rates, most)
         sent = sum(one.up + one.down for one in plan(model, size, rates, MACHINES[-1]))
         quickest = quickest_of(took, model, size, rates, cluster, way)
         used = max(machines for machines in MACHINES if took[1].seconds / took[machines].seconds >= machines / 2)
-        at = passes(model, size, rates, cluster, way, quickest)
+        at = took[MACHINES[-1]]
         row(
             model, way, f"{sent / 1e9:,.3g} GB", "none suffice" if isinf(fewest) else fewest,
             last_that_helps(model, size, rates, cluster, way), used, quickest, at.wall,
             f"{at.busy[at.wall] / at.seconds:.0%}",
         )  # fmt: skip
+    print(
+        f"\nmrf_dense: a float32 number for each pair of items fills {most / 1e9:.0f} GB at {isqrt(int(most / 4)):,} items"
+    )
 
 
 def fewest_for_memory(model: str, size: Size, rates: Rates, most: float) -> float:
