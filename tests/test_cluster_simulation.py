@@ -1,0 +1,77 @@
+"""The simulated cluster against what can be said without it."""
+
+from math import inf
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from benchmarks.cluster.als_messages import counted, vectors
+from benchmarks.cluster.events import Cluster, Exchange, sharded, star
+from benchmarks.cluster.plans import Size, random_graph
+from benchmarks.cluster.rates import Blocks, Rates
+
+EXCHANGE = Exchange(down=3e6, up=5e6, work=8.0, own=0.25, handling=0.125, update=2.0)
+LINK = Cluster(bandwidth=1e6, latency=0.5, cores=2)
+
+
+def test_one_block_takes_the_sum_of_its_parts():
+    took = star(LINK, [EXCHANGE], 1)
+    assert took.seconds == pytest.approx(3 + 0.5 + (8 + 0.25) / 2 + 5 + 0.5 + 0.125 + 2 / 2)
+    assert star(LINK, [EXCHANGE] * 3, 1).seconds == pytest.approx(3 * took.seconds)
+
+
+def test_blocks_of_one_machine_take_the_sum_of_all_work():
+    assert star(Cluster(), [EXCHANGE], 4, machines=1).seconds == pytest.approx(8 + 4 * (0.25 + 0.125) + 2)
+
+
+def test_without_bytes_to_carry_a_pass_takes_the_longest_work():
+    took = star(Cluster(bandwidth=inf, latency=0), [Exchange(work=10.0)], 3, shares=[0.2, 0.7, 0.1])
+    assert took.seconds == pytest.approx(7)
+    assert sharded(Cluster(), [Exchange(work=10.0)], 5).seconds == pytest.approx(2)
+
+
+def test_without_work_a_pass_takes_the_bytes_of_one_link():
+    bare = Exchange(down=3e6, up=5e6)
+    # the first answer is under way as soon as the first machine has the items; then the longer direction is never idle
+    assert star(LINK, [bare], 1).seconds == pytest.approx(3 + 0.5 + 5 + 0.5)
+    assert star(LINK, [bare], 6).seconds == pytest.approx(3 + 0.5 + 6 * 5 + 0.5)
+    assert star(LINK, [Exchange(down=5e6, up=3e6)], 6).seconds == pytest.approx(6 * 5 + 0.5 + 3 + 0.5)
+    assert sharded(LINK, [bare], 1).seconds == 0
+    assert sharded(LINK, [bare], 6).seconds == pytest.approx(5 / 6 * (3 + 5) + 2 * 0.5)
+
+
+def test_a_message_waits_for_those_of_the_blocks_before_it():
+    """The last block is done at once; its message is added behind that of the first, which takes long."""
+    took = star(Cluster(), [Exchange(work=10.0, handling=1.0)], 2, shares=[1.0, 0.0])
+    assert took.seconds == pytest.approx(10 + 2)
+
+
+def test_the_wall_is_what_was_busy_longest():
+    assert star(LINK, [EXCHANGE], 1).wall == "coordinator's link"
+    assert star(LINK, [Exchange(down=1e6, work=100)], 2).wall == "work"
+    assert sharded(LINK, [Exchange(up=1e9, work=1)], 2).wall == "a machine's link"
+
+
+def test_vectors_of_als_are_counted_once_a_block():
+    """Users 0 to 2 and items 0 to 3, in two blocks each by their last bit."""
+    matrix = csr_matrix([[1, 1, 1, 0], [1, 0, 1, 0], [0, 0, 0, 1]])
+    # user 0 to both blocks of items, users 1 and 2 to one; items 0 and 2 to both blocks of users, 1 and 3 to one
+    assert counted(matrix, 2) == (2 + 1 + 1) + (2 + 1 + 2 + 1)
+    assert counted(matrix, 1) == vectors(matrix.nnz, 3, 4, 1) == 3 + 4
+
+
+@pytest.mark.parametrize("blocks", [2, 5, 16])
+def test_the_formula_of_als_holds_for_equal_degrees(blocks):
+    draws = np.random.default_rng(5)
+    items = np.concatenate([draws.choice(3_000, 8, replace=False) for _ in range(3_000)])
+    matrix = csr_matrix((np.ones(len(items)), (np.repeat(np.arange(3_000), 8), items)))
+    assert counted(matrix, blocks) == pytest.approx(vectors(matrix.nnz, *matrix.shape, blocks), rel=0.03)
+
+
+def test_the_plan_of_random_graph_has_the_bytes_of_its_messages():
+    rates = Rates(Blocks(*np.ones((3, 2)), 1.0, 1.0), 1.0, {}, 1.0, 1.0, {}, 1.0, 1.0)
+    biases, factors = random_graph(Size(edges=1e3, users=10, items=100), rates)
+    assert (biases.down, biases.up, factors.down, factors.up) == (16_800, 1_600, 16_800, 100_800)
+    assert biases.work + factors.work == 2 * (1e3 + 10)
+    assert biases.handling + factors.handling == pytest.approx(100)
