@@ -1,6 +1,6 @@
 """What a cluster costs: the start of its workers, a call's way there and back, and Prefect's tasks on workers beside it.
 
-    python -m benchmarks.cluster [--workers 2] [--calls 50]
+    python -m benchmarks.cluster_calls [--workers 2] [--calls 50]
 
 `engine` hands plain functions to Dask, as a run does. `prefect-dask` runs each call as a Prefect task on a worker, with a
 Prefect server for the workers to reach; that row needs the package prefect-dask, which the project does not use, and is
@@ -102,7 +102,7 @@ def by_prefect_dask(workers: int, calls: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster_calls", description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--calls", type=int, default=50)
     options = parser.parse_args()
