@@ -22,9 +22,8 @@ ORDERED = 4.0  # standard errors of the drift from which on lines are taken for 
 SORTED = 0.99  # share of neighbours that ascend, or descend, by id in lines that are sorted by it
 LEAST_USERS = 50  # who judge by the last days of next_events; with fewer, `auto` draws
 
-Found = tuple[
-    SplitMatrices, str
-]  # the split, with its `ends` where settings are chosen by them, and what is said of it
+# the split, with its `ends` where settings are chosen by them, and what is said of it
+Found = tuple[SplitMatrices, str]
 
 
 def of_given(connection: duckdb.DuckDBPyConnection, made: SplitMatrices, settings: SplitSettings) -> Found:
