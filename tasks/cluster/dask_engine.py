@@ -27,6 +27,7 @@ from distributed.scheduler import KilledWorker
 from tasks.cluster import worker
 from tasks.cluster.engine import HERE, ClusterSettings
 from tasks.errors import ClusterLost, InputError, OneclassError
+from tasks.orchestration import artifacts
 from tasks.stores import allowance
 from tasks.stores.home import Home
 
@@ -109,6 +110,7 @@ def opened(settings: ClusterSettings, home: Home, run_id: str | None) -> Iterato
     logging.getLogger("distributed").setLevel(logging.ERROR)
     try:
         with _client(settings, home) as client:
+            artifacts.workers(home, client.dashboard_link)
             terms, most = _agreed(client, settings, home, worker.Terms(worker.version(), mark, 1, run_id))
             for name in worker.SPOKEN:
                 client.forward_logging(name, logging.INFO)

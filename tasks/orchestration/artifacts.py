@@ -122,6 +122,13 @@ def summary(dataset: str, text: str, report_url: str | None) -> None:
         )
 
 
+@in_a_run
+def workers(home: Home, url: str) -> None:
+    """A link to the page of the cluster that works for the run."""
+    what = "Dask's own page of the cluster: which call each worker makes, and how long the others took"
+    create_link_artifact(url, link_text="What the workers do", key=key(home.dataset, "workers"), description=what)
+
+
 class ProgressArtifact:
     """The progress of one piece of work that takes more than a few seconds, moved every few seconds.
 

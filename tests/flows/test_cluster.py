@@ -1,5 +1,6 @@
 """The command with a cluster of workers: the tables of a plain run, bit for bit, whatever becomes of a worker."""
 
+import re
 import threading
 import time
 
@@ -9,6 +10,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import LogFilter
 from prefect.client.schemas.sorting import LogSort
 
+from tests.flows.test_artifacts import shown
 from tests.flows.test_backfill import contents, query, run
 from tests.tasks.cluster.conftest import started
 
@@ -51,6 +53,9 @@ def test_two_workers_one_of_which_is_killed_give_the_tables_of_a_plain_run(first
     assert run(tmp_path, "--source", ratings, "--workers", 2) == 0
     killer.join()
     assert killed and contents(tmp_path) == contents(first[0])
+    assert re.fullmatch(
+        r"\[What the workers do\]\(http://127.0.0.1:\d+/status\)", shown("ml-latest-small-workers")[-1].data
+    )
     assert workers() == []
 
 
