@@ -183,7 +183,7 @@ def _ranked_blocks(home: Home, asked: Asked, engine: Engine) -> Iterator[pl.Data
     model, split = _model_and_split(home, asked)
     users, step = split.train.shape[0], model.users_at_once
     step *= max(1, USERS_OF_A_CALL // step)
-    what = f"recommend by {asked.choice.model}"
+    what = f"{asked.choice.model}: recommend"
     begun = [engine.begin(what, ranked, home, asked, first, first + step) for first in range(0, users, step)]
     for blocks in begun:
         yield blocks()

@@ -133,7 +133,7 @@ def begin(
     engine: Engine, home: Home, *, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int
 ) -> Callable[[], list[Result]]:
     """Have a refit made by an engine; what is returned waits for its results."""
-    return engine.begin(f"refit {label(name, place)}", _refit, home, name, place, matrices_digest, settings, seed)
+    return engine.begin(f"{label(name, place)}: refit", _refit, home, name, place, matrices_digest, settings, seed)
 
 
 def _refit(home: Home, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int) -> list[Result]:

@@ -92,7 +92,7 @@ def begin(
         return partial(fitted, home, matrices_digest, model, settings, seed, workers=engine)
     matrix = matrices.read(home, matrices_digest, parts=()).train
     memory = fit_bytes(MODELS[model], settings, matrix.shape, matrix.nnz)
-    what = f"train {model} on {protocol}"
+    what = f"{model}: train on {protocol}"
     return engine.begin(what, fitted, home, matrices_digest, model, settings, seed, memory=memory)
 
 

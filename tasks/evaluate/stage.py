@@ -129,7 +129,7 @@ def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine
     failed = found.evaluated.failed
     truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
     begun = {
-        name: engine.begin(f"judge {name} on {protocol}", _judged, home, matrices_digest, name, digest, truth)
+        name: engine.begin(f"{name}: judge on {protocol}", _judged, home, matrices_digest, name, digest, truth)
         for name, digest in fit_digests.items()
     }
     for name, judged in begun.items():

@@ -96,7 +96,7 @@ def settle(
     if why := _not_worth_it(log, search):
         return lambda: Settled(model, origin, why, settings)
     in_tasks = (log.trial,) if engine is HERE else ()
-    begun = engine.begin(f"search settings of {model}", trials, log.home, search, *in_tasks)
+    begun = engine.begin(f"{model}: search settings", trials, log.home, search, *in_tasks)
     return lambda: _searched(log, search, origin, *begun())
 
 
