@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 SECONDS_TO_ANSWER = 30.0  # that a scheduler, and then its first worker, is waited for
 MEMORY = "memory"  # the resource that a worker may declare, in bytes
 SHARE = 0.8  # of the machine's memory that a run's own workers declare together
+# A signal to the run's process group is for the run: Dask would start workers anew that it ends.
+OF_ITS_OWN = "import os; os.setpgid(0, 0)"
 DASHBOARD = "127.0.0.1:8787"
 LOST = (CommClosedError, FutureCancelledError, concurrent.futures.CancelledError, asyncio.CancelledError, TimeoutError)
 
@@ -135,6 +137,7 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
                 memory_limit=0,  # Dask would kill a worker that takes more; a fit says before what it needs
                 resources=own,
                 env={"NUMBA_NUM_THREADS": str(threads)},
+                preload=[OF_ITS_OWN],
                 local_directory=str(home.spill.absolute()),
                 silence_logs=logging.ERROR,
             ) as cluster,

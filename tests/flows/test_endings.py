@@ -96,6 +96,8 @@ def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its
     while "new logs" not in (tmp_path / "said").read_text():
         assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "said").read_text()
         time.sleep(0.2)
+    workers = [one for one in psutil.Process(process.pid).children() if "spawn_main" in " ".join(one.cmdline())]
+    assert len(workers) == (2 if more else 0)
     began = time.monotonic()
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait(60) == 143
@@ -104,7 +106,9 @@ def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its
     )  # as the README promises; it takes the 4 s of `endings.SECONDS` and little more
     said = (tmp_path / "said").read_text()
     assert said.splitlines()[-1].startswith("Interrupted by SIGTERM") and "Traceback" not in said, said
-    while more and at_work_in(process.pid):  # workers end when they find the run gone
+    gone, left = psutil.wait_procs(workers, 15)  # which are groups of their own, and find that the run is gone
+    assert len(gone) == len(workers) and not left
+    while more and at_work_in(process.pid):
         assert time.monotonic() - began < 15, at_work_in(process.pid)
         time.sleep(0.2)
     assert not at_work_in(process.pid)
