@@ -10,6 +10,7 @@ import contextlib
 import ipaddress
 import itertools
 import logging
+import os
 import socket
 import uuid
 import warnings
@@ -38,6 +39,7 @@ MEMORY = "memory"  # the resource that a worker may declare, in bytes
 SHARE = 0.8  # of the machine's memory that a run's own workers declare together
 # A signal to the run's process group is for the run: Dask would start workers anew that it ends.
 OF_ITS_OWN = "import os; os.setpgid(0, 0)"
+CLEARED_UP = "ignore:resource_tracker"
 DASHBOARD = "127.0.0.1:8787"
 LOST = (CommClosedError, FutureCancelledError, concurrent.futures.CancelledError, asyncio.CancelledError, TimeoutError)
 
@@ -127,6 +129,8 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
     if settings.address is None:
         own = {MEMORY: int(SHARE * allowance.memory() / settings.workers)}
         threads = max(1, home.limits.threads // settings.workers)
+        # of the process by which Python clears up after a run that had to end at once: it would have the last word
+        os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), CLEARED_UP]))
         with (
             warnings.catch_warnings(action="ignore"),  # of a port that is taken: the page's address is said anyway
             distributed.LocalCluster(
