@@ -17,11 +17,11 @@ from math import inf, isinf, isqrt
 
 from scipy.sparse import csr_matrix
 
-from benchmarks.blocks import head, row
 from benchmarks.cluster.als_messages import counted, vectors
 from benchmarks.cluster.events import Cluster, Took, sharded, star
 from benchmarks.cluster.plans import MODELS, SHARDED_ALONE, K, Size, memory, plan, random_graph
 from benchmarks.cluster.rates import Fit, Rates, measured
+from benchmarks.posted import head, row
 from models.random_graph.messages import numbers
 
 MACHINES = [2**power for power in range(11)]

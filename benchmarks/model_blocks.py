@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from benchmarks.blocks import Posted, head, row, shelved
+from benchmarks.posted import Posted, head, row, shelved
 from benchmarks.random_graph import demo_graph
 from models.base import Model
 from models.catalogue import MODELS

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.blocks import head, row
 from benchmarks.partitioned import reductions, steps, truth
 from benchmarks.partitioned.layout import Layout
+from benchmarks.posted import head, row
 from tasks.cluster import ClusterSettings, Engine, opened
 from tasks.demo.story import DemoSettings, make_demo
 from tasks.stores.home import Home

@@ -40,7 +40,7 @@ def fitted(
     failed: dict[str, str] = {}
     asked = [protocol for protocol in run.protocols if protocol in splits.digests]
     alone = replace(run, models={name: of for name, of in run.models.items() if name != BLEND})
-    begun = _begun(alone, splits, asked, engine)
+    begun = _begun(run, splits, asked, engine)
     fits = {protocol: train(alone, run_id, protocol, splits, failed, list(alone.models), begun) for protocol in asked}
     if BLEND not in run.models:
         return run, fits, failed
@@ -74,9 +74,9 @@ def _blend(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[s
 
 
 def _begun(run: RunSettings, splits: Splits, protocols: list[str], engine: Engine) -> Begun:
-    """Every fit, side by side where the engine has room; none where fits begin at those of the last run.
+    """Every fit, side by side where the engine has room, but for the blend's, whose members have to be there first.
 
-    For these are found in the warehouse, which the coordinator alone reads.
+    None where fits begin at those of the last run: these are found in the warehouse, which the coordinator alone reads.
     """
     if run.train.warm_start:
         return {}
@@ -92,6 +92,7 @@ def _begun(run: RunSettings, splits: Splits, protocols: list[str], engine: Engin
         )
         for protocol in protocols
         for model, settings in run.models.items()
+        if model != BLEND
     }
 
 
@@ -174,7 +175,10 @@ def publish(
     judgement = promotion.judge(run.home, night, run.publish)
     digest = None
     try:
-        digest = None if judgement.stays else _fit(run, run_id, ALL_EDGES, splits, choice.model)
+        if not judgement.stays:
+            chosen = replace(run, models={choice.model: run.models[choice.model]})
+            begun = _begun(chosen, splits, [ALL_EDGES], engine).get((ALL_EDGES, choice.model))
+            digest = _fit(run, run_id, ALL_EDGES, splits, choice.model, begun)
     except Exception as error:
         if not is_of_the_model(error) or judgement.champion is None:
             raise

@@ -233,19 +233,14 @@ class Model(ABC):
         resolved = description.get("resolved", description["settings"])  # absent from fits of earlier versions
         model.resolved = cls.Settings(**resolved)
         # As plain arrays: each look into a `memmap` costs microseconds.
-        arrays = {
-            file.stem: np.asarray(np.load(file, mmap_mode="r", allow_pickle=False)) for file in folder.glob("*.npy")
-        }
+        arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in folder.glob("*.npy")}
         model.item_degrees = arrays.pop("item_degrees")
         model._restore(arrays)
         model._kept = {}
         return model
 
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
-        """`make()`, once for a loaded model, whose arrays stay as they are; anew each time while one is being fitted.
-
-        For what a block of scores needs of all items: one user's scores would take as long without.
-        """
+        """`make()`, what every block of scores needs of all items: once for a loaded model, anew each time in a fit."""
         if self._kept is None:
             return make()
         if name not in self._kept:
@@ -263,8 +258,7 @@ class Model(ABC):
         asked = tuple(array.tobytes() for array in (histories.indptr, histories.indices, histories.data))
         last, found = self._kept.get(name, (None, None))
         if last != asked:
-            found = make()
-            self._kept[name] = asked, found
+            self._kept[name] = asked, (found := make())
         return found
 
     def _known(self, histories: csr_matrix) -> csr_matrix:

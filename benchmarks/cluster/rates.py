@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.sparse import csr_matrix
 
-from benchmarks.blocks import Posted, shelved
+from benchmarks.posted import Posted, shelved
 from benchmarks.random_graph import demo_graph
 from models.base import Model
 from models.fitting import FitOptions

@@ -128,9 +128,8 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
     security = distributed.Security()  # certificates as Dask's own configuration names them
     if settings.address is None:
         own = {MEMORY: int(SHARE * allowance.memory() / settings.workers)}
-        threads = max(1, home.limits.threads // settings.workers)
         # of the process by which Python clears up after a run that had to end at once: it would have the last word
-        os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), CLEARED_UP]))
+        os.environ.setdefault("PYTHONWARNINGS", CLEARED_UP)
         with (
             warnings.catch_warnings(action="ignore"),  # of a port that is taken: the page's address is said anyway
             distributed.LocalCluster(
@@ -140,7 +139,7 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
                 dashboard_address=DASHBOARD,
                 memory_limit=0,  # Dask would kill a worker that takes more; a fit says before what it needs
                 resources=own,
-                env={"NUMBA_NUM_THREADS": str(threads)},
+                env={"NUMBA_NUM_THREADS": str(_own_threads(settings, home))},
                 preload=[OF_ITS_OWN],
                 local_directory=str(home.spill.absolute()),
                 silence_logs=logging.ERROR,
@@ -156,6 +155,11 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
         raise InputError(f"--dask {settings.address}: no scheduler answers there ({error}).") from error
     with client:
         yield client
+
+
+def _own_threads(settings: ClusterSettings, home: Home) -> int:
+    """Cores of each of a run's own workers."""
+    return max(1, home.limits.threads // settings.workers)
 
 
 def _check_way(settings: ClusterSettings, security: distributed.Security) -> None:
@@ -207,8 +211,8 @@ def _agreed(
     for address, one in workers.items():
         if one["nthreads"] != 1:
             raise InputError(
-                f"{where}: worker {address} has {one['nthreads']} threads of Dask; start it with --nthreads 1. A fit "
-                "takes the cores by itself, which --threads limits."
+                f"{where}: worker {address} has {one['nthreads']} threads of Dask; start it with --nthreads 1. A call "
+                "takes the cores by itself."
             )
     found = client.run(worker.facts, terms, on_error="return")
     for address, answer in found.items():
@@ -218,7 +222,7 @@ def _agreed(
             raise InputError(f"{where}: worker {address} cannot take part: {answer[0]}.")
     on_host = Counter(one["host"] for one in workers.values())
     cores = min(answer[1] // on_host[workers[address]["host"]] for address, answer in found.items())
-    threads = max(1, min(cores, home.limits.threads if settings.address is None else cores))
+    threads = max(1, cores) if settings.address else _own_threads(settings, home)
     declared = [one["resources"].get(MEMORY) for one in workers.values()]
     most = None if None in declared else int(max(declared))
     memory = "" if most is None else f", up to {most / 1e9:.1f} GB each"

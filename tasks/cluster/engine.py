@@ -1,19 +1,20 @@
 """What a stage hands its work to, and the choice of where that is."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from models.fitting import Here, Workers
 from tasks.errors import InputError
 from tasks.stores.home import Home
 
 EXTRA = "python -m pip install -c constraints.txt -e '.[dask]'"
 
 
-class Engine(Protocol):
-    """Where calls are made. A call may be made twice, if the process that made it died; it must not depend on that."""
+class Engine(Workers, Protocol):
+    """Where calls are made, those of a fit's blocks (`map`) among them. A call may be made twice, if the process that made it died; it must not depend on that."""
 
     def begin(
         self, what: str, function: Callable[..., Any], home: Home, *arguments: Any, memory: int = 0
@@ -27,21 +28,14 @@ class Engine(Protocol):
         """
         ...
 
-    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """`function(*call)` of every call, in the order of the calls: a fit's blocks (`models.fitting.Workers`)."""
-        ...
 
-
-class _Here:
+class _Here(Here):
     """This process: a call is made when its result is asked for, so that one follows the other."""
 
     def begin(
         self, what: str, function: Callable[..., Any], home: Home, *arguments: Any, memory: int = 0
     ) -> Callable[[], Any]:
         return partial(function, home, *arguments)
-
-    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        return [function(*call) for call in calls]
 
 
 HERE = _Here()

@@ -12,6 +12,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.evaluation.held_out_edges import held_out_edges, parted
+from models.evaluation.metrics import over_users, user_metrics
+from models.evaluation.ranking import target_ranks
 
 
 def assert_same_bits(one, other):
@@ -97,6 +99,19 @@ def planted(users, items=150, seed=0):
     likes = rng.random((users, items)) < 1 / (1 + np.exp(-odds))
     likes[likes.sum(axis=1) < 2, :2] = True
     return csr_matrix(likes.astype(np.float32))
+
+
+def counted(matrix):
+    """Counts 1 to 4, a user and an item without an edge."""
+    counts = matrix.toarray() * np.random.default_rng(1).integers(1, 5, matrix.shape)
+    counts[7], counts[:, 11] = 0, 0
+    return csr_matrix(counts.astype(np.float32))
+
+
+def metrics(model, train, targets, score=None):
+    """The metrics of the users' targets by one score of a model that was fitted on `train`."""
+    scores = model.scores(train, users=np.arange(train.shape[0]), score=score)
+    return over_users(user_metrics(target_ranks(scores, train, targets)))
 
 
 def held_out(likes):

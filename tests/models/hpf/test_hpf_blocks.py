@@ -5,27 +5,28 @@ import pytest
 from scipy.sparse import csr_matrix, vstack
 from scipy.special import digamma, gammaln
 
-from models.evaluation.metrics import over_users, user_metrics
-from models.evaluation.ranking import target_ranks
 from models.fitting import FitOptions, Start
 from models.hpf import blocks, worker
 from models.hpf.model import HPF, HPFSettings
 from models.numerics.threads import kernel_threads
 from models.user_blocks import cut_into_blocks
-from tests.models.block_fits import Backwards, Scales, assert_close, assert_same_bits, held_out, planted, shelved
+from tests.models.block_fits import (
+    Backwards,
+    Scales,
+    assert_close,
+    assert_same_bits,
+    counted,
+    held_out,
+    metrics,
+    planted,
+    shelved,
+)
 
 SHORT = {"factors": 5, "max_iterations": 14, "tolerance": 0}
 
 
 def fitted(matrix, *, threads=1, options=None, **settings):
     return HPF(HPFSettings(**{**SHORT, **settings}), seed=3, threads=threads).fit(matrix, options or FitOptions())
-
-
-def counted(matrix):
-    """Counts 1 to 4, a user and an item without an edge."""
-    counts = matrix.toarray() * np.random.default_rng(1).integers(1, 5, matrix.shape)
-    counts[7], counts[:, 11] = 0, 0
-    return csr_matrix(counts.astype(np.float32))
 
 
 @pytest.mark.parametrize("ones", [False, True], ids=["counts", "ones"])
@@ -93,11 +94,11 @@ def test_one_block_through_messages_makes_the_fit_of_one_machine_too(long_tailed
 
 def test_metrics_of_both_fits_agree_to_four_digits_and_so_does_where_they_stop():
     train, targets = held_out(planted(600))
-    lengths, found, users = [], [], np.arange(600)
+    lengths, found = [], []
     for count in (1, 4):
         model = fitted(train, blocks=count, max_iterations=200, tolerance=1e-4)
         lengths.append(len(model.bounds))
-        found.append(over_users(user_metrics(target_ranks(model.scores(train, users=users), train, targets))))
+        found.append(metrics(model, train, targets))
     assert lengths[0] == lengths[1] < 200
     for name in ("mean_rank", "ndcg@100"):
         assert found[0][name].value == pytest.approx(found[1][name].value, abs=5e-5), name

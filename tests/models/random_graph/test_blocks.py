@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, vstack
 
-from models.evaluation.metrics import over_users, user_metrics
-from models.evaluation.ranking import target_ranks
 from models.fitting import FitOptions, Start
 from models.random_graph import blocks
 from models.random_graph.blocks import begun
@@ -23,6 +21,7 @@ from tests.models.block_fits import (
     assert_close,
     assert_same_bits,
     held_out,
+    metrics,
     planted,
     shelved,
 )
@@ -88,7 +87,7 @@ def test_metrics_of_both_fits_agree_and_so_does_where_they_stop():
         options = FitOptions(on_epoch=epochs.append)
         model = fitted(train, blocks=count, iterations=40, bound_every=5, tolerance=0.01, options=options)
         lengths.append(len(epochs))
-        found.append(metrics(model, train, targets))
+        found.append(metrics(model, train, targets, "popularity_x_odds"))
     assert lengths[0] == lengths[1] < 40
     for name in ("mean_rank", "ndcg@100"):
         assert found[0][name].value == pytest.approx(found[1][name].value, abs=5e-4), name
@@ -151,11 +150,6 @@ def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, 
         for t, step in enumerate(step_sizes(10, 6), start=1):
             posterior.iterate(t, step)
     assert visits == [5] * (1 + 9 * 3)  # the first iteration is of all blocks, the others of three turns
-
-
-def metrics(model, train, targets, score="popularity_x_odds"):
-    scores = model.scores(train, users=np.arange(train.shape[0]), score=score)
-    return over_users(user_metrics(target_ranks(scores, train, targets)))
 
 
 @pytest.mark.parametrize("joint", [False, True])

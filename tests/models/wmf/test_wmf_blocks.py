@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, vstack
 
-from models.evaluation.metrics import over_users, user_metrics
-from models.evaluation.ranking import target_ranks
 from models.fitting import FitOptions
 from models.numerics.degree_weights import degree_weights_or_ones
 from models.numerics.threads import kernel_threads
@@ -20,7 +18,9 @@ from tests.models.block_fits import (
     Scales,
     assert_close,
     assert_same_bits,
+    counted,
     held_out,
+    metrics,
     planted,
     shelved,
 )
@@ -33,13 +33,6 @@ factor_counts = pytest.mark.parametrize("factors", [1, 16, 21])
 
 def fitted(matrix, *, threads=1, options=None, **settings):
     return WMF(WMFSettings(**{**SHORT, **settings}), seed=3, threads=threads).fit(matrix, options or FitOptions())
-
-
-def counted(matrix):
-    """Counts 1 to 4, a user and an item without an edge."""
-    counts = matrix.toarray() * np.random.default_rng(1).integers(1, 5, matrix.shape)
-    counts[7], counts[:, 11] = 0, 0
-    return csr_matrix(counts.astype(np.float32))
 
 
 class Case:
@@ -204,13 +197,13 @@ def test_one_block_through_messages_makes_the_fit_of_one_machine_too(long_tailed
 @pytest.mark.parametrize("solver", ["cg", "cholesky"])
 def test_metrics_of_both_fits_agree_to_four_digits_and_so_does_where_they_stop(solver):
     train, targets = held_out(planted(600))
-    lengths, found, ranked = [], [], np.arange(600)
+    lengths, found = [], []
     for count in (1, 4):
         epochs = []
         options = FitOptions(on_epoch=epochs.append)
         model = fitted(train, blocks=count, iterations=40, tolerance=0.003, solver=solver, options=options)
         lengths.append(len(epochs))
-        found.append(over_users(user_metrics(target_ranks(model.scores(train, users=ranked), train, targets))))
+        found.append(metrics(model, train, targets))
     assert lengths[0] == lengths[1] < 40
     for name in ("mean_rank", "ndcg@100"):
         assert found[0][name].value == pytest.approx(found[1][name].value, abs=5e-5), name

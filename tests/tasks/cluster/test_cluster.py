@@ -71,23 +71,14 @@ def test_an_error_of_a_call_is_raised_where_it_is_awaited(cluster, home):
             begun()
 
 
-def test_a_call_whose_worker_is_killed_is_made_by_another(own_cluster, home, tmp_path):
+@pytest.mark.parametrize("told", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
+def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_path, told):
     own_cluster.worker()
     own_cluster.worker()
     with opened(own_cluster, home) as engine:
         begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 2.0)
         (first,) = wait_for_lines(tmp_path / "began", 1)
-        os.kill(first, signal.SIGKILL)
-        assert begun() != first
-
-
-def test_a_call_whose_worker_hangs_is_made_by_another(own_cluster, home, tmp_path):
-    own_cluster.worker()
-    own_cluster.worker()
-    with opened(own_cluster, home) as engine:
-        begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 2.0)
-        (first,) = wait_for_lines(tmp_path / "began", 1)
-        os.kill(first, signal.SIGSTOP)
+        os.kill(first, told)
         assert begun() != first
 
 
