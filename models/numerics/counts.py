@@ -53,6 +53,14 @@ def one_each(items: np.ndarray, count: int) -> csr_matrix:
     return csr_matrix((np.ones(len(items), np.float32), np.asarray(items, np.int32), indptr), (len(items), count))
 
 
+def row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
+    """Sums of the entries of each row of a CSR matrix, float64 (rows,)."""
+    ends = np.zeros(len(of_entries) + 1)
+    np.cumsum(of_entries, out=ends[1:])
+    at = ends[indptr]
+    return at[1:] - at[:-1]
+
+
 def known_entries(histories: csr_matrix, trained: np.ndarray, model: str) -> csr_matrix:
     """Histories, (users, items), without the entries of items that have no training edge, of which a warning tells.
 

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
 
+from models.numerics.counts import row_sums
 from models.numerics.lanes import padded, zeros
 from models.numerics.logistic_bound import lambda_of_xi
 from models.numerics.products import read_only
@@ -47,7 +48,7 @@ class Symbols:
         # The cuts of a single user, who is folded in, would take as long as the update.
         bounds = np.arange(2) if len(indptr) == 2 else runs(indptr, kernels.SHARDS, kernels.WORK)
         self.edges = kernels.Edges(indptr, read_only(graph.indices, np.int32), counts, bounds)
-        self.degrees = _row_sums(indptr, counts)
+        self.degrees = row_sums(indptr, counts)
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
 
     def set_shares(self, shares: np.ndarray) -> None:
@@ -192,11 +193,3 @@ class PairedSymbolsPosterior:
         swapped = np.r_[: n - 2, n - 1, n - 2]  # in a_ij, a bias meets the other side's constant
         users, items = self.users.background, self.items.background[np.ix_(swapped, swapped)]
         return users[-1, -1] * items[-2, -2], users[:, -1] @ items[:, -2], float((users * items).sum())
-
-
-def _row_sums(indptr: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Sums of the counts of each row of a CSR matrix, float64 (rows,)."""
-    ends = np.zeros(len(counts) + 1)
-    np.cumsum(counts, out=ends[1:])
-    at = ends[indptr]
-    return at[1:] - at[:-1]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from models.numerics.counts import row_sums
 from models.numerics.lanes import padded, zeros
 from models.numerics.products import read_only
 from models.numerics.random_numbers import normals, purpose
@@ -84,9 +85,9 @@ class RowSystems:
             read_only(of_entries * squares, np.float32),
             read_only(pulls, np.float32),
         )
-        weights = _row_sums(matrix.indptr, of_entries) + loss.unobserved * all_others
+        weights = row_sums(matrix.indptr, of_entries) + loss.unobserved * all_others
         self.penalties = loss.penalties(weights)
-        self.constant = float(np.sum(self.own * _row_sums(matrix.indptr, pulls)))
+        self.constant = float(np.sum(self.own * row_sums(matrix.indptr, pulls)))
 
     def solve(
         self, own: np.ndarray, other: np.ndarray, factors: int, solver: Solver, gram: np.ndarray | None = None
@@ -176,11 +177,3 @@ def empty_table(count: int, factors: int) -> np.ndarray:
 def rows(table: np.ndarray, factors: int) -> np.ndarray:
     """The factors in a table, a float32 view (rows, K)."""
     return table.reshape(-1, int(padded(factors)))[:-1, :factors]
-
-
-def _row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
-    """Sums of the entries of each row of a CSR matrix, float64 (rows,)."""
-    ends = np.zeros(len(of_entries) + 1)
-    np.cumsum(of_entries, out=ends[1:])
-    at = ends[indptr]
-    return at[1:] - at[:-1]
