@@ -15,10 +15,13 @@ class ModelSettings(BaseModel):
     Attributes:
         search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
             that are a `Multiple`, each one's rule may rest on the ones before it.
+        elsewhere: values that rank well on one log as on another, by setting, of a `Multiple` the multiple; the search
+            that a run makes by itself tries them second, after the settings that it begins at.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     search_space: ClassVar[SearchSpace] = {}
+    elsewhere: ClassVar[Mapping[str, Any]] = {}
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings for a fit on this matrix: those that are None, which leaves them to the log, by their rules."""

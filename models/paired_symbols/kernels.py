@@ -9,7 +9,7 @@ So the result does not depend on the number of threads.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import config, njit, prange
 
 from models.numerics.logistic_bound import best_bound_of_square, best_square, lambda_of_square
 from models.numerics.spd_lane_solvers import solve_lifted
@@ -18,6 +18,8 @@ from models.paired_symbols.edges import BATCH, OPTIONS, Weighted, add_outer, exp
 FLUSH = 32  # so many batches are summed in float32 before their sum is added to a float64 sum
 SHARDS = 64  # fixed, so that sums do not depend on the number of threads
 WORK = 60  # the cost of solving a vertex's linear system, in edges
+MOST_FACTORS = 256
+config.PARFOR_MAX_TUPLE_SIZE = max(config.PARFOR_MAX_TUPLE_SIZE, MOST_FACTORS + 2)  # of `lanes`; numba has 100
 
 
 class Edges(NamedTuple):

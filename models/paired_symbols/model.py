@@ -32,6 +32,7 @@ from models.negatives.like_probability import log_odds, scores_of, sigmoid, spre
 from models.numerics.products import dense_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
+from models.paired_symbols.kernels import MOST_FACTORS
 from models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols, blank_rows
 from models.search_space import SearchSpace, Span
 from models.settings import ModelSettings
@@ -52,9 +53,17 @@ class PairedSymbolsSettings(ModelSettings):
         "tau_v": Span(0.3, 10.0, log=True),
         "popularity_weight": Span(0.0, 1.0),
     }
+    elsewhere: ClassVar = {"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8}
 
-    factors: int = Field(20, ge=1, le=256, description="K, the length of u_i and v_j.")
+    factors: int = Field(20, ge=1, le=MOST_FACTORS, description="K, the length of u_i and v_j.")
     r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
+    like_r: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Censored pairs for each pair seen that `like` is stated against, whatever number the fit has: by "
+        "Bayes' rule log(r / like_r) is added to a_ij. By default r, as in the paper.",
+    )
     iterations: int = Field(20, ge=1, description="Largest number of passes over all block updates.")
     tolerance: float = Field(
         1e-5,
@@ -142,10 +151,10 @@ class PairedSymbols(Model):
         return like, spread(mean, variance, like)
 
     def negative_law(self) -> CensoredPairs:
-        """The D' = r D censored pairs of section 2."""
+        """The D' = r D censored pairs of section 2, with `like_r` in the place of r where it is set."""
         lane = self.item_rows.shape[1] // 2 + self.settings.factors + 1
         users, items = (rows[:, lane].astype(np.float64) for rows in (self.user_rows, self.item_rows))
-        return CensoredPairs(users, items, self.settings.r)
+        return CensoredPairs(users, items, self.settings.like_r or self.settings.r)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads):
@@ -234,7 +243,7 @@ class PairedSymbols(Model):
         def made(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
             v, c, v_variance, c_variance = self._parts(rows)
             means, variances = v.T, np.hstack([v_variance, v**2]).T
-            return np.ascontiguousarray(means), np.ascontiguousarray(variances), c.copy(), c_variance.copy()
+            return np.ascontiguousarray(means), np.ascontiguousarray(variances), c + self._restated(), c_variance.copy()
 
         return self.kept("columns", lambda: made(self.item_rows)) if items is None else made(self.item_rows[items])
 
@@ -242,11 +251,15 @@ class PairedSymbols(Model):
         """E a and var a of each user and that user's own items, float32 (users, n); E a is NaN where the item is -1."""
         u, b, u_variance, b_variance = self._parts(rows)
         v, c, v_variance, c_variance = self._parts(self.item_rows[items])
-        mean = np.einsum("ik,ijk->ij", u, v) + b[:, None] + c
+        mean = np.einsum("ik,ijk->ij", u, v) + b[:, None] + (c + self._restated())
         variance = np.einsum("ik,ijk->ij", u**2 + u_variance, v_variance)
         variance += np.einsum("ik,ijk->ij", u_variance, v**2)
         mean[items < 0] = np.nan
         return mean, variance + b_variance[:, None] + c_variance
+
+    def _restated(self) -> np.float32:
+        """log(r / like_r): the odds against like_r censored pairs for each seen, not against r."""
+        return np.float32(np.log(self.settings.r / (self.settings.like_r or self.settings.r)))
 
     def _parts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Factors' means, bias, factors' variances and bias's variance of some rows."""

@@ -114,6 +114,7 @@ class WMFSettings(ModelSettings):
         "regularization": Multiple(8),
         "user_weight_exponent": Span(0.0, 0.5),
     }
+    elsewhere: ClassVar = {"factors": 256, "regularization": 1.4}
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings with alpha0 and lambda for a (users, items) log."""

@@ -8,10 +8,10 @@ moved.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import Any, Literal
 
 from scipy.sparse import csr_matrix
 
@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 TRIALS = 12
 SHARE, SMALLEST, LARGEST = 1 / 8, 50_000, 400_000  # training edges of a trial: a share of all, and its bounds
 ITEMS = 8_000  # with more, a model whose cost is that of its items is not searched: a trial is as long as a fit
+LONG_FITS = (
+    2_000_000  # training edges; with more, the search stays with the numbers of factors and passes that it is given
+)
 DAYS, MOVED = 30, 1.25  # a search is good for so long, while users, items and edges are so many times as many at most
 
 When = Literal["auto", "off", "always"]
@@ -103,7 +106,21 @@ def settle(
 def _search(log: Log, model: str, settings: ModelSettings, given: Collection[str]) -> Search:
     space = {name: range_ for name, range_ in settings.search_space.items() if not range_.by_hand and name not in given}
     edges = int(min(max(SHARE * log.train.nnz, SMALLEST), LARGEST))
-    return Search(model, log.protocol, log.digest, settings, space, log.seed, edges, short=True)
+    elsewhere = _elsewhere(log, settings, given)
+    return Search(model, log.protocol, log.digest, settings, space, log.seed, edges, short=True, elsewhere=elsewhere)
+
+
+def _elsewhere(log: Log, settings: ModelSettings, given: Collection[str]) -> dict[str, Any]:
+    """What ranks well on other logs, for the second trial.
+
+    Those that are `by_hand` or not searched at all belong together: they are left out where the command gave one of them,
+    and on a log on which their fits would take long.
+    """
+    space, values = settings.search_space, settings.elsewhere
+    together = {name for name in values if name not in space or space[name].by_hand}
+    if log.train.nnz > LONG_FITS or together & set(given):
+        given = together | set(given)
+    return {name: value for name, value in values.items() if name not in given}
 
 
 def _not_worth_it(log: Log, search: Search) -> str:
@@ -134,7 +151,11 @@ def _searched(log: Log, search: Search, origin: str, outcomes: list[Outcome], be
         return Settled(search.model, origin, f"every trial failed, the last: {outcomes[-1].note}", search.start)
     settings = search.start.tried(best.values, log.train) if best.values else search.start
     first = outcomes[0]
-    said = _said(search, settings) if best.values else "nothing was better than the settings that it began at"
+    said = (
+        _said({**search.space, **best.values}, settings)
+        if best.values
+        else "nothing was better than the settings that it began at"
+    )
     logger.info(
         "%s: the best of %d trials on %s edges: %s %s, at the start %s; %s",
         search.model,
@@ -178,11 +199,11 @@ def _key(log: Log, search: Search) -> str:
     """A digest of what a search depends on besides the log."""
     fixed = search.start.model_dump(mode="json", exclude=set(search.space))
     space = {name: repr(range_) for name, range_ in search.space.items()}
-    parts = [search.protocol, search.metric, fixed, space, search.seed, search.source]
+    parts = [search.protocol, search.metric, fixed, space, dict(search.elsewhere), search.seed, search.source]
     parts += ["line_end"] if log.by_ends else []
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _said(search: Search, settings: ModelSettings) -> str:
+def _said(names: Iterable[str], settings: ModelSettings) -> str:
     """What was found, in words."""
-    return ", ".join(f"{name} {short(getattr(settings, name))}" for name in search.space)
+    return ", ".join(f"{name} {short(getattr(settings, name))}" for name in names)

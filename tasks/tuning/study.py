@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -42,8 +43,10 @@ class Search:
         space: the range of each setting that is searched.
         seed: for the draws of settings, for the models, and for cutting a validation part.
         edges: about how many training edges a trial is fitted on, those of a sample of the users; None for all.
-        short: a search of few trials: the first ones lie half way from where it begins to a draw, and the study lasts no
-            longer than the process.
+        short: a search of few trials: those after the first lie half way from the best so far to a draw, and the study lasts
+            no longer than the process.
+        elsewhere: values that the second trial of a short search has; also of settings outside the space, which later
+            trials have from the best one so far.
     """
 
     model: str
@@ -54,6 +57,7 @@ class Search:
     seed: int = 0
     edges: int | None = None
     short: bool = False
+    elsewhere: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def metric(self) -> str:
@@ -69,7 +73,16 @@ class Search:
         """The study's name, with a digest of all that must be equal for the values of two trials to be comparable."""
         fixed = self.start.model_dump(mode="json", exclude=set(self.space))
         space = {name: repr(range_) for name, range_ in self.space.items()}
-        parts = [self.matrices_digest, self.metric, fixed, space, self.seed, self.edges, self.short]
+        parts = [
+            self.matrices_digest,
+            self.metric,
+            fixed,
+            space,
+            self.seed,
+            self.edges,
+            self.short,
+            dict(self.elsewhere),
+        ]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         return f"{self.model} {self.protocol} {digest}"
 
@@ -156,9 +169,15 @@ class Study:
             seed=draw, n_startup_trials=EARLY_OF_SHORT if short else EARLY, multivariate=short
         )
         if short and 0 < number < EARLY_OF_SHORT:
-            self._study.enqueue_trial(self._half_way(np.random.default_rng(draw)))
-        trial = self._study.ask({name: _distribution(range_) for name, range_ in self.search.space.items()})
-        return trial
+            second = number == 1 and self.search.elsewhere
+            self._study.enqueue_trial(self._elsewhere() if second else self._half_way(np.random.default_rng(draw)))
+        return self._study.ask({name: _distribution(range_) for name, range_ in self.search.space.items()})
+
+    def beside(self) -> dict[str, Any]:
+        """The settings outside the space that the next trial has, where they are not those that the search began at."""
+        outcomes, best = self.outcomes(), self.best()
+        values = self.search.elsewhere if len(outcomes) == 1 else best.values if best else {}
+        return {name: value for name, value in values.items() if name not in self.search.space}
 
     def _nearest_to_start(self, interactions: csr_matrix) -> dict[str, Any]:
         """Where the settings to begin at lie in the search space, or near which of its values."""
@@ -171,10 +190,15 @@ class Study:
             values[name] = value / rule if value and rule else 1.0
         return {name: _nearest(range_, values[name]) for name, range_ in space.items()}
 
-    def _half_way(self, generator: np.random.Generator) -> dict[str, Any]:
-        """Values between those of the first trial and a draw: numbers half way, of the rest one half as they were."""
+    def _elsewhere(self) -> dict[str, Any]:
+        """Values of the search space: those of `elsewhere`, and of the first trial where it has none."""
         first = self._study.get_trials(deepcopy=False)[0].params
-        return {name: _between(range_, first[name], generator) for name, range_ in self.search.space.items()}
+        return {name: self.search.elsewhere.get(name, value) for name, value in first.items()}
+
+    def _half_way(self, generator: np.random.Generator) -> dict[str, Any]:
+        """Values between those of the best trial and a draw: numbers half way, of the rest one half as they were."""
+        best = self._study.get_trials(deepcopy=False)[self.best().number - 1 if self.best() else 0].params
+        return {name: _between(range_, best[name], generator) for name, range_ in self.search.space.items()}
 
     def tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
         """Close a trial."""

@@ -37,10 +37,10 @@ def run_trial(home: Home, search: Search) -> Outcome:
     """
     study, kind = Study(home, search), MODELS[search.model]
     judged = validation(home, search.protocol, search.matrices_digest, search.seed, search.edges)
-    number = len(study.outcomes()) + 1
+    number, beside = len(study.outcomes()) + 1, study.beside()
     trial = study.ask()
     whole = trial.user_attrs.get("settings")
-    values = {} if whole else trial.params
+    values = {} if whole else {**beside, **trial.params}
     settings = whole or {**search.start.model_dump(mode="json"), **values}
     began, checkpoints = time.perf_counter(), None
     try:
@@ -130,7 +130,7 @@ def some_users(part: Part, users: int) -> Part:
 
 
 def _log(search: Search, outcome: Outcome, best: Outcome | None) -> None:
-    told = ", ".join(f"{name} {short(outcome.settings[name])}" for name in search.space)
+    told = ", ".join(f"{name} {short(outcome.settings[name])}" for name in {**search.space, **outcome.values})
     if outcome.state == "done":
         end = f"{search.metric} {outcome.value:.4f} by {outcome.score}"
     elif outcome.state == "pruned":

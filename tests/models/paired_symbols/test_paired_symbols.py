@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -10,6 +11,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import digamma, expit, gammaln, log_expit, xlogy
 
 from models.fitting import Epoch, FitOptions, Start
+from models.paired_symbols.kernels import MOST_FACTORS
 from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols
 
@@ -326,6 +328,27 @@ def test_scores_and_their_uncertainty_agree_with_draws_from_the_posterior() -> N
     assert_allclose(scores["popularity_x_odds"], odds, rtol=1e-4, atol=1e-4)
 
 
+def test_like_is_stated_against_other_numbers_of_censored_pairs_by_bayes_rule() -> None:
+    counts = (np.random.default_rng(8).random((40, 25)) < 0.2).astype(np.float32)
+    as_fitted, restated = (
+        PairedSymbols(PairedSymbolsSettings(factors=3, r=4.0, like_r=like_r), seed=2).fit(csr_matrix(counts))
+        for like_r in (None, 1.0)
+    )
+    assert np.array_equal(as_fitted.item_rows, restated.item_rows)
+    mean, variance = as_fitted._moments(as_fitted.user_rows, None)
+    a = mean[..., None] + np.sqrt(variance)[..., None] * np.random.default_rng(3).standard_normal(4000)
+    like = 1 / (1 + np.exp(-a))
+    against_one = 4 * like / (4 * like + 1 - like)  # a fourth of the censored pairs: the odds are four times as high
+    found, sd = restated.like(csr_matrix(counts), users=np.arange(40))
+    np.testing.assert_allclose(found, against_one.mean(axis=-1), atol=0.01)
+    np.testing.assert_allclose(sd, against_one.std(axis=-1), atol=0.01)
+    pairs = np.tile([3, 1, -1], (40, 1))
+    np.testing.assert_allclose(
+        restated.like(csr_matrix(counts), np.arange(40), pairs)[0][:, :2], found[:, [3, 1]], rtol=1e-5
+    )
+    assert restated.negative_law().r == 1.0 and as_fitted.negative_law().r == 4.0
+
+
 def test_a_checkerboard_is_learned() -> None:
     board = np.indices((40, 30)).sum(axis=0) % 2 * 1.0
     board[np.arange(40), (np.arange(40) + 1) % 30] = 0
@@ -371,6 +394,14 @@ def test_bad_settings_and_counts_are_refused_by_name() -> None:
         counts[3, 2] = bad
         with pytest.raises(ValueError, match=r"user 3 \(row\), item 2"):
             PairedSymbols().fit(csr_matrix(counts))
+
+
+def test_numba_takes_as_many_lanes_as_the_settings_allow() -> None:
+    """It refuses longer tuples in a parallel region. Compiling for so many factors would take half a minute."""
+    PairedSymbolsSettings(factors=MOST_FACTORS)
+    with pytest.raises(ValueError, match="factors"):
+        PairedSymbolsSettings(factors=MOST_FACTORS + 1)
+    assert numba.config.PARFOR_MAX_TUPLE_SIZE >= MOST_FACTORS + 2
 
 
 def test_a_fit_begins_at_an_earlier_one() -> None:
