@@ -10,9 +10,13 @@ model, nDCG@100 and S of the validation users:
 
     default  the defaults
     search   what a run finds by itself before the fits (train.tune), judged by the same users
-    best     by nDCG@100, of the two and of `--draws` seeded draws from the whole search space; the density of mrf_sparse
-             stays at its rule's, for the cost of a fit grows with its cube
+    best     by nDCG@100, of the two and of `--draws` seeded draws from the whole search space, `r` and the numbers of
+             factors and passes among it; factors are 16, 32, 64 or 96 where the space has a range, for each number is
+             compiled apart; the density of mrf_sparse stays at its rule's, for the cost of a fit grows with its cube
     of best  nDCG@100 of the default, and of the search, over the best
+    CPU s    of all fits of the row, the search's among them, with compiling
+
+`--jobs` processes make the fits side by side; the figures are the same.
 
 `--zeros` shows what `models.numerics.no_evidence` changes, with the old defaults: the share of scores that are exactly
 zero, and nDCG@100 and S with these left at zero, in the order of the item indices; at zero, by popularity, above
@@ -20,13 +24,14 @@ negative sums; and by popularity below all others, as the models have it.
 """
 
 import argparse
-import contextlib
 import math
 import tempfile
 import time
 import warnings
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import date
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +46,7 @@ from models.catalogue import MODELS
 from models.evaluation.metrics import user_metrics
 from models.evaluation.ranking import target_ranks
 from models.numerics.sparse_products import sparse_times
-from models.search_space import Choice, Multiple, Range
+from models.search_space import Choice, Multiple, Range, Span
 from models.settings import ModelSettings
 from tasks.stores import matrices
 from tasks.stores.home import Home, Limits
@@ -67,6 +72,7 @@ OLD = {  # defaults until they were set from the log, for `--zeros`
 }  # fmt: skip
 TRIED = ("wmf", "slim", "mrf_dense", "mrf_sparse", "graph_filter", "bpr_uniform", "random_graph", "paired_symbols")
 USERS = {"slim": 1500, "mrf_sparse": 1000, "mrf_dense": 1000}
+FACTORS = (16, 32, 64, 96)
 MOST_ITEMS = 16_000  # of an items x items array: a log with more, after the draw of users, is left out
 
 
@@ -120,7 +126,10 @@ def read(name: str, root: Path, threads: int) -> Log:
 
 def drawn(kind: type[ModelSettings], rng: np.random.Generator) -> dict[str, Any]:
     """One draw from a search space, each setting by itself."""
-    return {name: _value(range_, rng) for name, range_ in kind.search_space.items() if name != "density"}
+    values = {name: _value(range_, rng) for name, range_ in kind.search_space.items() if name != "density"}
+    if isinstance(kind.search_space.get("factors"), Span):
+        values["factors"] = int(rng.choice(FACTORS))
+    return values
 
 
 def _value(range_: Range, rng: np.random.Generator) -> Any:
@@ -151,17 +160,55 @@ def searched(name: str, log: Log, seed: int, threads: int) -> ModelSettings:
         return before_fits.settle(of_run, name, settings, given=(), tuned=False, when="always")().settings
 
 
-def transfer(name: str, log: Log, draws: int, seed: int, threads: int) -> str:
-    """A row of the table."""
-    began, rng, kind = time.process_time(), np.random.default_rng(seed), MODELS[name].Settings
-    found = [value(name, kind(), log, threads), value(name, searched(name, log, seed, threads), log, threads)]
-    for _ in range(draws):
-        with contextlib.suppress(ValueError):  # a draw that the model refuses
-            found.append(value(name, kind().tried(drawn(kind, rng), log.train), log, threads))
-    best = max(found)
-    cells = [f"{ndcg:.4f} / {rank:.4f}" for ndcg, rank in (*found[:2], best)]
-    shares = " / ".join(f"{ndcg / best[0]:.3f}" for ndcg, _ in found[:2])
-    return f"| {_shape(log)} | {name} | {' | '.join(cells)} | {shares} | {time.process_time() - began:.0f} |"
+@dataclass(frozen=True)
+class Row:
+    """A row of the table whose fits are being made.
+
+    Attributes:
+        found: of the default, the search and each draw, (nDCG@100, S) and CPU seconds.
+    """
+
+    log: Log
+    model: str
+    found: list[Future]
+
+    def __str__(self) -> str:
+        values, seconds = zip(*(one.result() for one in self.found))
+        best = max(value for value in values if value)
+        cells = [f"{ndcg:.4f} / {rank:.4f}" for ndcg, rank in (*values[:2], best)]
+        shares = " / ".join(f"{ndcg / best[0]:.3f}" for ndcg, _ in values[:2])
+        return f"| {_shape(self.log)} | {self.model} | {' | '.join(cells)} | {shares} | {sum(seconds):.0f} |"
+
+
+def begun(pool: Executor, pairs: list[tuple[str, Log]], draws: int, seed: int, threads: int) -> list[Row]:
+    """Begin the fits of the rows; first the searches, which take longest."""
+    rows = [Row(log, name, [pool.submit(measured, name, None, log, seed, threads)]) for name, log in pairs]
+    for row in rows:
+        rng, kind = np.random.default_rng(seed), MODELS[row.model].Settings
+        tried = [kind(), *(drawn(kind, rng) for _ in range(draws))]
+        fits = [pool.submit(measured, row.model, one, row.log, seed, threads) for one in tried]
+        row.found[:] = [fits[0], *row.found, *fits[1:]]
+    return rows
+
+
+def measured(
+    name: str, settings: ModelSettings | dict[str, Any] | None, log: Log, seed: int, threads: int
+) -> tuple[tuple[float, float] | None, float]:
+    """`value` of settings, of values of the search space, or, for None, of what a run finds; and CPU seconds.
+
+    The value is None where the model refuses a draw.
+    """
+    began = time.process_time()
+    warnings.filterwarnings("ignore", message=".*still moving")
+    try:
+        if settings is None:
+            settings = searched(name, log, seed, threads)
+        elif isinstance(settings, dict):
+            settings = MODELS[name].Settings().tried(settings, log.train)
+        found = value(name, settings, log, threads)
+    except ValueError:
+        found = None
+    return found, time.process_time() - began
 
 
 def value(name: str, settings: ModelSettings, log: Log, threads: int) -> tuple[float, float]:
@@ -195,6 +242,7 @@ def main() -> None:
     parser.add_argument("--judges", type=int, default=400, help="most validation users")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that make the fits")
     parser.add_argument("--zeros", action="store_true", help="the order of candidates without evidence instead")
     given = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*still moving")
@@ -204,16 +252,20 @@ def main() -> None:
         else ["default", "search", "best", "of best", "CPU s"]
     )
     print(f"| log, users x items | model | {' | '.join(head)} |\n{'|---' * (len(head) + 2)}|")
-    for name in given.logs:
-        whole = read(name, given.root, given.threads)
-        for model in given.models:
-            log = whole.sample(min(given.users, USERS.get(model, given.users)), given.judges, given.seed)
-            if model == "mrf_dense" and log.train.shape[1] > MOST_ITEMS:
-                continue
-            if not given.zeros:
-                print(transfer(model, log, given.draws, given.seed, given.threads), flush=True)
-            elif model in ("slim", "mrf_sparse"):
-                print(zeros(model, log, given.threads), flush=True)
+    with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
+        pairs = []
+        for name in given.logs:
+            whole = read(name, given.root, given.threads)
+            for model in given.models:
+                log = whole.sample(min(given.users, USERS.get(model, given.users)), given.judges, given.seed)
+                if model == "mrf_dense" and log.train.shape[1] > MOST_ITEMS:
+                    continue
+                if not given.zeros:
+                    pairs.append((model, log))
+                elif model in ("slim", "mrf_sparse"):
+                    print(zeros(model, log, given.threads), flush=True)
+        for row in begun(pool, pairs, given.draws, given.seed, given.threads):
+            print(row, flush=True)
 
 
 if __name__ == "__main__":
