@@ -51,10 +51,12 @@ def sums(
         return None
     facts = {"matrices": matrices_digest, "exponent": exponent, "made_by": _made_by()}
     folder = home.sums / hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-    found = _read(folder) if os.path.lexists(folder) else None
-    if found is not None:
-        return found
     try:
+        if os.path.lexists(folder):
+            found = _read(folder)
+            if found is not None:
+                return found
+            manifest.remove(folder)
         now = matrices.read(home, matrices_digest, parts=())
         facts["protocol"] = now.protocol
         others = _of_earlier_runs(home, facts)
@@ -120,7 +122,7 @@ def _before(home: Home, folder: Path, now: SplitMatrices) -> gram_sums.Before | 
 def _make(
     folder: Path, facts: dict[str, Any], interactions: csr_matrix, threads: int, before: gram_sums.Before | None
 ) -> None:
-    """Write the sums, whole or not at all, in place of damaged ones."""
+    """Write the sums, whole or not at all; a worker that has made the same meanwhile is overwritten."""
     partial = folder.with_name(f"partial-{uuid.uuid4().hex}")
     partial.mkdir(parents=True)
     try:
