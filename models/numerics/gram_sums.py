@@ -84,7 +84,13 @@ def _change(now: csr_matrix, exponent: float, before: Before) -> tuple[csr_matri
     moved = _in_columns_of_now(before, now.shape[1])
     rows_before, rows = before.users
     same = np.zeros(len(rows), dtype=bool)
-    _compare(moved.indptr, moved.indices, degrees_before, rows_before, now.indptr, now.indices, rows, same)
+    kinds = np.int64, np.int32, np.int64
+    _compare(
+        *map(read_only, (moved.indptr, moved.indices, rows_before), kinds),
+        *map(read_only, (now.indptr, now.indices, rows), kinds),
+        read_only(degrees_before, np.int64),
+        same,
+    )
     gone = np.setdiff1d(np.arange(moved.shape[0]), rows_before[same], assume_unique=True)
     come = np.setdiff1d(np.arange(now.shape[0]), rows[same], assume_unique=True)
     weights_gone = exact_degree_weights(degrees_before, exponent)[gone]
@@ -95,20 +101,20 @@ def _change(now: csr_matrix, exponent: float, before: Before) -> tuple[csr_matri
 def _in_columns_of_now(before: Before, items: int) -> csr_matrix:
     """The earlier matrix with today's columns; those that are gone are left out."""
     old = before.interactions
-    column = np.full(old.shape[1], -1, dtype=np.int64)
+    column = np.full(old.shape[1], -1, dtype=np.int32)
     known = before.items >= 0
     column[before.items[known]] = np.flatnonzero(known)
     indices = column[old.indices]
     stays = indices >= 0
     indptr = np.concatenate([[0], np.cumsum(stays)])[old.indptr]
-    moved = csr_matrix((np.ones(indptr[-1], np.float32), indices[stays], indptr), shape=(old.shape[0], items))
+    moved = csr_matrix((np.ones(indptr[-1], dtype=bool), indices[stays], indptr), shape=(old.shape[0], items))
     moved.sort_indices()
     return moved
 
 
 @njit(nogil=True, cache=True)
-def _compare(indptr, indices, degrees, rows, indptr_now, indices_now, rows_now, same):
-    """Set `same` where a row is the other and had no entry in a column that is gone."""
+def _compare(indptr, indices, rows, indptr_now, indices_now, rows_now, degrees, same):
+    """Set `same` where a row is the other, and had no more entries, its `degrees`, in columns that are gone."""
     for at in range(len(rows)):
         first, first_now = indptr[rows[at]], indptr_now[rows_now[at]]
         degree = indptr[rows[at] + 1] - first
