@@ -108,6 +108,20 @@ def _none_at_hand(name: str, settings: "ModelSettings") -> None:
     """The default of `member`."""
 
 
+class GramSums(Protocol):
+    """The sums behind a Gram matrix, where they are kept from fit to fit."""
+
+    def __call__(self, interactions: csr_matrix, exponent: float, threads: int) -> np.ndarray | None:
+        """sum_m w_m x_ma x_mb for b <= a, a row after the other, with w of `exact_degree_weights`; float64, read-only.
+
+        `interactions` is the training matrix. None where nothing is kept: the model then makes its own, of the same bits.
+        """
+
+
+def _no_sums(interactions: csr_matrix, exponent: float, threads: int) -> None:
+    """The default of `gram_sums`."""
+
+
 @dataclass(frozen=True, eq=False)
 class FitOptions:
     """The options of one fit; the model does not keep them.
@@ -120,6 +134,7 @@ class FitOptions:
         on_epoch: called after every pass.
         member: a fit that is at hand of another model, by its name and settings, on the same edges; None where there is
             none. A model that is made of others asks it.
+        gram_sums: kept sums of the training matrix, for a model that needs X'X of all users.
         workers: where the blocks are computed, for a model with a setting `blocks`; others ignore this and what follows.
         rows: how a worker gets its rows of the matrix; None: they travel with each call.
         scratch: a folder that all workers see, for the users of a block between its calls. The fit makes a folder of its
@@ -131,6 +146,7 @@ class FitOptions:
     checkpoints: Path | None = None
     on_epoch: Callable[[Epoch], None] = _tell_nobody
     member: "Callable[[str, ModelSettings], Model | None]" = _none_at_hand
+    gram_sums: GramSums = _no_sums
     workers: Workers = HERE
     rows: Rows | None = None
     scratch: Path | None = None

@@ -25,7 +25,7 @@ from tasks.errors import ClusterLost, InputError, OneclassError
 from tasks.orchestration import progress
 from tasks.orchestration.artifacts import key as artifact_key
 from tasks.orchestration.stage_task import stage_task
-from tasks.stores import fits, manifest, matrices, warehouse, warm_start
+from tasks.stores import fits, grams, manifest, matrices, warehouse, warm_start
 from tasks.stores.fits import Fit
 from tasks.stores.home import Home
 
@@ -133,6 +133,7 @@ def fitted(
                 checkpoints=fits.checkpoints(home, model, digest),
                 on_epoch=_epochs(tell),
                 member=partial(_kept_member, home, matrices_digest, seed),
+                gram_sums=partial(grams.sums, home, matrices_digest),
                 workers=workers,
                 rows=matrices.StoredRows(home.absolute(), matrices_digest),
                 scratch=home.absolute().spill,

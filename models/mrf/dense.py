@@ -6,6 +6,7 @@ its section 5. Minimizes |X - X B|^2 + l2 |B|^2 under diag(B) = 0 (eq. 3) over t
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import perf_counter
 from typing import ClassVar, Self
 
@@ -123,7 +124,9 @@ class MRFDense(Model):
         moments = columns(interactions, self.settings.user_weight_exponent)
         rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
         if self.settings.blocks == 1:
-            matrix = regularized_inverse(interactions, moments, rescaled, self.resolved.l2, self.threads)
+            exponent = self.settings.user_weight_exponent
+            kept = partial(options.gram_sums, interactions, exponent, self.threads)
+            matrix = regularized_inverse(interactions, moments, rescaled, self.resolved.l2, self.threads, kept)
         else:
             gram = gram_by_blocks(interactions, moments, rescaled, self.settings.blocks, self.threads, options)
             matrix = inverse_of_gram(gram, self.resolved.l2, self.threads)

@@ -1,10 +1,9 @@
 """The Gram matrix of the dense Markov random field by blocks of users (`models.user_blocks`).
 
 Before it is centred and rescaled, a Gram matrix is a sum over users. Each block adds its users in float64, and the blocks
-are added in float64, in their order; so before the inversion, which stays with the coordinator, a number is that of one
-machine but for the rounding of float64, and after it is rounded to float32 nearly always the same. With users alike the
-sums are whole numbers, and the bits those of one machine. The matrix travels in stripes of rows, so that the parts of all
-blocks take no more memory than `AT_ONCE`, or a row each.
+are added in float64; as sums of the users' weights are exact (`models.numerics.degree_weights`), so are these, and the
+matrix has the bits of one machine. It travels in stripes of rows, so that the parts of all blocks take no more memory than
+`AT_ONCE`, or a row each. Sums that were kept are not asked for.
 """
 
 import numpy as np

@@ -109,7 +109,8 @@ class MRFSparse(Model):
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)
         rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
-        gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
+        sums = options.gram_sums(interactions, self.settings.user_weight_exponent, self.threads)
+        gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor, sums)
         pattern = self._pattern(gram)
         in_paper = self.settings.variant == "paper"
         table = estimates(gram, pattern, self.settings.r, self.resolved.l2, self.threads, in_paper)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
+from models.numerics.gram import add_lower_row
 from models.numerics.spd_solvers import factorize, last_columns_of_inverse
 
 
@@ -78,7 +79,7 @@ def fill(gram, blocks, places, l2, workers, triangles):
     Each row of the Gram matrix is summed once, up to its diagonal, and copied to all blocks that contain its item.
     Arguments: a `GramRows`, `Blocks` and their `Places`; `triangles` is float32, of the length that the blocks need.
     """
-    indptr, indices, item_indptr, item_users, item_entries, weights, shift, factor = gram
+    shift, factor = gram.shift, gram.factor
     order, place_indptr, entries, members, block_of = places
     first, offsets = blocks.first, blocks.triangles
     for worker in prange(workers):
@@ -86,13 +87,7 @@ def fill(gram, blocks, places, l2, workers, triangles):
         values = np.empty(len(factor), dtype=np.float32)
         for turn in range(worker, len(order), workers):
             item = order[turn]
-            terms = 0
-            for at in range(item_indptr[item], item_indptr[item + 1]):
-                user = item_users[at]
-                weight = weights[user]
-                terms += item_entries[at] + 1 - indptr[user]
-                for entry in range(indptr[user], item_entries[at] + 1):
-                    row[indices[entry]] += weight
+            terms = add_lower_row(gram, item, row)
             wanted = 0
             for at in range(place_indptr[item], place_indptr[item + 1]):
                 wanted += entries[at] + 1 - first[block_of[entries[at]]]
@@ -112,9 +107,9 @@ def fill(gram, blocks, places, l2, workers, triangles):
             if terms > item:
                 row[: item + 1] = 0.0
             else:
-                for at in range(item_indptr[item], item_indptr[item + 1]):
-                    for entry in range(indptr[item_users[at]], item_entries[at] + 1):
-                        row[indices[entry]] = 0.0
+                for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
+                    for entry in range(gram.indptr[gram.item_users[at]], gram.item_entries[at] + 1):
+                        row[gram.indices[entry]] = 0.0
 
 
 @njit(cache=True)

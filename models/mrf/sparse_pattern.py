@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.gram import GramRows
+from models.numerics.gram import GramRows, add_row
 from models.numerics.ordering import ascending_order
 from models.numerics.products import read_only
 from models.numerics.selection import largest
@@ -163,7 +163,7 @@ def _fill_strip(row, shift, factor, own_shift, own_factor, strip):
 @njit(parallel=True, nogil=True, cache=True)
 def _collect(gram, rows, threshold, most, workers, counts, found, values, diagonal):
     """Find the neighbours of some rows of a `GramRows`; worker w takes the rows w, w + workers, ..."""
-    indptr, indices, item_indptr, item_users, _, weights, shift, factor = gram
+    shift, factor = gram.shift, gram.factor
     items = len(factor)
     for worker in prange(workers):
         row = np.zeros(items)
@@ -173,11 +173,7 @@ def _collect(gram, rows, threshold, most, workers, counts, found, values, diagon
         for turn in range(worker, len(rows), workers):
             item = rows[turn]
             row[:] = 0.0
-            for at in range(item_indptr[item], item_indptr[item + 1]):
-                user = item_users[at]
-                weight = weights[user]
-                for entry in range(indptr[user], indptr[user + 1]):
-                    row[indices[entry]] += weight
+            add_row(gram, item, row)
             diagonal[turn] = factor[item] * factor[item] * (row[item] - shift[item] * shift[item])
             count = np.int64(0)  # with a bare 0, numba would compile `_keep` for a second type
             for start in range(0, items, STRIP):

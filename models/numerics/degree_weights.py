@@ -2,20 +2,31 @@
 
 import numpy as np
 
+SUM_BITS = 52  # the whole multiples that weights are made of add up to at most 2^53, up to which float64 has them all
 
-def degree_weights(degrees: np.ndarray, exponent: float) -> np.ndarray:
-    """degree^-exponent, float64, scaled to mean one over the users with an edge; zeros for the others."""
-    weights = _powers(degrees, exponent)
-    weights *= np.count_nonzero(degrees) / weights.sum()
-    return weights
+
+def exact_degree_weights(degrees: np.ndarray, exponent: float) -> np.ndarray:
+    """degree^-exponent, rounded so that sums of these weights have no rounding error; zeros for users without an edge.
+
+    The weights are whole multiples of their `grain`, at least one each. Any sum over some of the users, and any
+    difference of such sums, is a whole multiple of it that float64 has exactly; so sums have the same bits in whatever
+    order, and by whatever additions and subtractions, they came about. An exponent of 0 gives ones.
+
+    Returns:
+        float64 (users,).
+    """
+    powers, size = _powers(degrees, exponent), grain(degrees, exponent)
+    return np.where(degrees > 0, np.maximum(np.rint(powers / size), 1.0), 0.0) * size
+
+
+def grain(degrees: np.ndarray, exponent: float) -> float:
+    """The power of two whose multiples `exact_degree_weights` are: 2^-52 of their sum, or up to half of that."""
+    _, bits = np.frexp(_powers(degrees, exponent).sum())
+    return float(np.ldexp(1.0, int(bits) - SUM_BITS))
 
 
 def degree_weights_or_ones(degrees: np.ndarray, exponent: float) -> np.ndarray:
-    """The same, but 1 for a user without an edge.
-
-    This function divides the powers by their mean, the other multiplies them by its inverse. The last bits differ, and
-    fits have been published with each of the two, so both stay.
-    """
+    """degree^-exponent, float64, scaled to mean one over the users with an edge; 1 for the others."""
     weights, active = np.ones(len(degrees)), degrees > 0
     powers = _powers(degrees, exponent)[active]
     weights[active] = powers / powers.mean()

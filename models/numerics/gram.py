@@ -1,7 +1,8 @@
 """The centred and rescaled Gram matrix of a sparse users x items matrix, as a dense float32 triangle.
 
-One thread sums a row of the result in float64, over its item's users in ascending order. So the bits do not depend on
-the number of threads, and centring loses no digits to cancellation.
+Rows are summed in float64, of weights whose sums are exact (`exact_degree_weights`). So the bits depend neither on the number
+of threads nor on the order of the users, sums that were kept can be read instead (`models.numerics.gram_sums`), and
+centring loses no digits to cancellation.
 """
 
 from dataclasses import dataclass
@@ -11,23 +12,25 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from models.numerics.degree_weights import degree_weights
+from models.numerics.degree_weights import exact_degree_weights
 from models.numerics.products import read_only
 from models.numerics.threads import kernel_threads
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Weighted moments of the columns of X, a matrix of zeros and ones; w are the weights of the users.
+    """Weighted moments of the columns of X, a matrix of zeros and ones; w are the weights of the users, of mean one.
 
     Attributes:
-        weights: float64 (users,), mean one over users with an edge, zero for users without.
+        weights: float64 (users,), w / unit, any sum of which is exact; zero for users without an edge.
+        unit: what scales the weights to mean one over the users with an edge.
         mean: float64 (items,), mu = sum_m w_m x_m / n, n being the number of users with an edge.
         spread: float64 (items,), n times the variance; exactly 0 for an item that all users like, or none.
         users: n.
     """
 
     weights: np.ndarray
+    unit: float
     mean: np.ndarray
     spread: np.ndarray
     users: int
@@ -37,13 +40,14 @@ def columns(interactions: csr_matrix, user_weight_exponent: float) -> Columns:
     """Weights d_m^-exponent of the users, scaled to mean one, and the items' moments under them."""
     degrees = np.diff(interactions.indptr)
     users = int(np.count_nonzero(degrees))
-    weights = degree_weights(degrees, user_weight_exponent)
+    weights = exact_degree_weights(degrees, user_weight_exponent)
+    unit = users / float(weights.sum())
     of_entries = np.repeat(weights, degrees)
-    mean = np.bincount(interactions.indices, weights=of_entries, minlength=interactions.shape[1]) / users
+    mean = unit * np.bincount(interactions.indices, weights=of_entries, minlength=interactions.shape[1]) / users
     spread = users * mean * (1 - mean)
     item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
     spread[(item_degrees == 0) | (item_degrees == users)] = 0.0
-    return Columns(weights, mean, spread, users)
+    return Columns(weights, unit, mean, spread, users)
 
 
 def mean_over_edges(moments: Columns, alpha: float) -> float:
@@ -62,8 +66,8 @@ class Rescaling:
 
     Attributes:
         scale: float64 (items,), spread^(alpha / 2), and 1 for an item without spread.
-        shift: float64 (items,), sqrt(n) mu to centre the columns, or zeros to leave them as they are.
-        factor: float64 (items,), 1 / scale; 0 for an item that is left out.
+        shift: float64 (items,), sqrt(n / unit) mu to centre sums of `Columns.weights`, or zeros to leave them as they are.
+        factor: float64 (items,), sqrt(unit) / scale; 0 for an item that is left out.
         back: float64 (items,), the factor of an item's scores; in the paper it is `scale`.
     """
 
@@ -81,12 +85,13 @@ def rescaling(moments: Columns, alpha: float, centred: bool, popularity_discount
     varies = moments.spread > 0
     spread = np.where(varies, moments.spread, 1.0)
     scale, back = spread ** (alpha / 2), spread ** ((alpha - popularity_discount) / 2)
-    shift = moments.mean * np.sqrt(moments.users) * centred
-    return Rescaling(scale, shift, (varies if centred else moments.mean > 0) / scale, back)
+    shift = moments.mean * np.sqrt(moments.users / moments.unit) * centred
+    factor = (varies if centred else moments.mean > 0) * np.sqrt(moments.unit) / scale
+    return Rescaling(scale, shift, factor, back)
 
 
 class GramRows(NamedTuple):
-    """What a kernel needs to sum a row of the Gram matrix. All arrays are read-only.
+    """What a kernel needs for a row of the Gram matrix. All arrays are read-only.
 
     Attributes:
         indptr, indices: int64 and int32, the items of each user (CSR).
@@ -94,6 +99,8 @@ class GramRows(NamedTuple):
         item_entries: int64, for each entry of `item_users`, its place in `indices`.
         weights: float64 (users,).
         shift, factor: float64 (items,), as in `lower_gram`.
+        sums: float64, the rows sum_m w_m x_ma x_mb for b <= a, one after the other, to be read instead of summed; or
+            empty.
     """
 
     indptr: np.ndarray
@@ -104,9 +111,16 @@ class GramRows(NamedTuple):
     weights: np.ndarray
     shift: np.ndarray
     factor: np.ndarray
+    sums: np.ndarray
 
 
-def gram_rows(interactions: csr_matrix, weights: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> GramRows:
+def gram_rows(
+    interactions: csr_matrix,
+    weights: np.ndarray,
+    shift: np.ndarray,
+    factor: np.ndarray,
+    sums: np.ndarray | None = None,
+) -> GramRows:
     """The `GramRows` of a matrix that is read as zeros and ones; arguments as in `lower_gram`."""
     entries = np.arange(interactions.nnz, dtype=np.int64)
     by_item = csr_matrix((entries, interactions.indices, interactions.indptr), shape=interactions.shape).tocsc()
@@ -119,45 +133,87 @@ def gram_rows(interactions: csr_matrix, weights: np.ndarray, shift: np.ndarray, 
         read_only(weights, np.float64),
         read_only(shift, np.float64),
         read_only(factor, np.float64),
+        read_only(np.zeros(0) if sums is None else sums, np.float64),
     )
 
 
+@njit(nogil=True, cache=True)
+def add_lower_row(gram, item, row):
+    """Add sum_m w_m x_m,item x_mb to `row` for b <= item; returns how many numbers were added."""
+    if len(gram.sums) > 0:
+        start = item * (item + 1) // 2
+        for other in range(item + 1):
+            row[other] += gram.sums[start + other]
+        return item + 1
+    terms = 0
+    for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
+        user = gram.item_users[at]
+        weight, first, end = gram.weights[user], gram.indptr[user], gram.item_entries[at] + 1
+        terms += end - first
+        for entry in range(first, end):
+            row[gram.indices[entry]] += weight
+    return terms
+
+
+@njit(nogil=True, cache=True)
+def add_row(gram, item, row):
+    """Add sum_m w_m x_m,item x_mb to `row` for all b."""
+    if len(gram.sums) > 0:
+        add_lower_row(gram, item, row)
+        at = item * (item + 1) // 2 + item
+        for other in range(item + 1, len(row)):
+            at += other
+            row[other] += gram.sums[at]
+        return
+    for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
+        user = gram.item_users[at]
+        weight = gram.weights[user]
+        for entry in range(gram.indptr[user], gram.indptr[user + 1]):
+            row[gram.indices[entry]] += weight
+
+
 def lower_gram(
-    interactions: csr_matrix, weights: np.ndarray, shift: np.ndarray, factor: np.ndarray, threads: int
+    interactions: csr_matrix,
+    weights: np.ndarray,
+    shift: np.ndarray,
+    factor: np.ndarray,
+    threads: int,
+    sums: np.ndarray | None = None,
 ) -> np.ndarray:
     """factor_a factor_b (sum_m w_m x_ma x_mb - shift_a shift_b) for b <= a, and zeros above.
 
     Args:
         interactions: (users, items) CSR, sorted columns, read as zeros and ones.
         weights: float64 (users,).
-        shift: float64 (items,), sqrt(n) mu to centre the columns, or zeros to leave them as they are.
+        shift: float64 (items,), to centre the columns, or zeros to leave them as they are.
         factor: float64 (items,); where it is zero, so is the row.
+        sums: the sums, if they were kept (`models.fitting.GramSums`).
 
     Returns:
         float32 (items, items), C order.
     """
-    gram = gram_rows(interactions, weights, shift, factor)
-    heaviest_first = np.argsort(-np.diff(gram.item_indptr), kind="stable")
+    gram = gram_rows(interactions, weights, shift, factor, sums)
     out = np.zeros((interactions.shape[1],) * 2, dtype=np.float32)
     with kernel_threads(threads):
-        _fill(gram, read_only(heaviest_first, np.int64), max(1, threads), out)
+        _fill(gram, heaviest_first(gram), max(1, threads), out)
     return out
+
+
+def heaviest_first(gram: GramRows) -> np.ndarray:
+    """int64 (items,), the items with the most users first, for threads to take in turn."""
+    return read_only(np.argsort(-np.diff(gram.item_indptr), kind="stable"), np.int64)
 
 
 @njit(parallel=True, nogil=True, cache=True)
 def _fill(gram, order, workers, out):
     """Fill `out` with the rows of a `GramRows`; worker w takes the items at places w, w + workers, ... of `order`."""
-    indptr, indices, item_indptr, item_users, item_entries, weights, shift, factor = gram
+    shift, factor = gram.shift, gram.factor
     for worker in prange(workers):
         row = np.zeros(len(order))
         for turn in range(worker, len(order), workers):
             item = order[turn]
             row[: item + 1] = 0.0
-            for at in range(item_indptr[item], item_indptr[item + 1]):
-                user = item_users[at]
-                weight = weights[user]
-                for entry in range(indptr[user], item_entries[at] + 1):
-                    row[indices[entry]] += weight
+            add_lower_row(gram, item, row)
             for other in range(item + 1):
                 centred = row[other] - shift[item] * shift[other]
                 out[item, other] = factor[item] * factor[other] * centred
@@ -183,9 +239,4 @@ def gram_stripe(interactions: csr_matrix, weights: np.ndarray, first: int, end: 
 @njit(parallel=True, nogil=True, cache=True)
 def _fill_stripe(gram, first, out):
     for place in prange(len(out)):
-        item, row = first + place, out[place]
-        for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
-            user = gram.item_users[at]
-            weight = gram.weights[user]
-            for entry in range(gram.indptr[user], gram.item_entries[at] + 1):
-                row[gram.indices[entry]] += weight
+        add_lower_row(gram, first + place, out[place])

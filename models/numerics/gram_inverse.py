@@ -27,7 +27,12 @@ STRIP = 64  # rows of a smaller piece
 
 
 def regularized_inverse(
-    interactions: csr_matrix, moments: Columns, rescaled: Rescaling, l2: float, threads: int
+    interactions: csr_matrix,
+    moments: Columns,
+    rescaled: Rescaling,
+    l2: float,
+    threads: int,
+    kept: Callable[[], np.ndarray | None] = lambda: None,
 ) -> np.ndarray:
     """The lower triangle of (Y'Y + l2 I)^-1; the numbers above the diagonal mean nothing.
 
@@ -36,6 +41,7 @@ def regularized_inverse(
         moments: of `interactions`; its weights are those of the users.
         rescaled: the centring and rescaling of the columns.
         l2: the ridge penalty, above 0.
+        kept: the sums of Y'Y before centring and rescaling, where they are kept; asked where the inverse is over items.
 
     Returns:
         float32 (items, items), C order. The bits do not depend on the number of threads.
@@ -45,7 +51,7 @@ def regularized_inverse(
     """
     if moments.users < FEWER * interactions.shape[1]:
         return _over_users(interactions[moments.weights > 0], moments, rescaled, l2, threads)
-    gram = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, threads)
+    gram = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, threads, kept())
     return inverse_of_gram(gram, l2, threads)
 
 
@@ -67,7 +73,7 @@ def _over_users(active: csr_matrix, moments: Columns, rescaled: Rescaling, l2: f
     y = csr_matrix((values, active.indices, active.indptr), shape=active.shape)
     matrix = lower_gram(active.T.tocsr(), rescaled.factor**2, np.zeros(len(root)), root, threads)
     if rescaled.shift.any():
-        q = root / np.sqrt(moments.users)
+        q = root * np.sqrt(moments.unit / moments.users)
         along = y @ (y.T @ q)
         along -= q * (q @ along) / 2
         _add_to_rows(matrix, lambda rows: -q[rows, None] * along - along[rows, None] * q, threads)

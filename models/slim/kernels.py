@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
+from models.numerics.gram import add_row
 from models.numerics.ordering import ascending_order
 from models.numerics.selection import largest
 
@@ -34,52 +35,64 @@ class Solved(NamedTuple):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def count_pairs(indptr, indices, item_indptr, item_users, workers, out):
+def count_pairs(rows, workers, out):
     """Fill `out`, int64 (items,), with the number of elements to store of each row of the Gram matrix.
 
-    These are its nonzeros, or all elements if the row is stored dense.
+    These are its nonzeros, or all elements if the row is stored dense. `rows` are its `GramRows`.
     """
     for worker in prange(workers):
         last = np.full(len(out), -1, dtype=np.int32)
+        total = np.zeros(len(out))
         for item in range(worker, len(out), workers):
             count = 0
-            for at in range(item_indptr[item], item_indptr[item + 1]):
-                user = item_users[at]
-                for entry in range(indptr[user], indptr[user + 1]):
-                    other = indices[entry]
-                    count += last[other] != item
-                    last[other] = item
+            if len(rows.sums) > 0:
+                add_row(rows, item, total)
+                for other in range(len(out)):
+                    count += total[other] > 0
+                total[:] = 0.0
+            else:
+                for at in range(rows.item_indptr[item], rows.item_indptr[item + 1]):
+                    user = rows.item_users[at]
+                    for entry in range(rows.indptr[user], rows.indptr[user + 1]):
+                        other = rows.indices[entry]
+                        count += last[other] != item
+                        last[other] = item
             out[item] = len(out) if DENSE * count > len(out) else count
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def fill_pairs(indptr, indices, item_indptr, item_users, weights, factor, workers, gram):
+def fill_pairs(rows, workers, gram):
     """The Gram matrix, factor_a factor_b sum_m w_m x_ma x_mb, for the pairs of items that share a user.
 
-    One thread sums each element, in float64 and in the order of the users.
-
     Args:
-        indptr, indices: the training edges by user; item_indptr, item_users: by item.
-        weights: float64 (users,), w. factor: float64 (items,).
+        rows: its `GramRows`.
         gram: (starts int64 (items + 1,), from the counts; columns uint32 and values float32, filled here). A row with
             as many elements as there are items is dense: its values are in the order of the items, and its columns
             are not filled.
     """
     starts, columns, values = gram
+    factor = rows.factor
     for worker in prange(workers):
         total = np.zeros(len(factor))
         for item in range(worker, len(factor), workers):
             whole = starts[item + 1] - starts[item] == len(factor)
             at = starts[item]
-            for place in range(item_indptr[item], item_indptr[item + 1]):
-                user = item_users[place]
-                weight = weights[user]
-                for entry in range(indptr[user], indptr[user + 1]):
-                    other = indices[entry]
-                    if not whole and total[other] == 0.0:
+            if whole or len(rows.sums) > 0:
+                add_row(rows, item, total)
+                for other in range(0 if whole else len(factor)):
+                    if total[other] > 0:
                         columns[at] = other
                         at += 1
-                    total[other] += weight
+            else:
+                for place in range(rows.item_indptr[item], rows.item_indptr[item + 1]):
+                    user = rows.item_users[place]
+                    weight = rows.weights[user]
+                    for entry in range(rows.indptr[user], rows.indptr[user + 1]):
+                        other = rows.indices[entry]
+                        if total[other] == 0.0:
+                            columns[at] = other
+                            at += 1
+                        total[other] += weight
             for at in range(starts[item], starts[item + 1]):
                 other = np.int64(at - starts[item] if whole else columns[at])
                 values[at] = factor[item] * factor[other] * total[other]
@@ -125,7 +138,10 @@ def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solve
 
 @njit(cache=True)
 def _candidates(column, gram, l1):
-    """(items, target): from place 1 on the candidates of a column and their g_ij; place 0 is for all other items."""
+    """(items, target): from place 1 on the candidates of a column and their g_ij; place 0 is for all other items.
+
+    They ascend, whatever order the row of the Gram matrix has its columns in.
+    """
     starts, columns, values = gram
     first, count = starts[column], starts[column + 1] - starts[column]
     whole = count == len(starts) - 1
@@ -138,6 +154,9 @@ def _candidates(column, gram, l1):
         if values[first + at] > l1 and item != column:
             last += 1
             items[last], target[last] = item, values[first + at]
+    if not whole:
+        order = np.argsort(items[1 : last + 1])
+        items[1 : last + 1], target[1 : last + 1] = items[1 : last + 1][order], target[1 : last + 1][order]
     return items[: last + 1], target[: last + 1]
 
 

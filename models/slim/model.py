@@ -19,7 +19,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
-from models.numerics.gram import columns, mean_over_edges
+from models.numerics.gram import GramRows, columns, gram_rows, mean_over_edges
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.products import read_only
 from models.numerics.sparse_products import entries_of, sparse_times
@@ -100,8 +100,11 @@ class SLIM(Model):
         moments = columns(interactions, self.settings.user_weight_exponent)
         norms = np.sqrt(moments.users * moments.mean)
         scale = np.where(norms > 0, norms, 1.0) ** self.settings.alpha
+        sums = options.gram_sums(interactions, self.settings.user_weight_exponent, self.threads)
+        factor = np.sqrt(moments.unit) / scale
+        rows = gram_rows(interactions, moments.weights, np.zeros(len(scale)), factor, sums)
         with kernel_threads(self.threads):
-            gram = _gram(interactions, moments.weights, 1 / scale, self.threads)
+            gram = _gram(rows, self.threads)
             diagonal = read_only((norms / scale) ** 2, np.float32)
             parts, unsettled = [], 0
             batches = _batches(gram, np.float32(self.resolved.l1), self.settings.neighbours)
@@ -163,20 +166,13 @@ class SLIM(Model):
         self.weights = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
 
 
-def _gram(interactions: csr_matrix, weights: np.ndarray, factor: np.ndarray, threads: int) -> tuple[np.ndarray, ...]:
+def _gram(rows: GramRows, threads: int) -> tuple[np.ndarray, ...]:
     """(indptr, indices, values) of diag(factor) X' diag(weights) X diag(factor); see `models.slim.kernels.fill_pairs`."""
-    by_item = interactions.tocsc()
-    edges = (
-        read_only(interactions.indptr, np.int64),
-        read_only(interactions.indices, np.int32),
-        read_only(by_item.indptr, np.int64),
-        read_only(by_item.indices, np.int32),
-    )
-    indptr = np.zeros(len(factor) + 1, dtype=np.int64)
-    count_pairs(*edges, max(1, threads), indptr[1:])
+    indptr = np.zeros(len(rows.factor) + 1, dtype=np.int64)
+    count_pairs(rows, max(1, threads), indptr[1:])
     np.cumsum(indptr, out=indptr)
     gram = indptr, np.empty(indptr[-1], dtype=np.uint32), np.empty(indptr[-1], dtype=np.float32)
-    fill_pairs(*edges, read_only(weights, np.float64), read_only(factor, np.float64), max(1, threads), gram)
+    fill_pairs(rows, max(1, threads), gram)
     return gram
 
 

@@ -14,6 +14,7 @@ logger = logging.getLogger(__name__)
 HALF_MADE = (
     "spill/*",
     "matrices/partial-*",
+    "sums/partial-*",
     "models/*/partial-*",
     "models/*/*/partial-*",
     ".demo-*",

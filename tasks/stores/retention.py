@@ -1,4 +1,4 @@
-"""What the stores of matrices and models keep: whatever the latest evaluated runs or a publication used.
+"""What the stores of matrices, models and sums keep: whatever the latest evaluated runs or a publication used.
 
 Runs that failed, tunes and sweeps do not count among them, so that no night's fits go because somebody tuned a model.
 What a sweep fitted is kept until the next run has published, so that a sweep that was stopped goes on where it was; a
@@ -8,7 +8,7 @@ tune keeps no fits.
 import logging
 
 import sql
-from tasks.stores import fits, manifest, publications, warehouse
+from tasks.stores import fits, grams, manifest, publications, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -33,9 +33,10 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
         if folder.name not in used:
             manifest.remove(folder)
             deleted += 1
+    deleted += grams.drop_others(home, used)
     if deleted:
         logger.info(
-            "%d folders of matrices and models that the latest %d evaluated runs did not use were deleted",
+            "%d folders of matrices, models and sums that the latest %d evaluated runs did not use were deleted",
             deleted,
             runs,
         )

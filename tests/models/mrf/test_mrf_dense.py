@@ -98,15 +98,15 @@ def test_the_gram_kernel_agrees_with_a_dense_product(long_tailed):
     likes[17] = 0
     moments = columns(csr_matrix(likes), 0.5)
     factor = np.linspace(0.5, 2, likes.shape[1])
-    shift = np.sqrt(moments.users) * moments.mean
+    shift = np.sqrt(moments.users / moments.unit) * moments.mean
     expected = (likes * moments.weights[:, None]).T @ likes - np.outer(shift, shift)
     expected *= np.outer(factor, factor)
     one, two = (lower_gram(csr_matrix(likes), moments.weights, shift, factor, threads) for threads in (1, 2))
     np.testing.assert_allclose(one, np.tril(expected), atol=1e-4)
     np.testing.assert_array_equal(one, two)
     active = likes.sum(axis=1) > 0
-    assert moments.users == active.sum() and moments.weights[active].mean() == pytest.approx(1)
-    np.testing.assert_allclose(np.diag(expected) / factor**2, moments.spread, atol=1e-9)
+    assert moments.users == active.sum() and moments.weights[active].mean() * moments.unit == pytest.approx(1)
+    np.testing.assert_allclose(np.diag(expected) / factor**2 * moments.unit, moments.spread, atol=1e-9)
 
 
 def test_too_small_a_penalty_names_the_setting():

@@ -41,15 +41,10 @@ def test_a_stripe_is_that_of_the_dense_product(odd, first, end):
     np.testing.assert_array_equal(one, two)
 
 
-@modes
 @pytest.mark.parametrize("count", [3, 4, 7])
-def test_blocks_make_the_fit_of_one_machine(odd, mode, count):
-    assert_close(fitted(odd, **mode), fitted(odd, blocks=count, **mode), 1e-5)
-
-
-@pytest.mark.parametrize("count", [3, 7])
-def test_with_users_alike_blocks_have_the_bits_of_one_machine(odd, count):
-    assert_same_bits(fitted(odd, **ALIKE), fitted(odd, blocks=count, **ALIKE))
+@pytest.mark.parametrize("mode", [*MODES, ALIKE], ids=["defaults", "centred", "intercept", "users alike"])
+def test_blocks_have_the_bits_of_one_machine(odd, mode, count):
+    assert_same_bits(fitted(odd, **mode), fitted(odd, blocks=count, **mode))
 
 
 def test_fewer_users_than_items_are_inverted_over_the_items(odd):
