@@ -32,7 +32,7 @@ class Model(ABC):
         item_degrees: int64 (items,), the number of training edges of each item; set by `fit`.
         draws_nothing: whether a fit draws nothing at random, so that it is the same for every seed.
         scorable_each_epoch: whether `on_epoch` may call `scores`, which then uses what has been learned so far.
-        warm_startable: whether `fit` can begin at an earlier fit; such a model has a setting `factors`.
+        warm_startable: whether `fit` can begin at an earlier fit.
         stops_early: whether `fit` keeps the epoch that is best on the validation users it is given.
         cost_is_of_items: whether a fit on fewer users takes about as long, as its cost is that of the items' Gram matrix.
         block_bytes: of scores that are best made at once: as a cache holds, or more, where each block reads a large table.

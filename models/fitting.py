@@ -1,4 +1,9 @@
-"""The options of a fit: where to begin, the validation users, the callback, and where blocks of users are computed."""
+"""The options of a fit: where to begin, the validation users, the callback, and where blocks of users are computed.
+
+A fit that begins at an earlier one (`Start`) saves time only where it ends sooner. A model that stops where its objective
+is level stops sooner by that rule alone. One with a schedule, of passes or of step sizes, makes the end of it: the last
+quarter of the passes (`passed_by`), with the steps that any fit takes there, for first steps forget what was learned.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +40,7 @@ class Start:
     """An earlier fit to begin at. Users and items that are new since then begin as in any other fit.
 
     Attributes:
-        previous: a fitted model of the same kind, with as many factors.
+        previous: a fitted model of the same kind, with arrays as wide (WIDTHS).
         users, items: int (users,) and (items,): for each row and column of the matrix, its place in the matrix
             of `previous`, or -1 if it is new.
     """
@@ -43,6 +48,29 @@ class Start:
     previous: "Model"
     users: np.ndarray
     items: np.ndarray
+
+
+WIDTHS = "factors", "hidden", "latent"  # settings that give a fit's arrays their widths, in the models that have them
+PASSED_BY = 0.75  # share of a schedule of passes
+
+
+def take(own: np.ndarray, earlier: np.ndarray, places: np.ndarray) -> None:
+    """Copy rows of an earlier fit's array into `own`; `places` as in `Start`, where -1 keeps the own row."""
+    known = places >= 0
+    own[known] = earlier[places[known]]
+
+
+def passed_by(passes: int, start: Start | None) -> int:
+    """How many of a schedule's passes a fit leaves out at its beginning; all but the last quarter where it has a start."""
+    return int(PASSED_BY * passes) if start else 0
+
+
+def seed_of_draws(seed: int, interactions: csr_matrix, start: Start | None) -> int:
+    """The seed of what is drawn in every pass: another one each night where a fit begins at the last night's.
+
+    With the same negatives night after night, a chain of fits would learn these by heart.
+    """
+    return seed + interactions.nnz if start else seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,11 +211,12 @@ def _check_start(model: "Model", shape: tuple[int, int], start: Start) -> None:
         raise ValueError(f"{model.name} cannot begin at an earlier fit")
     if previous.name != model.name:
         raise ValueError(f"{model.name} cannot begin at a fit of {previous.name}; give it one of its own kind")
-    if previous.settings.factors != model.settings.factors:
-        raise ValueError(
-            f"factors: {model.settings.factors} here, {previous.settings.factors} in the fit to begin at; make them "
-            "equal, or fit without a start"
-        )
+    for name in WIDTHS:
+        own, other = (getattr(one.settings, name, None) for one in (model, previous))
+        if own != other:
+            raise ValueError(
+                f"{name}: {own} here, {other} in the fit to begin at; make them equal, or fit without a start"
+            )
     if (len(start.users), len(start.items)) != shape:
         raise ValueError(
             f"the start names places for {len(start.users)} users and {len(start.items)} items; "

@@ -3,6 +3,10 @@
 An autoencoder maps a user's history x (binary, over all items) to logits over all items, and learns to reconstruct all
 of x from a part of it. Inputs are x / |x| with dropout, as in Liang, Krishnan, Hoffman and Jebara, "Variational
 Autoencoders for Collaborative Filtering", 2018. The histories of a batch are sparse, its logits are dense.
+
+A fit that begins at an earlier one has its weights, those of new items and users excepted, and goes on from the number of
+its best epoch, on which the draws and any annealing depend. Adam's moments begin anew. It makes a quarter of the epochs at
+most, and ends after a quarter of the patience.
 """
 
 from abc import abstractmethod
@@ -19,7 +23,7 @@ from models.autoencoders.draws import held_out
 from models.base import Model
 from models.evaluation import metrics
 from models.evaluation.ranking import target_ranks
-from models.fitting import Epoch, FitOptions, ValidationUsers
+from models.fitting import Epoch, FitOptions, Start, ValidationUsers, passed_by, take
 from models.numerics.products import dense_times, pattern_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 1000  # training users held out for early stopping, if no others are given
 VALIDATION_BLOCK = 500  # users scored at a time
+PER_ROW = "item_in", "item_bias", "user_node"  # weights with a row for each item, or for each user
 
 
 class AutoencoderSettings(ModelSettings):
@@ -73,12 +78,13 @@ class Autoencoder(Model):
 
     Attributes:
         weights: float32 arrays by name, from the best epoch.
-        best_epoch: the number of that epoch.
+        best_epoch: the number of that epoch, counted on from that of the fit that this one began at.
         checkpoint_seconds: the least wall time between two checkpoints. If the checkpoint folder has one of the same fit,
             `fit` goes on from it, and gives the same bits.
     """
 
     stops_early = True
+    warm_startable = True
     scorable_each_epoch = True
     extra = "neural"
     Settings: ClassVar[type[AutoencoderSettings]] = AutoencoderSettings
@@ -87,36 +93,39 @@ class Autoencoder(Model):
     noise_width: int = 0
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        training = _torch_side(self.name)
+        training, chosen, start = _torch_side(self.name), self.settings, options.start
         users, histories, targets = self._watched_users(interactions, options.validation)
-        key = checkpoints.fit_key(
-            {"model": self.name, "seed": self.seed, "settings": self.settings.model_dump(mode="json")},
-            interactions,
-            histories,
-            targets,
-        )
-        with training.torch_threads(self.settings.cpu_threads):
+        initial = self._initial(interactions, users)
+        described = {"model": self.name, "seed": self.seed, "settings": chosen.model_dump(mode="json")}
+        before = 0  # epochs
+        if start:
+            self._take(initial, start)
+            before = start.previous.best_epoch
+            described |= {"start": checkpoints.sha256(initial), "before": before}
+        key = checkpoints.fit_key(described, interactions, histories, targets)
+        last = before + chosen.epochs - passed_by(chosen.epochs, start)
+        patience = chosen.patience - passed_by(chosen.patience, start)
+        with training.torch_threads(chosen.cpu_threads):
             steps = training.Training(
-                self._initial(interactions, users),
+                initial,
                 self._loss,
-                device=self.settings.device,
-                learning_rate=self.settings.learning_rate,
-                decay=self.settings.weight_decay,
+                device=chosen.device,
+                learning_rate=chosen.learning_rate,
+                decay=chosen.weight_decay,
                 noise_width=self.noise_width,
+                earlier=before * -(-len(users) // chosen.batch_users),
             )
-            progress = _Progress(self, steps, options.checkpoints, key)
-            for number in range(progress.epoch + 1, self.settings.epochs + 1):
-                if number - progress.best_epoch > self.settings.patience:
+            progress = _Progress(self, steps, options.checkpoints, key, before)
+            for number in range(progress.epoch + 1, last + 1):
+                if number - progress.best_epoch > patience:
                     break
                 started = perf_counter()
-                loss = steps.epoch(
-                    interactions, users, self.settings.batch_users, self.settings.dropout, self.seed, number
-                )
+                loss = steps.epoch(interactions, users, chosen.batch_users, chosen.dropout, self.seed, number)
                 self.weights = self._complete(steps.weights(), users)
                 ndcg = self._ndcg(histories, targets) if targets.nnz else None
                 progress.after(number, ndcg)
                 seen = {"loss": loss} if ndcg is None else {"loss": loss, "validation ndcg@100": ndcg}
-                options.on_epoch(Epoch(number, self.settings.epochs, perf_counter() - started, seen))
+                options.on_epoch(Epoch(number, last, perf_counter() - started, seen))
         self.weights, self.best_epoch = progress.best, progress.best_epoch
         progress.done()
 
@@ -147,6 +156,18 @@ class Autoencoder(Model):
         present = np.bincount(interactions[users].indices, minlength=interactions.shape[1]) > 0
         arrays["item_in"][~present] = 0
         return arrays
+
+    def _take(self, initial: dict[str, np.ndarray], start: Start) -> None:
+        """Put the weights of an earlier fit in place of the initial ones, but for new items and users."""
+        places = {name: start.users if name == "user_node" else start.items for name in PER_ROW}
+        for name, own in initial.items():
+            earlier = start.previous.weights[name]
+            if name in places:
+                take(own, earlier, places[name])
+            elif name == "item_out":  # its items are columns
+                take(own.T, earlier.T, start.items)
+            else:
+                own[...] = earlier
 
     def _ndcg(self, histories: csr_matrix, targets: csr_matrix) -> float:
         """Mean nDCG@100 of the validation users, with the present weights."""
@@ -194,9 +215,9 @@ class Autoencoder(Model):
 class _Progress:
     """The best epoch so far, and the checkpoints."""
 
-    def __init__(self, model: Autoencoder, steps: "Training", folder: Path | None, key: str) -> None:
+    def __init__(self, model: Autoencoder, steps: "Training", folder: Path | None, key: str, before: int) -> None:
         self.model, self.steps, self.folder, self.key = model, steps, folder, key
-        self.epoch, self.best_epoch, self.value = 0, 0, -np.inf
+        self.epoch, self.best_epoch, self.value = before, before, -np.inf
         self.best: dict[str, np.ndarray] = {}
         self.written = perf_counter()
         found = checkpoints.read(folder, key) if folder else None

@@ -37,7 +37,7 @@ def write(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"partial-{NAME}"
     with partial.open("wb") as file:
-        np.savez(file, key=np.array(key), sha256=np.array(_sha256(arrays)), **arrays)
+        np.savez(file, key=np.array(key), sha256=np.array(sha256(arrays)), **arrays)
     os.replace(partial, folder / NAME)
 
 
@@ -53,7 +53,7 @@ def read(folder: Path, key: str) -> dict[str, np.ndarray] | None:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = dict(stored)
         owner, digest = str(arrays.pop("key")), str(arrays.pop("sha256"))
-        whole = digest == _sha256(arrays)
+        whole = digest == sha256(arrays)
     except Exception:  # noqa: BLE001  (what a reader of zip files makes of damaged bytes has no end)
         whole = False
     if not whole:
@@ -70,7 +70,8 @@ def remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def _sha256(arrays: Mapping[str, np.ndarray]) -> str:
+def sha256(arrays: Mapping[str, np.ndarray]) -> str:
+    """A digest of named arrays, with their types and shapes."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

@@ -29,7 +29,7 @@ class Batch:
         starts: int64 (batch,), where each user's edges begin.
         counts: (batch,), the number of edges of each user.
         noise: (batch, width), standard normals; width is 0 if the model needs none.
-        update: the number of gradient steps before this one.
+        update: the number of gradient steps before this one, those of an earlier fit included.
         item_count: the number of items.
     """
 
@@ -69,6 +69,7 @@ class Training:
         loss: function from the weights and a batch to the loss, a mean over the users of the batch.
         decay: penalty on the squares of all weights but biases, which are the weights of one dimension.
         noise_width: the number of normals that are drawn for each user in an epoch.
+        earlier: the number of gradient steps that led to `initial`; the moments begin anew.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Training:
         learning_rate: float,
         decay: float,
         noise_width: int,
+        earlier: int = 0,
     ) -> None:
         self.device = _device(device)
         self.tensors = {
@@ -90,7 +92,7 @@ class Training:
         groups = [{"params": tables, "weight_decay": 2 * decay}, {"params": biases}]  # d/dw decay w^2 = 2 decay w
         self.adam = torch.optim.Adam(groups, lr=learning_rate, fused=True)
         self.loss, self.noise_width = loss, noise_width
-        self.updates = 0
+        self.earlier, self.updates = earlier, 0
 
     def epoch(
         self, interactions: csr_matrix, users: np.ndarray, size: int, dropout: float, seed: int, number: int
@@ -145,7 +147,7 @@ class Training:
             whole(rows.indptr[:-1]),
             real(counts),
             real(draws.noise(users, self.noise_width, seed, epoch)),
-            self.updates,
+            self.earlier + self.updates,
             rows.shape[1],
         )
 

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 from models.binary_matrix import kernels
 from models.binary_matrix.minibatch import SHARDS, Entries, Moving, grouping
 from models.binary_matrix.sampling import EntrySampler, Strategy
+from models.fitting import PASSED_BY, Start, take
 from models.numerics.adjacency import adjacency
 from models.numerics.lanes import padded
 from models.numerics.random_numbers import normals, purpose
@@ -85,16 +86,18 @@ class BinaryMatrixPosterior:
             progress=np.array([0, min(2 * ones, settings.most_batch)]),
         )
 
-    def take(self, previous: "BinaryMatrixPosterior", users: np.ndarray, items: np.ndarray) -> None:
-        """Copy an earlier fit's vertices (-1 marks a new one), its z, and the numbers of updates so far."""
-        for own, old, rows in (
-            (self.users, previous.users, users),
-            (self.items, previous.items, items),
-            (self.user_updates, previous.user_updates, users),
-            (self.item_updates, previous.item_updates, items),
-        ):
-            own[rows >= 0] = old[rows[rows >= 0]]
-        self.z[:], self.progress[:] = previous.z, previous.progress
+    def take(self, start: Start) -> None:
+        """Copy an earlier fit's vertices, its z, and of the numbers of updates so far the share that is passed by.
+
+        So steps are as large as where a whole fit would be by then, and grow no smaller from night to night.
+        """
+        previous = start.previous.q
+        take(self.users, previous.users, start.users)
+        take(self.items, previous.items, start.items)
+        take(self.user_updates, PASSED_BY * previous.user_updates, start.users)
+        take(self.item_updates, PASSED_BY * previous.item_updates, start.items)
+        self.z[:] = previous.z
+        self.progress[:] = PASSED_BY * previous.progress[0], previous.progress[1]
 
     def divergence(self, settings: BinaryMatrixSettings) -> float:
         """KL[q(U) q(V) q(z) || p]."""

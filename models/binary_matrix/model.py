@@ -37,7 +37,7 @@ from models.binary_matrix import kernels
 from models.binary_matrix.inference import BinaryMatrixPosterior, BinaryMatrixSettings, Inference, float32_pair
 from models.binary_matrix.minibatch import SHARDS
 from models.binary_matrix.sampling import EntrySampler
-from models.fitting import Epoch, FitOptions
+from models.fitting import Epoch, FitOptions, passed_by, seed_of_draws
 from models.negatives.laws import AllZeros
 from models.negatives.like_probability import like_of_pairs, like_of_rows
 from models.numerics.adjacency import adjacency
@@ -68,12 +68,12 @@ class BinaryMatrix(Model):
         with kernel_threads(self.threads):
             q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
             if start := options.start:
-                q.take(start.previous.q, start.users, start.items)
+                q.take(start)
             self.q = q
             sampler = EntrySampler.of(interactions, settings.sampling)
-            inference = Inference(self.q, sampler, settings, self.seed)
+            inference = Inference(self.q, sampler, settings, seed_of_draws(self.seed, interactions, start))
             bounds, minibatches = [], []
-            for number in range(1, settings.passes + 1):
+            for number in range(passed_by(settings.passes, start) + 1, settings.passes + 1):
                 started = perf_counter()
                 values = inference.pass_over(entries)
                 bounds.append(values["bound"])

@@ -22,7 +22,7 @@ from scipy.sparse import csr_matrix
 from models.base import Model
 from models.bpr.held_out import hold_out
 from models.bpr.kernels import CELLS, SHARDS, draw_samples, fold_kernel, step_kernel
-from models.fitting import Epoch, FitOptions
+from models.fitting import Epoch, FitOptions, Start, passed_by, seed_of_draws, take
 from models.numerics.products import dense_times, read_only
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.shards import runs
@@ -90,21 +90,28 @@ class BPR(Model):
     """
 
     Settings = BPRSettings
+    warm_startable = True
     scorable_each_epoch = True
     popular: ClassVar[bool]
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        chosen = self.settings
-        edges, held_out = hold_out(interactions, self.seed) if chosen.tolerance > 0 else (interactions, None)
+        chosen, start = self.settings, options.start
+        edges, held_out = interactions, None
+        if chosen.tolerance > 0 and not start:  # an earlier fit may have learned the edges that would be held out
+            edges, held_out = hold_out(interactions, self.seed)
         training = _Training(edges, self._draws(), chosen.factors, chosen.degree_exponent)
         training.start(chosen.initial_scale, self.seed)
-        top, begun, number, last = chosen.learning_rate, 1, 0, chosen.epochs  # the rate falls from `top`, at `begun`
+        if start:
+            training.take(start)
+        seed = seed_of_draws(self.seed, interactions, start)
+        top, begun, last = chosen.learning_rate, 1, chosen.epochs  # the rate falls from `top`, at `begun`
+        number = passed_by(last, start)
         with kernel_threads(self.threads):
             while number < last:
                 started = perf_counter()
                 number += 1
                 rate = top * (1 - (number - begun) / (last - begun + 1))
-                values = {"loss": training.epoch(number, rate, chosen.regularization, self.seed), "rate": rate}
+                values = {"loss": training.epoch(number, rate, chosen.regularization, seed), "rate": rate}
                 self.user_factors, self.item_factors, self.item_bias = learned = training.learned()
                 if held_out:
                     values["held_out_loss"] = held_out.add(*learned)
@@ -218,6 +225,15 @@ class _Training:
         self.users[:, factors] = 1.0
         place = self.layout[0]
         self.items[place, :factors] = normals(seed, purpose("bpr items"), len(place), factors) * np.float32(scale)
+
+    def take(self, start: Start) -> None:
+        """Put the factors and biases of an earlier fit in place of the first ones, but for new users and items."""
+        before, factors, place = start.previous, self.factors, self.layout[0]
+        take(self.users[:, :factors], before.user_factors, start.users)
+        rows = self.items[place]
+        take(rows[:, :factors], before.item_factors, start.items)
+        take(rows[:, factors], before.item_bias, start.items)
+        self.items[place] = rows
 
     def epoch(self, number: int, rate: float, regularization: float, seed: int) -> float:
         """One epoch, with as many steps as there are edges; returns the mean loss of every 16th sample before its step."""

@@ -26,7 +26,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.fitting import Epoch, FitOptions, Start, is_level
+from models.fitting import Epoch, FitOptions, Start, is_level, take
 from models.negatives.laws import CensoredPairs
 from models.negatives.like_probability import log_odds, scores_of, sigmoid, spread
 from models.numerics.products import dense_times
@@ -184,9 +184,8 @@ class PairedSymbols(Model):
         k = self.settings.factors
         items[:, :k] = START_SCALE * normals(self.seed, START, len(items), k)
         if start:
-            before = start.previous
-            for rows, old, places in ((users, before.user_rows, start.users), (items, before.item_rows, start.items)):
-                rows[places >= 0] = old[places[places >= 0]]
+            take(users, start.previous.user_rows, start.users)
+            take(items, start.previous.item_rows, start.items)
         posterior = PairedSymbolsPosterior(
             self._symbols(graph, users, self.settings.tau_u),
             self._symbols(graph.tocsc(), items, self.settings.tau_v),

@@ -73,7 +73,7 @@ class BlocksPosterior:
     def iterate(self, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1; the bound is that of the beginning of the iteration."""
         values = {"bound": self.bound(t)} if self.settings.watched(t) else {}
-        at_once = len(self.blocks) if t == 1 else self.refreshed
+        at_once = self.refreshed if self.messages else len(self.blocks)
         turns = [self.blocks[first : first + at_once] for first in range(0, len(self.blocks), at_once)]
         items_step = 1 - (1 - step) ** (1 / len(turns)) if len(turns) > 1 else step
         for turn in turns:

@@ -16,7 +16,7 @@ from numba import njit
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.fitting import Epoch, FitOptions, Start, is_level
+from models.fitting import Epoch, FitOptions, Start, is_level, passed_by, seed_of_draws, take
 from models.negatives.balanced_histogram import balanced
 from models.negatives.draws import alias_table, histogram, histogram_power, room
 from models.negatives.laws import WithoutReplacement
@@ -62,7 +62,10 @@ class RandomGraph(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads), self._iterations(interactions, options) as iterate:
             bounds: list[float] = []
+            left_out = min(self._settled() - 1, passed_by(self.settings.iterations, options.start))
             for t, step in enumerate(step_sizes(self.settings.iterations, self.settings.t_epsilon), start=1):
+                if t <= left_out:  # a warm start begins where the bound may be level
+                    continue
                 began = time.perf_counter()
                 values = {"step_size": step, **iterate(t, step)}
                 options.on_epoch(Epoch(t, self.settings.iterations, time.perf_counter() - began, values))
@@ -74,10 +77,11 @@ class RandomGraph(Model):
         """Begin; what makes an iteration of all users as one, or of blocks, whose users are brought together after it."""
         self._weigh(interactions)
         q = self.posterior = self._beginning(interactions.shape, options.start)
+        seed = seed_of_draws(self.seed, interactions, options.start)
         if self.settings.blocks == 1:
-            yield partial(self._iterate, q, self._sampler(interactions))
+            yield partial(self._iterate, q, self._sampler(interactions, seed))
             return
-        terms = Terms(self.settings, self.seed, self.threads)
+        terms = Terms(self.settings, seed, self.threads)
         with begun(terms, q, self.weights, interactions, options) as blocks:
             self.posterior = blocks
             del q  # whose users lie on disk
@@ -89,8 +93,11 @@ class RandomGraph(Model):
         if "bound" not in values:
             return False
         bounds.append(values["bound"])
-        settled = max(self.settings.t_epsilon, self.settings.t_tau if self.settings.learn_tau else 0) + SETTLING
-        return t >= settled + self.settings.bound_every and is_level(*bounds[-2:], self.settings.tolerance)
+        return t >= self._settled() + self.settings.bound_every and is_level(*bounds[-2:], self.settings.tolerance)
+
+    def _settled(self) -> int:
+        """The first iteration whose bound counts."""
+        return max(self.settings.t_epsilon, self.settings.t_tau if self.settings.learn_tau else 0) + SETTLING
 
     def _iterate(self, q: RandomGraphPosterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1.
@@ -192,11 +199,11 @@ class RandomGraph(Model):
     def sampler(self, interactions: csr_matrix) -> GraphSampler:
         """The sampler of hidden graphs; sets `gamma`, `histogram` and `weights`."""
         self._weigh(interactions)
-        return self._sampler(interactions)
+        return self._sampler(interactions, self.seed)
 
-    def _sampler(self, interactions: csr_matrix) -> GraphSampler:
+    def _sampler(self, interactions: csr_matrix, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)
-        return GraphSampler(adjacency(interactions), self.weights, self.seed, units)
+        return GraphSampler(adjacency(interactions), self.weights, seed, units)
 
     def _weigh(self, interactions: csr_matrix) -> None:
         """Set `gamma`, `histogram` and `weights`; only `balance_popular` reads the edges."""
@@ -208,7 +215,11 @@ class RandomGraph(Model):
             self.weights = balanced(likes, transposed(*likes, interactions.shape[1]), self.histogram)
 
     def _beginning(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
-        """Small random means, or the posterior of the earlier fit, with its precisions."""
+        """Small random means, or the posterior of the earlier fit, with its precisions, which then stay as they are.
+
+        A fit from nothing stops while they still grow, and the more they grow the worse it ranks: learned on from night
+        to night they would shrink the factors away.
+        """
         settings = self.settings
         users, items = ((count, settings.factors) for count in shape)
         scale = settings.start_scale
@@ -222,11 +233,12 @@ class RandomGraph(Model):
         before = start.previous.posterior
         for own, old, rows in ((q.users, before.users, start.users), (q.items, before.items, start.items)):
             for array, other in zip(own.arrays, old.arrays, strict=True):
-                array[rows >= 0] = other[rows[rows >= 0]]
+                take(array, other, rows)
         if not settings.user_biases:
             q.users.bias_mean[:], q.users.bias_precision[:] = 0, np.inf
         if settings.learn_tau:
             q.taus.rate = q.taus.shape * before.taus.rate / before.taus.shape
+            q.taus.fixed = True
         return q
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -67,12 +67,14 @@ class Precisions:
     Attributes:
         shape, rate: float64 (4,), phi and varphi of eq. 20, in the order of the constants USER_FACTORS to ITEM_BIAS.
         alpha, beta: shape and rate of the prior.
+        fixed: whether they stay as they are.
     """
 
     shape: np.ndarray
     rate: np.ndarray
     alpha: float
     beta: float
+    fixed: bool = False
 
     @classmethod
     def of_mean(cls, mean: float, counts: tuple[int, int], factors: int, alpha: float, beta: float) -> Self:
@@ -96,7 +98,7 @@ class Precisions:
             squares: for each of the four, the sum of the second moments; zero for clamped biases.
         """
         for which, square in enumerate(squares):
-            if square > 0:
+            if square > 0 and not self.fixed:
                 self.rate[which] += step * (self.beta + 0.5 * square - self.rate[which])
 
     def bound(self, which: int) -> float:

@@ -34,7 +34,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.fitting import Epoch, FitOptions, is_level
+from models.fitting import Epoch, FitOptions, is_level, take
 from models.numerics.degree_weights import degree_weights_or_ones
 from models.numerics.lanes import padded
 from models.numerics.products import dense_times
@@ -137,6 +137,7 @@ class WMF(Model):
 
     name = "wmf"
     Settings = WMFSettings
+    warm_startable = True
     scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
@@ -160,6 +161,9 @@ class WMF(Model):
         weights = degree_weights_or_ones(np.diff(interactions.indptr), chosen.user_weight_exponent)
         of_users = first_table(users, chosen.factors, chosen.initial_scale, seed, "wmf users")
         of_items = first_table(items, chosen.factors, chosen.initial_scale, seed, "wmf items")
+        if start := options.start:
+            take(rows(of_users, chosen.factors), start.previous.user_factors, start.users)
+            take(rows(of_items, chosen.factors), start.previous.item_factors, start.items)
         self.user_factors, self.item_factors = rows(of_users, chosen.factors), rows(of_items, chosen.factors)
         if chosen.blocks == 1:
             yield self._of_all_users(interactions, weights, of_users, of_items)

@@ -1,12 +1,15 @@
 """Warm start: a model's fit begins at the posterior of the latest run, with new users and items at their priors.
 
 Indices are numbered by first appearance, so those of yesterday mean the same today unless a filter, a threshold
-or the logs themselves have changed; then the fit begins afresh.
+or the logs themselves have changed; then the fit begins afresh. So it does where the earlier fit was trained on many of the
+edges that now have to be found: a model that has seen the answers would be judged by them. Of a few, the users begin as new
+ones: a user's only like trains, and may be the one that is left out when there are more.
 """
 
 import logging
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 import sql
 from models import fitting
@@ -18,6 +21,8 @@ from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
 
 logger = logging.getLogger(__name__)
+
+FEW = 0.01  # share of the edges to be found
 
 
 def latest_fit(home: Home, protocol: str, model: str) -> Fit | None:
@@ -38,8 +43,13 @@ def start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> 
     if not _same_numbering(home, before):
         logger.warning("%s begins afresh: users or items were numbered anew since the last run", estimator.name)
         return None
-    places = _places(before.users, split.users), _places(before.items, split.items)
-    found = Start(fits.load(home, previous.model, previous.digest), *places)
+    learned = _learned_targets(before, split)
+    if len(learned) > FEW * sum(part.targets.nnz for part in split.parts.values()):
+        logger.warning("%s begins afresh: the last run was trained on edges that have to be found now", estimator.name)
+        return None
+    users, items = _places(before.users, split.users), _places(before.items, split.items)
+    users[np.isin(split.users, learned)] = -1
+    found = Start(fits.load(home, previous.model, previous.digest), users, items)
     try:
         fitting.check(estimator, split.train.shape, FitOptions(start=found))
     except ValueError as error:
@@ -55,6 +65,18 @@ def _same_numbering(home: Home, before: SplitMatrices) -> bool:
         values = {"users": numbering["users"], "items": numbering["items"]}
         (digest,) = connection.execute(sql.statement("split/numbering"), values).fetchone()
     return digest == numbering["digest"]
+
+
+def _learned_targets(before: SplitMatrices, split: SplitMatrices) -> np.ndarray:
+    """The `user_index` of every edge that a part of the split has to find and that was a training edge before."""
+    columns, found = _places(before.items, split.items), [np.empty(0, dtype=np.int32)]
+    for part in split.parts.values():
+        targets = part.targets.tocoo()
+        row, column = _places(before.users, part.users)[targets.row], columns[targets.col]
+        known = (row >= 0) & (column >= 0)
+        asked = csr_matrix((np.ones(known.sum()), (row[known], column[known])), shape=before.train.shape)
+        found.append(before.users[asked.multiply(before.train).nonzero()[0]])
+    return np.concatenate(found)
 
 
 def _places(before: np.ndarray, now: np.ndarray) -> np.ndarray:

@@ -1,24 +1,45 @@
 """What a fit may be told: an earlier fit to begin at, validation users; and that nothing of it stays behind."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
 from models.catalogue import MODELS
-from models.fitting import FitOptions, Start, ValidationUsers
+from models.fitting import FitOptions, Start, ValidationUsers, seed_of_draws
 
+TORCH = importlib.util.find_spec("torch") is not None
 SHORT = {
-    "random_graph": {"iterations": 4},
-    "paired_symbols": {"iterations": 2},
-    "binary_matrix": {"passes": 3},
-    "hpf": {"max_iterations": 5},
+    "random_graph": {"factors": 4, "iterations": 8},
+    "paired_symbols": {"factors": 4, "iterations": 2},
+    "binary_matrix": {"factors": 4, "passes": 8},
+    "hpf": {"factors": 4, "max_iterations": 5},
+    "wmf": {"factors": 4, "iterations": 3},
+    "bpr_uniform": {"factors": 4, "epochs": 8},
+    "bpr_popularity": {"factors": 4, "epochs": 8},
+    "cdae": {"hidden": 4, "epochs": 8},
+    "mult_dae": {"hidden": 4, "epochs": 8},
+    "mult_vae": {"hidden": 4, "latent": 3, "epochs": 8},
 }
-WARM = sorted(name for name, model in MODELS.items() if model.warm_startable)
+LEVEL = {
+    "paired_symbols",
+    "hpf",
+    "wmf",
+}  # nothing but the first parameters depends on a start; the others have a schedule
+NEURAL = {name for name, model in MODELS.items() if model.extra == "neural"}
+WARM = [
+    pytest.param(
+        name, marks=pytest.mark.skipif(name in NEURAL and not TORCH, reason="the extra neural is not installed")
+    )
+    for name, model in sorted(MODELS.items())
+    if model.warm_startable
+]
 every_warm_model = pytest.mark.parametrize("name", WARM)
 
 
 def make(name, **settings):
-    return MODELS[name](MODELS[name].Settings(**{"factors": 4} | SHORT[name] | settings), seed=3)
+    return MODELS[name](MODELS[name].Settings(**SHORT[name] | settings), seed=3)
 
 
 def same_places(previous, matrix):
@@ -30,8 +51,10 @@ def arrays(model):
 
 
 def assert_equal(one, other):
-    for (name, array), expected in zip(arrays(one).items(), arrays(other).values(), strict=True):
-        np.testing.assert_array_equal(array, expected, err_msg=name)
+    own, expected = arrays(one), arrays(other)
+    assert own.keys() == expected.keys()
+    for name, array in own.items():
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)
 
 
 @every_warm_model
@@ -56,12 +79,37 @@ def test_a_model_can_begin_at_its_own_last_fit_and_leaves_the_earlier_one_as_it_
 
 @every_warm_model
 def test_where_everything_is_new_a_start_changes_no_vertex(name, long_tailed, checkerboard):
-    """The precisions of the random graph and the bias and step sizes of the binary matrix are taken over even so."""
+    """What is of no vertex is taken over even so: precisions, a bias, hidden layers, and the place in the schedule."""
     nothing = Start(make(name).fit(long_tailed), *(np.full(size, -1) for size in checkerboard.shape))
     begun, afresh = make(name).fit(checkerboard, FitOptions(start=nothing)), make(name).fit(checkerboard)
-    if name in {"paired_symbols", "hpf"}:
+    if name in LEVEL:
         assert_equal(begun, afresh)
     assert begun.item_count == 40
+
+
+@every_warm_model
+def test_a_warm_fit_makes_the_last_quarter_of_a_schedule(name, long_tailed):
+    def epochs(start=None):
+        found = []
+        model = make(name).fit(long_tailed, FitOptions(start=start, on_epoch=found.append))
+        return model, found
+
+    cold, whole = epochs()
+    _, warm = epochs(same_places(cold, long_tailed))
+    if name in LEVEL:
+        assert len(warm) <= len(whole)
+        return
+    assert len(whole) == 8 and len(warm) == 2
+    earlier = cold.best_epoch if name in NEURAL else 6  # the epochs of autoencoders are counted on
+    assert [epoch.number for epoch in warm] == [earlier + 1, earlier + 2]
+    for step in {"step_size", "rate"} & set(whole[0].values) if name != "binary_matrix" else ():
+        assert [epoch.values[step] for epoch in warm] == [epoch.values[step] for epoch in whole[6:]]
+
+
+def test_no_two_nights_draw_alike_though_fits_from_nothing_do(long_tailed):
+    assert seed_of_draws(3, long_tailed, None) == seed_of_draws(3, long_tailed[1:], None) == 3
+    start = same_places(MODELS["popularity"]().fit(long_tailed), long_tailed)
+    assert seed_of_draws(3, long_tailed, start) != seed_of_draws(3, long_tailed[1:], start)
 
 
 def test_a_start_that_does_not_go_with_the_model_or_the_matrix_is_refused(long_tailed):
@@ -71,6 +119,7 @@ def test_a_start_that_does_not_go_with_the_model_or_the_matrix_is_refused(long_t
         (MODELS["popularity"](), start, "popularity cannot begin at an earlier fit"),
         (make("paired_symbols"), start, "paired_symbols cannot begin at a fit of hpf"),
         (make("hpf", factors=5), start, "factors: 5 here, 4 in the fit"),
+        (make("mult_vae", latent=2), Start(make("mult_vae"), start.users, start.items), "latent: 2 here, 3 in the fit"),
         (make("hpf"), Start(first, np.arange(190), np.arange(120)), "190 users and 120 items; the matrix is 300 x 120"),
         (make("hpf"), Start(first, np.arange(300), np.arange(119)), "300 users and 119 items; the matrix is 300 x 120"),
     ):

@@ -282,7 +282,7 @@ def test_begun_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
     start = Start(BinaryMatrix.load(tmp_path), np.append(np.arange(60), -1), np.arange(40))
     short.fit(grown, FitOptions(start=start))
     assert short.bound(grown) == pytest.approx(first.bound(x), rel=0.05)
-    assert short.q.user_updates[:60].min() >= first.q.user_updates.min() > 0
+    assert short.q.user_updates[:60].min() >= 0.75 * first.q.user_updates.min() > 0
     assert BinaryMatrix(short.settings).fit(grown).bound(grown) < short.bound(grown)
 
 

@@ -1,31 +1,41 @@
-"""Warm start: yesterday's posterior is found by ids, and only while the numbering still means the same."""
+"""Warm start: yesterday's fit is found by ids, only while the numbering means the same and no answer was learned."""
 
 import numpy as np
 import pytest
 
+from models.catalogue import MODELS
+from models.evaluation import metrics
+from models.evaluation.ranking import target_ranks
 from models.fitting import FitOptions, Start
 from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
+from tasks import datasets
 from tasks.binarize import BinarizeSettings, binarize
+from tasks.demo.story import DemoSettings, make_demo
+from tasks.ingest import ingest
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import matrices, runs, warehouse
 from tasks.stores.warm_start import _places
 from tasks.train import train
+from tests.conftest import home_in
 
 SETTINGS = PairedSymbolsSettings(factors=4, iterations=2)  # kernels are compiled for each number of factors
 
 
-def night(home, run_id, settings=None, *, warm=True):
+def night(
+    home, run_id, settings=None, *, warm=True, model="paired_symbols", protocol=ALL_EDGES, of=SETTINGS, split_seed=0
+):
     """Binarize, split and fit once, as a run that ends well."""
+    protocols = ["leave_one_out", "strong_generalization"]
     with runs.recorded(home, run_id, "nightly-retrain", {}):
         binarize(home, settings or BinarizeSettings(), run_id)
-        digest = split(home, SplitSettings(), run_id, protocols=["leave_one_out"], seed=0).digests[ALL_EDGES]
+        digest = split(home, SplitSettings(), run_id, protocols=protocols, seed=split_seed).digests[protocol]
         fit = train(
             home,
             run_id,
-            protocol=ALL_EDGES,
+            protocol=protocol,
             matrices_digest=digest,
-            model="paired_symbols",
-            settings=SETTINGS,
+            model=model,
+            settings=of,
             seed=0,
             warm=warm,
         )
@@ -102,3 +112,73 @@ def test_a_damaged_fit_is_not_begun_from(home, log_events, first):
         fitted(home, fit).scores(split_now.train),
         PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
     )
+
+
+@pytest.mark.parametrize("protocol", ["leave_one_out", "strong_generalization"])
+def test_a_fit_that_has_learned_what_is_to_be_found_is_not_begun_from(home, log_events, caplog, protocol):
+    log_events(events(range(40)))
+    night(home, "first", protocol=protocol)
+    log_events(events(range(35, 50), np.random.default_rng(5)), file_id=2)
+    grown = night(home, "second", protocol=protocol)
+    assert "begins at the fit" in caplog.text
+    assert "begins afresh" not in caplog.text
+    other = night(home, "third", protocol=protocol, split_seed=1)
+    assert "trained on edges that have to be found now" in caplog.text
+    assert grown[0].digest != other[0].digest
+    assert np.array_equal(
+        fitted(home, other[0]).scores(other[1].train),
+        PairedSymbols(SETTINGS, seed=0).fit(other[1].train).scores(other[1].train),
+    )
+
+
+def test_a_user_whose_only_like_is_left_out_now_begins_as_a_new_one(home, log_events):
+    """The left-out like is the one of the lowest hash, so that of some users it is the first one."""
+    once = [(f"n{user}", "once", 1) for user in range(6)]
+    log_events(events(range(800)) + once)
+    first, _ = night(home, "first", protocol="leave_one_out")
+    log_events([(user, "then", 1) for user, _, _ in once], file_id=2)
+    fit, today = night(home, "second", protocol="leave_one_out")
+    users, items = (np.arange(n) for n in today.train.shape)
+    whose, column = today.parts["test"].rows[-6:], today.parts["test"].targets[-6:].indices
+    swapped = column == 30  # `once`
+    assert whose.tolist() == list(range(800, 806)) and 0 < swapped.sum() < 6
+    start = Start(fitted(home, first), np.where(np.isin(users, whose[swapped]), -1, users), items)
+    expected = PairedSymbols(SETTINGS, seed=0).fit(today.train, FitOptions(start=start))
+    assert np.array_equal(fitted(home, fit).scores(today.train), expected.scores(today.train))
+
+
+def test_a_night_of_the_demo_ranks_as_a_fit_from_nothing_after_less_than_half_the_passes(home, log_events, tmp_path):
+    """As `benchmarks.warm_starts` has it, by the pipeline's own splits."""
+    likes, settings = _demo_likes(tmp_path), MODELS["hpf"].Settings(factors=8)
+    yesterday = round(0.99 * len(likes))
+    log_events(likes[:yesterday])
+    as_hpf = {"model": "hpf", "protocol": "leave_one_out", "of": settings}
+    night(home, "first", **as_hpf)
+    log_events(likes[yesterday:], file_id=2)
+    warm, today = night(home, "second", **as_hpf)
+    cold, _ = night(home, "third", warm=False, **as_hpf)
+    loaded = [MODELS["hpf"].load(home.models / "hpf" / fit.digest) for fit in (warm, cold)]
+    assert len(loaded[0].bounds) < len(loaded[1].bounds) / 2
+    part = today.parts["test"]
+    of_users = [
+        metrics.user_metrics(target_ranks(model.scores(part.histories, users=part.rows), part.histories, part.targets))[
+            "mean_rank"
+        ]
+        for model in loaded
+    ]
+    difference = metrics.mean(of_users[0] - of_users[1])
+    assert difference.value > -metrics.mean(of_users[1]).standard_error
+
+
+def _demo_likes(folder):
+    """The likes of a small demo, in the order of their times."""
+    home = home_in(folder / "demo")
+    ingest(
+        home,
+        datasets.load("demo", home.root),
+        make_demo(home, DemoSettings(users=400, items=200, likes=9_000), 0),
+        "run",
+    )
+    asked = "select user_id, item_id, value from raw.events where value >= 4 order by occurred_at, user_id, item_id"
+    with warehouse.connect(home, read_only=True) as connection:
+        return connection.execute(asked).fetchall()
