@@ -241,6 +241,16 @@ BREACHES = [
     ),
     ("indexed.leave_one_out", "edges_agree", "delete from indexed.leave_one_out where item_index = 1"),
     ("indexed.leave_one_out", "edges_agree", "delete from indexed.leave_one_out where user_index = 1"),
+    (
+        "indexed.observed_negatives",
+        "pair_once",
+        "insert into indexed.observed_negatives from indexed.observed_negatives",
+    ),
+    ("indexed.observed_negatives", "not_liked", "insert into indexed.observed_negatives values (0, 0, null)"),
+    ("indexed.observed_negatives", "only_where_asked", "select 1"),
+    ("indexed.observed_negatives", "events_folded", "delete from indexed.observed_negatives"),
+    ("indexed.observed_negatives", "events_folded", "update indexed.observed_negatives set user_index = 1"),
+    ("indexed.observed_negatives", "events_folded", "delete from raw.events where value = 1"),
     ("indexed.next_events", "role_known", "update indexed.next_events set role = 'test'"),
     ("indexed.next_events", "edges_agree", "insert into indexed.next_events values (0, 0, 'dropped')"),
     ("indexed.next_events", "edges_agree", "insert into indexed.next_events values (0, 8, 'dropped')"),
@@ -471,6 +481,7 @@ BREACHES = [
 
 # values of a stage under which a rule binds
 BINDING = {
+    "only_where_asked": {"observed_negatives": False},
     "active_stay": {"min_user_edges": 5},
     "parts_sized": {"scheme": "liang2018", "held_out_users": 1},
     "drawn_as_published": {"scheme": "liang2018", "drawn_parts": "1"},
