@@ -108,6 +108,8 @@ def resolve(given: Backfill) -> RunSettings:
     published = settings["publish"].model
     if published is not None and published not in chosen:
         raise InputError(f"setting publish.model = {published}: is not among this run's models, {', '.join(chosen)}.")
+    if any(getattr(settings[name], "observed_negatives", False) for name in chosen):
+        settings["binarize"] = settings["binarize"].model_copy(update={"observed_negatives": True})
     _check_flags(given)
     return RunSettings(
         home=Home(root, declared.name, _limits(given), settings["files"]),

@@ -17,7 +17,7 @@ from tasks.stores.stage_results import StageResult, table_digest
 
 logger = logging.getLogger(__name__)
 
-TABLES = ("indexed.users", "indexed.items", "indexed.interactions")  # which `curated.interactions` shows
+TABLES = ("indexed.users", "indexed.items", "indexed.interactions", "indexed.observed_negatives")
 
 
 class BinarizeSettings(BaseModel):
@@ -32,6 +32,11 @@ class BinarizeSettings(BaseModel):
     min_item_edges: int = Field(0, ge=0, description="Drop items with fewer edges, in one pass.")
     k_core: int = Field(
         0, ge=0, description="Drop users and items until every user and item that is left has this many edges."
+    )
+    observed_negatives: bool = Field(
+        False,
+        description="Keep what users considered and did not like, pairs with events and no like among them, to judge `like` "
+        "by, and for a model with a setting of this name, which turns it on.",
     )
 
 
@@ -92,6 +97,8 @@ def _rewrite(
         connection.execute(sql.statement("binarize/indices", side=side))
         connection.execute(sql.statement("binarize/vertices", side=side))
     connection.execute(sql.statement("binarize/interactions"))
+    if settings.observed_negatives:
+        connection.execute(sql.statement("binarize/observed_negatives"), values)
     result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
     if result.edges == 0:
         raise InputError(_nothing_left(connection, settings, since, until))

@@ -123,6 +123,8 @@ def fitted(
         logger.info("%s was fitted before on these edges with these settings, taken from the store", what)
     else:
         machine.warn_of_pinned_blas()
+        if getattr(settings, "observed_negatives", False) and split.negatives is None:
+            logger.warning("%s: observed_negatives, and nothing was observed that users did not like", what)
         estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
         sizes = [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
         logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
@@ -130,6 +132,7 @@ def fitted(
             options = FitOptions(
                 start=warm_start.start(home, estimator, previous, split) if previous else None,
                 validation=_validation_users(split),
+                negatives=split.negatives,
                 checkpoints=fits.checkpoints(home, model, digest),
                 on_epoch=_epochs(tell),
                 member=partial(_kept_member, home, matrices_digest, seed),

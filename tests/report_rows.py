@@ -147,7 +147,19 @@ def _likes(random: np.random.Generator) -> dict[str, list[tuple]]:
         (RUN, "random_graph", reference, at / 10, at / 10 + 0.1, 100, at / 10 + 0.05, min(1.0, at / 10 + shift), 0.03)
         for reference, shift in (("coin", 0.15), ("density_ratio", 0.06)) for at in range(10)
     ]  # fmt: skip
-    return {"evaluation.like_by_degree": by_degree, "evaluation.calibration": calibration}
+    metrics = (
+        ("considered_auc", 0.71, 0.01),
+        ("considered_log_loss", 0.6125, 0.02),
+        ("considered_calibration_error", 0.0934, None),
+    )
+    considered = [
+        (RUN, "leave_one_out", model, *one, 400, 312) for model in ("random_graph", "popularity") for one in metrics
+    ]
+    return {
+        "evaluation.like_by_degree": by_degree,
+        "evaluation.calibration": calibration,
+        "evaluation.considered": considered,
+    }
 
 
 def _sweeps() -> dict[str, list[tuple]]:

@@ -33,6 +33,11 @@ class Truth:
         logits = self.users[users].astype(np.float64) @ self.items.T + self.item_bias
         return 1 / (1 + np.exp(-logits))
 
+    def coins_of_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """The same of some pairs, float64 (pairs,)."""
+        logits = np.einsum("pk,pk->p", self.users[users].astype(np.float64), self.items[items]) + self.item_bias[items]
+        return 1 / (1 + np.exp(-logits))
+
     def like_rates(self, users: np.ndarray, degrees: np.ndarray) -> np.ndarray:
         """Probability that an item is a training like, float64 (block, items).
 

@@ -28,6 +28,7 @@ from models.numerics.threads import kernel_threads
 from models.random_graph.blocks import begun
 from models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes
 from models.random_graph.kernels import fold_in_users
+from models.random_graph.partly_observed import PartlyObservedSampler, observed_edges
 from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
 from models.random_graph.settings import RandomGraphSettings
 from models.random_graph.worker import Terms
@@ -79,7 +80,7 @@ class RandomGraph(Model):
         q = self.posterior = self._beginning(interactions.shape, options.start)
         seed = seed_of_draws(self.seed, interactions, options.start)
         if self.settings.blocks == 1:
-            yield partial(self._iterate, q, self._sampler(interactions, seed))
+            yield partial(self._iterate, q, self._sampler(interactions, options.negatives, seed))
             return
         terms = Terms(self.settings, seed, self.threads)
         with begun(terms, q, self.weights, interactions, options) as blocks:
@@ -123,7 +124,8 @@ class RandomGraph(Model):
         """q(u_m, b_m) of users who were not in training, with the items fixed.
 
         Every update draws new negatives; steps are one at first and then average over the draws. The random stream
-        of a user depends on the history alone, so that equal histories get equal results, whatever their rows.
+        of a user depends on the history alone, so that equal histories get equal results, whatever their rows. That is
+        so with `observed_negatives` too: histories are of likes, and what a new user did not like is not asked for.
         """
         histories = self._known(histories)
         settings, taus = self.settings, self.posterior.taus
@@ -168,9 +170,9 @@ class RandomGraph(Model):
         """The means of the items' factors."""
         return self.posterior.items.mean
 
-    def negative_law(self) -> WithoutReplacement:
-        """Section 4.1: as many negatives as likes."""
-        return WithoutReplacement(self.weights)
+    def negative_law(self) -> WithoutReplacement | None:
+        """Section 4.1: as many negatives as likes; None with observed negatives, which no law draws."""
+        return None if self.settings.observed_negatives else WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return next(self._scores_of((score,), histories, users))
@@ -196,14 +198,22 @@ class RandomGraph(Model):
         logs = np.log(np.where(self.histogram > 0, self.histogram, rarest / 2))
         return (self.settings.popularity_weight * logs).astype(np.float32)
 
-    def sampler(self, interactions: csr_matrix) -> GraphSampler:
-        """The sampler of hidden graphs; sets `gamma`, `histogram` and `weights`."""
-        self._weigh(interactions)
-        return self._sampler(interactions, self.seed)
+    def sampler(self, interactions: csr_matrix, negatives: csr_matrix | None = None) -> GraphSampler:
+        """The sampler of hidden graphs; sets `gamma`, `histogram` and `weights`.
 
-    def _sampler(self, interactions: csr_matrix, seed: int) -> GraphSampler:
+        Args:
+            negatives: as in `FitOptions`; without the setting `observed_negatives` they are not read.
+        """
+        self._weigh(interactions)
+        return self._sampler(interactions, negatives, self.seed)
+
+    def _sampler(self, interactions: csr_matrix, negatives: csr_matrix | None, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)
-        return GraphSampler(adjacency(interactions), self.weights, seed, units)
+        likes = adjacency(interactions)
+        if negatives is None or not self.settings.observed_negatives:
+            return GraphSampler(likes, self.weights, seed, units)
+        observed, fill = observed_edges(interactions, negatives), self.settings.fill_negatives
+        return PartlyObservedSampler(likes, observed, self.weights, seed, units, fill=fill)
 
     def _weigh(self, interactions: csr_matrix) -> None:
         """Set `gamma`, `histogram` and `weights`; only `balance_popular` reads the edges."""

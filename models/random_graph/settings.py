@@ -1,8 +1,8 @@
 """The settings of the random-graph model."""
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
@@ -35,6 +35,16 @@ class RandomGraphSettings(ModelSettings):
     balance_popular: bool = Field(
         False,
         description="Adjust pi so that popular items get their full share of negatives (caption of Figure 3).",
+    )
+    observed_negatives: bool = Field(
+        False,
+        description="Take the items that a user considered and did not like, where a log tells of such, for edges of the "
+        "hidden graph, and draw only what they leave of d_m negatives (section 7).",
+    )
+    fill_negatives: bool = Field(
+        True,
+        description="With observed_negatives: draw random ones up to d_m beside them; otherwise the observed ones are all, "
+        "so that `like` is of items that the log says were considered.",
     )
     user_biases: bool = Field(False, description="Learn user biases; the paper clamps them at zero (section 6).")
     joint_bias: bool = Field(
@@ -71,6 +81,12 @@ class RandomGraphSettings(ModelSettings):
         description="Stop when the bound has moved by less than this share between two evaluations, the first of them "
         "ten iterations after t_tau and t_epsilon at the earliest; 0 makes all iterations.",
     )
+
+    @model_validator(mode="after")
+    def _whole_with_observed_negatives(self) -> Self:
+        if self.observed_negatives and self.blocks > 1:
+            raise ValueError("observed_negatives: a fit by blocks does not take them; set blocks = 1")
+        return self
 
     def watched(self, t: int) -> bool:
         """Whether the bound is evaluated at iteration t."""

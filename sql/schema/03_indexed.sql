@@ -45,3 +45,10 @@ create table if not exists indexed.given (
     item_index integer not null,
     role varchar not null
 );
+-- indexed.observed_negatives: one row per pair of a user and an item that the user considered and did not like; none unless
+-- `binarize.observed_negatives` asks for them.
+create table if not exists indexed.observed_negatives (
+    user_index integer not null,
+    item_index integer not null,
+    first_at timestamp
+);

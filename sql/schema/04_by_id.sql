@@ -55,3 +55,13 @@ select
 from indexed.given
 join indexed.users using (user_index)
 join indexed.items using (item_index);
+-- curated.observed_negatives: one row per pair of a user and an item that the user considered and did not like:
+-- `indexed.observed_negatives` by `user_id` and `item_id`.
+create or replace view curated.observed_negatives as
+select
+    user_id,
+    item_id,
+    first_at
+from indexed.observed_negatives
+join indexed.users using (user_index)
+join indexed.items using (item_index);

@@ -80,6 +80,18 @@ create table if not exists evaluation.calibration (
     observed double not null,
     standard_error double
 );
+-- evaluation.considered: one row per run, protocol, model with a `like` (or popularity) and metric of held-out items that
+-- users considered, likes and dislikes; none unless `binarize.observed_negatives` keeps the latter.
+create table if not exists evaluation.considered (
+    run_id varchar not null,
+    protocol varchar not null,
+    model varchar not null,
+    metric varchar not null,
+    value double not null,
+    standard_error double,
+    likes bigint not null,
+    dislikes bigint not null
+);
 -- evaluation.beyond_accuracy: one row per run, protocol, model, score and metric of the test users'
 -- first recommendations; over users, or of all lists together where the standard error is null.
 create table if not exists evaluation.beyond_accuracy (

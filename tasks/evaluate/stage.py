@@ -26,6 +26,7 @@ from models.numerics.top_items import top_items
 from tasks import main_table
 from tasks.cluster import HERE, Engine
 from tasks.errors import OneclassError
+from tasks.evaluate import considered as evaluate_considered
 from tasks.evaluate import kept
 from tasks.evaluate import like as evaluate_like
 from tasks.evaluate import truth as evaluate_truth
@@ -72,7 +73,8 @@ def evaluate(
     `metrics` gets every metric of the test part, and `validation_ndcg@100` where there is a validation part;
     `comparisons` every pair of ranked lists, once, in the order of `fit_digests`; `beyond_accuracy` what the test
     users' first recommendations are like. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` get
-    the strict ranks by training degrees, `like_by_degree` and `calibration` the models' `like`.
+    the strict ranks by training degrees, `like_by_degree` and `calibration` the models' `like`. `considered` gets what
+    `like` says of held-out items that were considered, where the split has such as were not liked.
 
     Args:
         matrices_digest: the protocol's split in the matrix store.
@@ -96,7 +98,7 @@ def evaluate(
         if earlier:
             kept.copy(connection, run_id, protocol, earlier.run_id)
         else:
-            write(connection, run_id, protocol, found.ranked, found.likes)
+            write(connection, run_id, protocol, found.ranked, found.likes, found.considered)
         if not found.evaluated.failed:  # which the next run tries again
             kept.keep(connection, run_id, protocol, made, vars(found.evaluated))
         table = main_table.by_protocol(main_table.rows(connection, run_id)).get(protocol, [])
@@ -112,6 +114,7 @@ class _Found:
     evaluated: Evaluated
     ranked: list[Ranked] = field(default_factory=list)
     likes: list[evaluate_like.Like] = field(default_factory=list)
+    considered: list[evaluate_considered.Considered] = field(default_factory=list)
 
 
 def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine: Engine) -> _Found:
@@ -134,7 +137,7 @@ def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine
     }
     for name, judged in begun.items():
         try:
-            of_model, like = judged()
+            of_model, like, considered = judged()
         except Exception as error:
             if not is_of_the_model(error) or len(failed) == len(fit_digests) - 1:
                 raise
@@ -143,17 +146,21 @@ def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine
             continue
         found.ranked.extend(of_model)
         found.likes.extend([like] if like else [])
+        found.considered.extend([considered] if considered else [])
+    if found.considered:
+        found.considered.append(evaluate_considered.of_popularity(split))
     _split_and_degrees.cache_clear()
     return found
 
 
 def _judged(
     home: Home, matrices_digest: str, name: str, digest: str, truth: Truth | None
-) -> tuple[list[Ranked], evaluate_like.Like | None]:
-    """Every ranked list of one model, and its `like` on leave_one_out, by what lies in the stores alone."""
+) -> tuple[list[Ranked], evaluate_like.Like | None, evaluate_considered.Considered | None]:
+    """Every ranked list of one model, its `like` on leave_one_out, and of what was considered, by what the stores have."""
     model, (split, degrees) = fits.load(home, name, digest), _split_and_degrees(home, matrices_digest)
     of_model = list(_of_model(model, split, degrees))
-    return of_model, evaluate_like.of_model(model, split, truth) if split.protocol == "leave_one_out" else None
+    like = evaluate_like.of_model(model, split, truth) if split.protocol == "leave_one_out" else None
+    return of_model, like, evaluate_considered.of_model(model, split, truth)
 
 
 @functools.lru_cache(maxsize=1)

@@ -8,11 +8,13 @@ import numpy as np
 import polars as pl
 
 from models.evaluation import metrics
+from models.evaluation.calibration import CalibrationBin
 from models.evaluation.metrics import DegreeBin, DegreeCell, Mean
+from tasks.evaluate.considered import Considered
 from tasks.evaluate.like import Like
 from tasks.stores import warehouse
 
-OF_PROTOCOL = ("metrics", "comparisons", "beyond_accuracy")
+OF_PROTOCOL = ("metrics", "comparisons", "beyond_accuracy", "considered")
 OF_LEAVE_ONE_OUT = ("ranks_by_degree", "ranks_by_both_degrees", "like_by_degree", "calibration")
 
 
@@ -30,18 +32,26 @@ class Ranked:
 
 
 def write(
-    connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, ranked: list[Ranked], likes: list[Like]
+    connection: duckdb.DuckDBPyConnection,
+    run_id: str,
+    protocol: str,
+    ranked: list[Ranked],
+    likes: list[Like],
+    considered: list[Considered],
 ) -> None:
     """Replace what this run had written of the protocol before, when it is a retry of the stage."""
     forget(connection, run_id, protocol)
     _insert(connection, "metrics", _means(run_id, protocol, ranked, "means"))
     _insert(connection, "beyond_accuracy", _means(run_id, protocol, ranked, "beyond"))
     _insert(connection, "comparisons", _comparisons(run_id, protocol, ranked))
+    _insert(connection, "considered", _considered(run_id, protocol, considered))
     if protocol == "leave_one_out":
         _insert(connection, "ranks_by_degree", _bins(run_id, ranked))
         _insert(connection, "ranks_by_both_degrees", _cells(run_id, ranked))
         _insert(connection, "like_by_degree", _like_bins(run_id, likes))
-        _insert(connection, "calibration", _calibration(run_id, likes))
+        bins = [(one.model, *bin_) for one in likes for bin_ in one.calibration]
+        bins += [(one.model, "considered", bin_) for one in considered for bin_ in one.calibration]
+        _insert(connection, "calibration", _calibration(run_id, bins))
 
 
 def forget(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str) -> None:
@@ -107,11 +117,19 @@ def _like_bins(run_id: str, likes: list[Like]) -> list[tuple]:
     ]
 
 
-def _calibration(run_id: str, likes: list[Like]) -> list[tuple]:
+def _considered(run_id: str, protocol: str, considered: list[Considered]) -> list[tuple]:
+    return [
+        (run_id, protocol, one.model, metric, figure.value, figure.standard_error, one.likes, one.dislikes)
+        for one in considered
+        for metric, figure in one.figures.items()
+    ]
+
+
+def _calibration(run_id: str, bins: list[tuple[str, str, CalibrationBin]]) -> list[tuple]:
     return [
         (
             run_id,
-            like.model,
+            model,
             reference,
             one.low,
             one.high,
@@ -120,8 +138,7 @@ def _calibration(run_id: str, likes: list[Like]) -> list[tuple]:
             one.observed,
             one.standard_error,
         )
-        for like in likes
-        for reference, one in like.calibration
+        for model, reference, one in bins
     ]
 
 

@@ -73,6 +73,22 @@ def laws_table(laws: pl.DataFrame) -> Table:
     )  # fmt: skip
 
 
+def considered_table(rows: pl.DataFrame) -> Table | None:
+    """`like` judged by what was considered; None where a run kept nothing to judge it by."""
+    return None if rows.is_empty() else Table(
+        "considered", "Of held-out items that were considered, which were liked?", "evaluation.considered",
+        [Column("protocol", "protocol"),
+         Column("model", "model", explain="popularity is the share of an item's considerers who liked it"),
+         Column("auc", "AUC", "metric", "the chance that a like has the higher probability of a like and a dislike",
+                error="auc_error"),
+         Column("log_loss", "log loss", "metric", "in nats; less is better", error="log_loss_error"),
+         Column("calibration_error", "calibration error", "metric", "of the probability from the share of likes, in ten bins"),
+         Column("coin_error", "off the true coin", "metric", "the same from the true probability; the demo's alone"),
+         Column("likes", "likes", "count"), Column("dislikes", "dislikes", "count")],
+        rows, cards=False,
+    )  # fmt: skip
+
+
 def came_in(overview: Row) -> str:
     """How much was read and kept; lines that could not be read are a footnote here, and an alarm where they are many."""
     files = f"{overview['files']:,} log file{'' if overview['files'] == 1 else 's'}"

@@ -11,6 +11,8 @@ SLICES = 40
 REFERENCES = {
     "coin": "the true coin is the probability that a user who considers the item likes it; only the demo knows it, and "
     "a model that learns from drawn negatives does not tend to it, for some of those would be liked",
+    "considered": "considered pairs are held-out likes, and held-out items that the log says were considered and not "
+    "liked: a true negative class, by which popularity too, as the share of an item's considerers who liked it, is judged",
     "density_ratio": "the density ratio is the true rate of likes over that of likes and drawn negatives together, "
     "which is what the models estimate; only the demo knows it",
     "sampled_negatives": "sampled negatives, the papers' substitute, count held-out likes against as many negatives "
@@ -170,7 +172,9 @@ def _calibration(model: str, rows: list[Row]) -> Panel:
     drawn = panel(f"calibration-{model}", f"{model}: like probability against each reference")
     axes = drawn.axes
     axes.plot([0, 1], [0, 1], color=LIGHT["faint"], linestyle=(0, (4, 3)), linewidth=1)
-    looks = (("blue", "o", "-"), ("orange", "s", (0, (5, 1.6))), ("green", "^", (0, (1.6, 1.2))))
+    looks = (
+        ("blue", "o", "-"), ("orange", "s", (0, (5, 1.6))), ("green", "^", (0, (1.6, 1.2))), ("ink", "D", (0, (4, 1, 1, 1))),
+    )  # fmt: skip
     for (colour, marker, dash), (reference, of_one) in zip(looks, grouped(rows, "reference").items(), strict=False):
         errors = 2 * np.nan_to_num(column(of_one, "standard_error"))
         axes.errorbar(

@@ -114,6 +114,7 @@ def _tables(tables: RunTables, main: dict[str, list[MainRow]], overview: Row) ->
             "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main
         ),
         "shown": model_tables.shown(beyond),
+        "considered": content.considered_table(tables("considered")),
         "metrics": model_tables.pivots("metrics", "Every metric", "evaluation.metrics", tables("metrics"), main),
     }
 

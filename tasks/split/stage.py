@@ -15,7 +15,7 @@ from tasks import binarize
 from tasks.errors import InputError
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import ALL_EDGES, PROTOCOLS
-from tasks.split import liang2018, line_ends, next_events
+from tasks.split import liang2018, line_ends, next_events, observed_negatives
 from tasks.split.matrix import keep, matrix
 from tasks.split.settings import SplitSettings
 from tasks.stores import matrices, warehouse
@@ -117,18 +117,19 @@ def _rewrite(
         connection.execute(f"delete from indexed.{protocol}")
     store = _Store(home, connection)
     if "strong_generalization" in asked.protocols:
-        store.keep(_strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers))
+        made = _strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers)
+        store.keep(observed_negatives.beside(connection, made, asked.seed))
         if settings.scheme == "liang2018":
             drawn = select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
     if "leave_one_out" in asked.protocols:
-        store.keep(_leave_one_out(connection, asked.seed))
+        store.keep(observed_negatives.beside(connection, _leave_one_out(connection, asked.seed), asked.seed))
         warehouse.drop_temporary(connection)
     if "next_events" in asked.protocols:
         day = next_events.cut(connection, settings)
         made = next_events.make(connection, day, asked.threshold, asked.since)
         made, said["next_events"] = line_ends.of_next_events(connection, made, settings)
-        store.keep(made)
+        store.keep(observed_negatives.beside(connection, made, asked.seed, day))
         drawn["next_from"] = str(day)
     if "given" in asked.protocols:
         made = _given(connection, asked.given_files)
@@ -137,6 +138,7 @@ def _rewrite(
     warehouse.drop_temporary(connection)
     if set(asked.protocols) != {"given"}:
         store.keep(_all_edges(connection))
+        warehouse.drop_temporary(connection)
     return {"digests": store.digests, "drawn": drawn, "validation": said}
 
 
@@ -224,7 +226,8 @@ def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
     connection.execute(sql.statement("split/all_edges"))
     items = select(connection, "split/sizes")["items"].item()
     users, train = matrix(connection, "all_edges where true", items)
-    return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
+    made = SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
+    return observed_negatives.beside(connection, made, seed=0)  # which holds nothing out, and so draws nothing
 
 
 def all_edges(home: Home) -> str:

@@ -33,12 +33,15 @@ class Part:
         targets: (users, items) what has to be found; disjoint from the histories.
         users: int32 (users,) their curated `user_index`.
         rows: int32 (users,) their rows in `train`, or None when they are users never seen in training.
+        negatives: (users, items) what they considered and did not like, held out of the fit, in the log's proportion to the
+            targets; None where none is held out.
     """
 
     histories: csr_matrix
     targets: csr_matrix
     users: np.ndarray
     rows: np.ndarray | None = None
+    negatives: csr_matrix | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class SplitMatrices:
         numbering: `users` and `items`, how many indices there were, and the `digest` of the ids behind them.
         ends: bool (training edges,), in the order of the entries of `train`: those that come last, which a search cuts
             out to judge by; None where it draws some.
+        negatives: (training users, items), what they considered and did not like; None where the log does not tell.
     """
 
     protocol: str
@@ -62,6 +66,7 @@ class SplitMatrices:
     parts: dict[str, Part] = field(default_factory=dict)
     numbering: dict[str, Any] = field(default_factory=dict)
     ends: np.ndarray | None = None
+    negatives: csr_matrix | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,7 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None) -> Split
         {name: _part(arrays, name, train) for name in wanted},
         description["numbering"],
         arrays.get("train_ends"),
+        _negatives(arrays, "train", description["shape"][1]),
     )
 
 
@@ -149,14 +155,23 @@ def _part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix) -> Part:
         histories = _matrix(arrays, f"{name}_histories", train.shape[1])
     else:  # training users: their histories are rows of `train`, and are not stored again
         histories = train if len(rows) == train.shape[0] else train[rows]
-    return Part(histories, _matrix(arrays, f"{name}_targets", train.shape[1]), arrays[f"{name}_users"], rows)
+    targets, negatives = _matrix(arrays, f"{name}_targets", train.shape[1]), _negatives(arrays, name, train.shape[1])
+    return Part(histories, targets, arrays[f"{name}_users"], rows, negatives)
+
+
+def _negatives(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix | None:
+    return _matrix(arrays, f"{name}_negatives", columns) if f"{name}_negatives_indptr" in arrays else None
 
 
 def _arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
     arrays = {"users": split.users, "items": split.items, **_csr("train", split.train)}
     if split.ends is not None:
         arrays["train_ends"] = split.ends
+    if split.negatives is not None:
+        arrays |= _csr("train_negatives", split.negatives)
     for name, part in split.parts.items():
+        if part.negatives is not None:
+            arrays |= _csr(f"{name}_negatives", part.negatives)
         arrays |= {**_csr(f"{name}_targets", part.targets), f"{name}_users": part.users}
         arrays |= _csr(f"{name}_histories", part.histories) if part.rows is None else {f"{name}_rows": part.rows}
     return arrays

@@ -30,6 +30,7 @@ insert into indexed.interactions values
     (2, 0, 1, null, null, 1, 7), (2, 2, 1, null, null, 2, 1), (2, 1, 1, null, null, 2, 2);
 insert into indexed.interactions
     select u - 1, i - 1, 1, null, null, 1, 10 * u + i from range(1, 4) as users(u), range(4, 7) as items(i);
+insert into indexed.observed_negatives values (0, 2, null);
 insert into indexed.strong_generalization values
     (0, 0, 'train', 'fit'), (0, 1, 'train', 'fit'),
     (1, 0, 'validation', 'fold_in'), (1, 1, 'validation', 'target'),
@@ -112,6 +113,12 @@ insert into evaluation.calibration values
     ('ml-1m 10:02:03', 'random_graph', 'sampled_negatives', 0.4, 0.5, 1, 0.45, 1, null),
     ('ml-1m 10:02:03', 'random_graph', 'sampled_negatives', 0.9, 1, 5, 0.95, 0.4, 0.2),
     ('ml-1m 10:02:03', 'random_graph', 'coin', 0.9, 1, 2, 0.95, 0.9, 0.01);
+insert into evaluation.considered values
+    ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'considered_auc', 0.7, 0.01, 2, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'considered_log_loss', 1.1, 0.01, 2, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'considered_calibration_error', 0.1, null, 2, 3),
+    ('another', 'leave_one_out', 'random_graph', 'considered_auc', 7, 0.01, 9, 9);
+insert into evaluation.calibration values ('ml-1m 10:02:03', 'random_graph', 'considered', 0.9, 1, 5, 0.95, 0.9, 0.01);
 insert into evaluation.beyond_accuracy values
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'coverage@20', 0.1, null, 3),
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'popularity_lift@20', 2.5, 0.1, 2),
@@ -145,6 +152,7 @@ def parameters():
         "min_user_edges": 0,
         "min_item_edges": 0,
         "k_core": 0,
+        "observed_negatives": True,
         "scheme": "hashed",
         "seed": 251955,  # one whose hashes make the parts, targets and held-out edges below
         "held_out_share": 0.3,

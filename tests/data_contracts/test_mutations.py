@@ -132,7 +132,8 @@ def fitted(home, protocol, digest):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A run of all stages without any filter."""
-    likes, parts = BinarizeSettings(threshold=4), SplitSettings(scheme="hashed", held_out_share=0.2)
+    likes = BinarizeSettings(threshold=4, observed_negatives=True)
+    parts = SplitSettings(scheme="hashed", held_out_share=0.2)
     with made_by_stages(tmp_path_factory.mktemp("whole"), likes, parts, whole=True) as made:
         yield made
 
@@ -211,6 +212,8 @@ MUTATIONS = {
     "two users' ids exchanged": (GRAPH, "events_folded", "update indexed.users set user_index = 9 - user_index where user_index in (4, 5)"),
     "a user's index twice": ("indexed.users", "one_to_one", "update indexed.users set user_index = 4 where user_index = 5"),
     "an item without an index": ("indexed.items", "with_an_edge", "delete from indexed.items where item_index = 7"),
+    "a dislike that was none": ("indexed.observed_negatives", "events_folded", "update indexed.observed_negatives set item_index = (item_index + 1) % 9 where rowid = 3"),
+    "a dislike lost": ("indexed.observed_negatives", "events_folded", "delete from indexed.observed_negatives where rowid = 3"),
     # splits
     "targets turned to fold-in": (STRONG, "a_fifth_is_target", f"update {STRONG} set role = 'fold_in' where role = 'target' and user_index = {HELD_OUT}"),
     "fold-in turned to targets": (STRONG, "a_fifth_is_target", f"update {STRONG} set role = 'target' where role = 'fold_in' and user_index = {HELD_OUT}"),

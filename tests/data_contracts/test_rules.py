@@ -241,6 +241,25 @@ BREACHES = [
     ),
     ("indexed.leave_one_out", "edges_agree", "delete from indexed.leave_one_out where item_index = 1"),
     ("indexed.leave_one_out", "edges_agree", "delete from indexed.leave_one_out where user_index = 1"),
+    (
+        "indexed.observed_negatives",
+        "pair_once",
+        "insert into indexed.observed_negatives from indexed.observed_negatives",
+    ),
+    ("indexed.observed_negatives", "not_liked", "insert into indexed.observed_negatives values (0, 0, null)"),
+    ("indexed.observed_negatives", "only_where_asked", "select 1"),
+    ("indexed.observed_negatives", "events_folded", "delete from indexed.observed_negatives"),
+    ("indexed.observed_negatives", "events_folded", "update indexed.observed_negatives set user_index = 1"),
+    ("indexed.observed_negatives", "events_folded", "delete from raw.events where value = 1"),
+    ("evaluation.considered", "metric_known", "update evaluation.considered set metric = 'auc'"),
+    ("evaluation.considered", "metric_once", "insert into evaluation.considered from evaluation.considered"),
+    ("evaluation.considered", "value_in_range", "update evaluation.considered set value = 1.1"),
+    ("evaluation.considered", "value_in_range", "update evaluation.considered set value = 'inf'"),
+    ("evaluation.considered", "standard_error_in_range", "update evaluation.considered set standard_error = -1"),
+    ("evaluation.considered", "same_pairs", "update evaluation.considered set likes = 1 where model = 'popularity'"),
+    ("evaluation.considered", "same_pairs", "update evaluation.considered set dislikes = 0"),
+    ("evaluation.considered", "popularity_beside", "delete from evaluation.considered where model = 'popularity'"),
+    ("evaluation.calibration", "pairs_agree", "update evaluation.considered set dislikes = 9"),
     ("indexed.next_events", "role_known", "update indexed.next_events set role = 'test'"),
     ("indexed.next_events", "edges_agree", "insert into indexed.next_events values (0, 0, 'dropped')"),
     ("indexed.next_events", "edges_agree", "insert into indexed.next_events values (0, 8, 'dropped')"),
@@ -471,6 +490,7 @@ BREACHES = [
 
 # values of a stage under which a rule binds
 BINDING = {
+    "only_where_asked": {"observed_negatives": False},
     "active_stay": {"min_user_edges": 5},
     "parts_sized": {"scheme": "liang2018", "held_out_users": 1},
     "drawn_as_published": {"scheme": "liang2018", "drawn_parts": "1"},

@@ -38,6 +38,9 @@ EXPECTED = {
     f"popularity 0.6200' from operations.contract_results where run_id = '{RUN}' and not success",
     "costs": f"select protocol, model, seconds, peak_bytes, saved_bytes from operations.model_fits where run_id = '{RUN}'",
     "laws": "from diagnostics.power_law_fits",
+    "considered": """
+        values ('leave_one_out', 'random_graph', 0.71, 0.6125, 0.0934, null, 400, 312),
+            ('leave_one_out', 'popularity', 0.71, 0.6125, 0.0934, null, 400, 312)""",
     "metric_changes": CHANGED,
     "new_log_files": "select 'second.csv', events, rejects, ingested_at from operations.log_files where file_id = 2",
     "rule_changes": "select 'evaluation.metrics', 'plausible', 'no longer met'",

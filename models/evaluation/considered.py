@@ -1,0 +1,75 @@
+"""How well a probability tells, of items that users considered, those that they liked.
+
+Where a log tells what was considered and not liked (1 to 3 stars), `like` has the ground truth that the footnote to
+Figure 5 of the random-graph paper misses: g of pairs with h = 1.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.stats import rankdata
+
+from models.evaluation.calibration import calibrate
+
+CERTAIN = 1e-6  # a probability nearer to 0 or 1 than this is taken for this far, so that no pair's loss is infinite
+USERS_OF_PRIOR = 5.0  # who liked an item as often as all items are liked, before anybody considered it
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure over pairs; `standard_error` None where it has none."""
+
+    value: float
+    standard_error: float | None
+
+
+def judge(probability: np.ndarray, liked: np.ndarray) -> dict[str, Figure]:
+    """The figures of pairs that were considered; pairs are taken for independent.
+
+    Args:
+        probability: float (pairs,), that the pair is a like.
+        liked: bool (pairs,), whether it is; both kinds are there.
+
+    Returns:
+        considered_auc: the chance that a like has a higher probability than a dislike, ties a half; its standard error by
+            DeLong et al. 1988.
+        considered_log_loss: in nats.
+        considered_calibration_error: the mean over ten equal bins of |mean probability - share of likes|, weighted by
+            their pairs.
+    """
+    certain = np.clip(probability.astype(np.float64), CERTAIN, 1 - CERTAIN)
+    losses = -np.log(np.where(liked, certain, 1 - certain))
+    loss = Figure(float(losses.mean()), float(losses.std(ddof=1) / np.sqrt(len(losses))))
+    return {
+        "considered_auc": auc(probability, liked),
+        "considered_log_loss": loss,
+        "considered_calibration_error": Figure(calibration_error(probability, liked), None),
+    }
+
+
+def auc(scores: np.ndarray, liked: np.ndarray) -> Figure:
+    """The area under the ROC curve, from ranks."""
+    likes, dislikes = scores[liked], scores[~liked]
+    ranks = rankdata(np.concatenate([likes, dislikes]))
+    above = (ranks[: len(likes)] - rankdata(likes)) / len(dislikes)  # the share of dislikes below each like
+    below = 1 - (ranks[len(likes) :] - rankdata(dislikes)) / len(likes)
+    few = min(len(likes), len(dislikes)) < 2
+    error = None if few else float(np.sqrt(above.var(ddof=1) / len(likes) + below.var(ddof=1) / len(dislikes)))
+    return Figure(float(above.mean()), error)
+
+
+def calibration_error(probability: np.ndarray, truth: np.ndarray) -> float:
+    """The expected calibration error, in ten equal bins; `truth` (pairs,) may be a probability too."""
+    bins = calibrate(probability, truth.astype(np.float64), np.ones(len(probability)))
+    return float(sum(one.pairs * abs(one.mean_like - one.observed) for one in bins) / len(probability))
+
+
+def liked_shares(likes: csr_matrix, dislikes: csr_matrix) -> np.ndarray:
+    """What popularity can say: of the users who considered an item, the share who liked it, float64 (items,).
+
+    Shrunk towards the share over all items, as if USERS_OF_PRIOR more had considered each.
+    """
+    liked, not_liked = (np.bincount(one.indices, minlength=one.shape[1]) for one in (likes, dislikes))
+    share = liked.sum() / (liked.sum() + not_liked.sum())
+    return (liked + USERS_OF_PRIOR * share) / (liked + not_liked + USERS_OF_PRIOR)

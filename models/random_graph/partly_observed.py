@@ -1,0 +1,106 @@
+"""Observed negatives: the part of the hidden graph H that a log tells of (Paquet and Koenigstein 2014, section 7).
+
+A rating of 1 to 3 stars is an item that was considered and not liked: h = 1 and g = 0 are known. With N the set of these
+edges, q(h_mn = 1) = 1 for them as for the likes G, and only the rest R of H is random. The bound of eq. 12 then splits
+into terms that are known and an expectation:
+
+    L[q] = sum_{(m,n) in G} E l_mn(1) + sum_{(m,n) in N} E l_mn(0) + E_{q(R)} [ sum_{(m,n) in R} E l_mn(0) ]
+           + E log p(U, V, b, tau) + entropy of q,
+    l_mn(g) = log sigma(xi) + (g - 1/2) a - xi / 2 - lambda(xi) (a^2 - xi^2),   a = u_m'v_n + b_m + b_n (eq. 11).
+
+A user with d_m likes and D_m observed negatives has max(d_m - D_m, 0) random ones, drawn as before (section 4.1), from
+what is left of pi: never a like, and never an observed negative. So there are d_m negatives in all, as without the
+setting, unless more than d_m were observed: then all of these are in H, and none is drawn. To leave some out would say
+of an item that was considered that it was not, and raise the user's logits by log(D_m / d_m). Where the log tells of all
+that was considered, as the demo's does, the random ones are of items that were not: they lower `like`, and the setting
+`fill_negatives` leaves them out. R is then empty.
+"""
+
+import numpy as np
+from numba import njit
+from scipy.sparse import csr_matrix
+
+from models.negatives.draws import HEAVY, draw_into
+from models.numerics.adjacency import Adjacency, adjacency
+from models.random_graph.inference import GraphSampler
+
+
+class PartlyObservedSampler(GraphSampler):
+    """q(H) where some negatives are known; they come first in the list of each user.
+
+    Args:
+        likes, weights, seed, units: as of a `GraphSampler`.
+        observed: the observed negatives by user, none of them a like; items without a weight may be among them.
+        fill: draw random ones beside them.
+    """
+
+    def __init__(
+        self,
+        likes: Adjacency,
+        observed: Adjacency,
+        weights: np.ndarray,
+        seed: int,
+        units: np.ndarray,
+        *,
+        fill: bool = True,
+    ) -> None:
+        super().__init__(likes, weights, seed, units)
+        self.observed, self.fill = observed, fill
+        self._known = side_by_side(likes, observed)
+        self._starts = _room_beside(likes[0], self._known, weights)
+
+    def negatives(self, iteration: int) -> Adjacency:
+        """The negatives of one iteration, by user: the observed ones, then the random ones."""
+        if not self.fill:
+            return self.observed
+        drawn = np.empty(self._starts[-1], dtype=np.int32)
+        key = (self.seed, iteration)
+        draw_into(self._known, self._starts, drawn, self.weights, self._alias, self.bounds, key, self.units, HEAVY)
+        return side_by_side(self.observed, (self._starts, drawn))
+
+
+def observed_edges(interactions: csr_matrix, negatives: csr_matrix) -> Adjacency:
+    """The observed negatives by user.
+
+    Raises:
+        ValueError: the matrices have other shapes, or a pair is in both.
+    """
+    if negatives.shape != interactions.shape:
+        raise ValueError(
+            f"observed negatives: come as a matrix of {negatives.shape}, and the likes as one of {interactions.shape}; "
+            "give both the same users and items"
+        )
+    both = csr_matrix(negatives.astype(bool).multiply(interactions.astype(bool))).nnz
+    if both:
+        raise ValueError(f"observed negatives: {both} of them are likes too; an item is liked or it is not")
+    return adjacency(negatives)
+
+
+@njit(cache=True, nogil=True)
+def side_by_side(first, second):
+    """The edges of two graphs over the same vertices as one: those of the first, then those of the second."""
+    starts = first[0] + second[0]
+    neighbours = np.empty(starts[-1], dtype=np.int32)
+    for vertex in range(len(starts) - 1):
+        at = starts[vertex]
+        for part in (first, second):
+            count = part[0][vertex + 1] - part[0][vertex]
+            neighbours[at : at + count] = part[1][part[0][vertex] : part[0][vertex + 1]]
+            at += count
+    return starts, neighbours
+
+
+@njit(cache=True, nogil=True)
+def _room_beside(likes, known, weights):
+    """Where each user's random negatives begin, int64 (users + 1,): d_m - D_m of them, or as many as items are left."""
+    drawable = np.int64(0)
+    for item in range(len(weights)):
+        drawable += weights[item] > 0
+    begins = np.zeros(len(likes), dtype=np.int64)
+    for user in range(len(likes) - 1):
+        degree, taken = likes[user + 1] - likes[user], np.int64(0)
+        for at in range(known[0][user], known[0][user + 1]):
+            taken += weights[known[1][at]] > 0
+        observed = known[0][user + 1] - known[0][user] - degree
+        begins[user + 1] = begins[user] + max(0, min(degree - observed, drawable - taken))
+    return begins

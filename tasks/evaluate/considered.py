@@ -1,0 +1,92 @@
+"""`like` judged by what was considered: held-out likes, and held-out items that were considered and not liked.
+
+That is the ground truth of both kinds which one-class data lack, where a log tells it and a run keeps it
+(`binarize.observed_negatives`). Beside the models stands popularity: the share of an item's considerers who liked it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import hstack
+
+from models.base import Model
+from models.evaluation.calibration import CalibrationBin, calibrate
+from models.evaluation.considered import Figure, calibration_error, judge, liked_shares
+from models.generator.density_ratio import Truth
+from tasks.stores.matrices import Part, SplitMatrices
+
+BLOCK = 1 << 10  # users
+
+
+@dataclass(frozen=True)
+class Considered:
+    """What one model's `like`, or popularity, says of the considered pairs of a test part.
+
+    Attributes:
+        figures: by metric.
+        likes, dislikes: how many pairs there are of each kind.
+        calibration: the bins of the probability.
+    """
+
+    model: str
+    figures: dict[str, Figure]
+    likes: int
+    dislikes: int
+    calibration: list[CalibrationBin]
+
+
+def of_model(model: Model, split: SplitMatrices, truth: Truth | None) -> Considered | None:
+    """Judge one model; None where it has no `like`, or nothing was kept to judge by."""
+    part = split.parts["test"]
+    if not _has_both(part):
+        return None
+    found = []
+    for users, items, liked in _blocks(part):
+        rows = None if part.rows is None else part.rows[users]
+        like = model.like(part.histories[users], users=rows, items=items)
+        if like is None:
+            return None
+        there = items >= 0
+        coins = np.zeros(0)
+        if truth is not None:
+            coins = truth.coins_of_pairs(np.broadcast_to(rows[:, None], items.shape)[there], items[there])
+        found.append((like[0][there], liked[there], coins))
+    like, liked, coins = (np.concatenate(column) for column in zip(*found, strict=True))
+    return _judged(model.name, like, liked, None if truth is None else coins)
+
+
+def of_popularity(split: SplitMatrices) -> Considered | None:
+    """Judge the shares of items' considerers who liked them; None where nothing was kept to judge by."""
+    part = split.parts["test"]
+    if not _has_both(part) or split.negatives is None:
+        return None
+    shares = liked_shares(split.train, split.negatives)
+    likes, dislikes = (shares[one.indices] for one in (part.targets, part.negatives))
+    liked = np.arange(len(likes) + len(dislikes)) < len(likes)
+    return _judged("popularity", np.concatenate([likes, dislikes]), liked, None)
+
+
+def _judged(name: str, like: np.ndarray, liked: np.ndarray, coin: np.ndarray | None) -> Considered:
+    figures = judge(like, liked)
+    if coin is not None:
+        figures["considered_coin_error"] = Figure(calibration_error(like, coin), None)
+    bins = calibrate(like, liked.astype(np.float64), np.ones(len(like)))
+    return Considered(name, figures, int(liked.sum()), int((~liked).sum()), bins)
+
+
+def _has_both(part: Part) -> bool:
+    return part.negatives is not None and min(part.targets.nnz, part.negatives.nnz) > 0
+
+
+def _blocks(part: Part) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Places in the part of some users; the items of each that are judged, padded with -1; and which of them are likes."""
+    for start in range(0, len(part.users), BLOCK):
+        users = np.arange(start, min(start + BLOCK, len(part.users)))
+        targets, negatives = part.targets[users], part.negatives[users]
+        counts = np.diff(targets.indptr) + np.diff(negatives.indptr)
+        both = hstack([targets, negatives], format="csr")  # a user's targets come first
+        items = np.full((len(users), counts.max(initial=0)), -1, dtype=np.int32)
+        there = np.arange(items.shape[1]) < counts[:, None]
+        items[there] = both.indices % part.targets.shape[1]
+        yield users, items, np.arange(items.shape[1]) < np.diff(targets.indptr)[:, None]

@@ -1,0 +1,177 @@
+"""Observed negatives: which graphs are drawn, the bound that is climbed on them, and what `like` then estimates."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy.sparse import csr_matrix
+
+from models.evaluation.considered import calibration_error
+from models.fitting import FitOptions
+from models.negatives.draws import histogram
+from models.numerics.adjacency import adjacency
+from models.random_graph.inference import RandomGraphPosterior
+from models.random_graph.model import RandomGraph, RandomGraphSettings
+from models.random_graph.partly_observed import PartlyObservedSampler
+from models.random_graph.posterior import Precisions
+from tasks.demo.story import DemoSettings, tell
+from tests.models.random_graph.dense_bound import dense_bound, dense_moments, float_sides, random_side
+
+USERS, ITEMS = 40, 25
+
+
+def considered(seed=0):
+    """Likes and observed negatives, bool (users, items), of users with many, few or none of either."""
+    rng = np.random.default_rng(seed)
+    likes = rng.random((USERS, ITEMS)) < rng.uniform(0, 0.6, (USERS, 1))
+    observed = ~likes & (rng.random((USERS, ITEMS)) < rng.uniform(0, 0.8, (USERS, 1)))
+    likes[3] = observed[4] = False  # no like, no observed negative
+    likes[5], observed[5] = np.arange(ITEMS) < 20, np.arange(ITEMS) >= 20  # nothing is left
+    likes[:, 7], observed[6, 7] = False, True  # an item that nobody likes
+    return likes, observed
+
+
+def sampler(likes, observed, seed=2):
+    parts = adjacency(csr_matrix(likes)), adjacency(csr_matrix(observed))
+    return PartlyObservedSampler(
+        *parts, histogram(likes.sum(axis=0), 0.7), seed, np.arange(len(likes), dtype=np.uint64)
+    )
+
+
+def dense(graph):
+    starts, items = graph
+    found = np.zeros((USERS, ITEMS), dtype=int)
+    np.add.at(found, (np.repeat(np.arange(USERS), np.diff(starts)), items), 1)
+    return found
+
+
+def test_observed_negatives_are_in_every_graph_and_the_rest_is_drawn_beside_them():
+    likes, observed = considered()
+    graphs, draws = sampler(likes, observed), np.zeros((USERS, ITEMS))
+    weights = graphs.weights
+    degrees, known = likes.sum(axis=1), observed.sum(axis=1)
+    left = ((weights > 0) & ~likes & ~observed).sum(axis=1)
+    for iteration in range(2000):
+        found = dense(graphs.negatives(iteration))
+        assert found.max() == 1 and (found[observed] == 1).all() and not found[likes].any()
+        assert (found.sum(axis=1) == known + np.clip(degrees - known, 0, left)).all()
+        draws += found
+    assert not draws[~observed][:, None][(weights == 0)[np.nonzero(~observed)[1]]].any()
+    user = int(np.flatnonzero((degrees - known > 1) & (degrees - known < left - 3))[0])  # its law, against a naive one
+    free = np.flatnonzero((weights > 0) & ~likes[user] & ~observed[user])
+    rng, naive = np.random.default_rng(1), np.zeros(ITEMS)
+    for _ in range(4000):
+        p = weights[free] / weights[free].sum()
+        naive[rng.choice(free, degrees[user] - known[user], replace=False, p=p)] += 1 / 4000
+    assert draws[user, free] / 2000 == pytest.approx(naive[free], abs=0.05)  # three standard errors and more
+
+
+def test_none_is_drawn_where_none_is_to_be():
+    likes, observed = considered()
+    matrix, negatives = (csr_matrix(one, dtype=np.float32) for one in (likes, observed))
+    model = RandomGraph(RandomGraphSettings(observed_negatives=True, fill_negatives=False))
+    model.item_degrees = likes.sum(axis=0)
+    assert np.array_equal(dense(model.sampler(matrix, negatives).draw(1).negatives), observed)
+
+
+def fitted(likes, observed=None, threads=1, **settings):
+    settings = RandomGraphSettings(**({"factors": 4, "iterations": 14} | settings))
+    likes = csr_matrix(likes, dtype=np.float32)
+    negatives = None if observed is None else csr_matrix(observed, dtype=np.float32)
+    return RandomGraph(settings, seed=2, threads=threads).fit(likes, FitOptions(negatives=negatives))
+
+
+def same_bits(one, other):
+    return all(np.array_equal(array, other._arrays()[name]) for name, array in one._arrays().items())
+
+
+def test_without_the_setting_or_without_an_observed_negative_a_fit_is_the_papers_own():
+    likes, observed = considered(1)
+    plain = fitted(likes)
+    assert same_bits(plain, fitted(likes, observed))
+    assert same_bits(plain, fitted(likes, np.zeros_like(observed), observed_negatives=True))
+    assert same_bits(plain, fitted(likes, observed_negatives=True))
+    assert not same_bits(plain, fitted(likes, observed, observed_negatives=True))
+
+
+@pytest.mark.parametrize("settings", [{}, {"joint_bias": True, "user_biases": True}, {"balance_popular": True}])
+def test_same_bits_with_one_thread_and_with_two(settings):
+    likes, observed = considered(2)
+    one, two = (fitted(likes, observed, threads, observed_negatives=True, **settings) for threads in (1, 2))
+    assert same_bits(one, two)
+
+
+def case(seed=3):
+    """A posterior, one draw of the graph, and its three parts: likes, observed negatives and random ones, dense."""
+    rng = np.random.default_rng(seed)
+    likes, observed = considered(seed)
+    taus = Precisions.of_mean(1.3, (USERS, ITEMS), 3, 0.01, 0.01)
+    q = RandomGraphPosterior(random_side(rng, USERS, 3), random_side(rng, ITEMS, 3), taus)
+    graph = sampler(likes, observed).draw(1)
+    random = (dense(graph.negatives) - observed).astype(float)
+    assert random.sum() > 50 and observed.sum() > 50
+    return q, graph, likes.astype(float), observed.astype(float), random
+
+
+def test_the_bound_is_that_of_three_kinds_of_edges():
+    q, graph, likes, observed, random = case()
+    sides = float_sides(q)
+    mean, second = dense_moments(*sides)
+    xi = np.sqrt(second)
+    none = np.zeros_like(likes)
+    terms = -np.log1p(np.exp(-xi)) - xi / 2  # lambda(xi) (E a^2 - xi^2) is 0 at the best xi
+    known = (likes * (terms + mean / 2)).sum() + (observed * (terms - mean / 2)).sum()
+    drawn = (random * (terms - mean / 2)).sum()
+    rest = dense_bound(*sides, q.taus, none, none, xi)  # of the priors and q
+    assert q.bound(graph) == pytest.approx(known + drawn + rest, rel=1e-6)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_update_is_a_stationary_point_of_that_bound(side):
+    q, graph, likes, observed, random = case()
+    xi = np.sqrt(dense_moments(*float_sides(q))[1])
+    whole = likes + observed + random
+    (q.update_users, q.update_items)[side](graph, step=1.0, joint=True)
+    after = float_sides(q)
+    value = dense_bound(*after, q.taus, likes, whole, xi)
+    for name in ("mean", "precision", "bias_mean", "bias_precision"):
+        for vertex in (0, 9, 17):
+            place = (vertex, vertex % 3) if after[side][name].ndim == 2 else (vertex,)
+            here, values = after[side][name][place], []
+            for there in (here - 1e-3, here + 1e-3):
+                after[side][name][place] = there
+                values.append(dense_bound(*after, q.taus, likes, whole, xi))
+            after[side][name][place] = here
+            assert abs(values[1] - values[0]) / 2e-3 < 1e-4, (name, place)
+            assert max(values) < value + 1e-9, (name, place)
+
+
+def test_on_the_demo_like_estimates_the_coin():
+    demo = DemoSettings(users=800, items=400, likes=24_000)
+    story, rng = tell(demo, 1), np.random.default_rng(5)
+    items = np.repeat(np.arange(demo.items), np.diff(story.starts))
+    held, liked = rng.random(len(items)) < 0.1, story.liked
+
+    def matrix(some):
+        edges = np.ones(some.sum(), dtype=np.float32), (story.users[some], items[some])
+        return csr_matrix(edges, shape=(demo.users, demo.items))
+
+    likes, negatives = matrix(liked & ~held), matrix(~liked & ~held)
+    users, coin = story.users[held], story.probability[held]
+    errors, correlations = {}, {}
+    for on in (False, True):
+        settings = RandomGraphSettings(observed_negatives=on, learn_tau=False)
+        model = RandomGraph(settings, seed=1, threads=2).fit(likes, FitOptions(negatives=negatives))
+        like = model.like(likes[users], users=users, items=items[held][:, None])[0][:, 0]
+        errors[on], correlations[on] = calibration_error(like, coin), np.corrcoef(like, coin)[0, 1]
+    assert errors[True] < 0.03 and errors[False] > 0.06
+    assert correlations[True] > correlations[False] + 0.05
+
+
+def test_what_cannot_be_is_refused():
+    likes, observed = considered()
+    with pytest.raises(ValueError, match="of them are likes too"):
+        fitted(likes, observed | likes, observed_negatives=True)
+    with pytest.raises(ValueError, match=r"\(40, 24\)"):
+        fitted(likes, observed[:, 1:], observed_negatives=True)
+    with pytest.raises(ValidationError, match="set blocks = 1"):
+        RandomGraphSettings(observed_negatives=True, blocks=2)

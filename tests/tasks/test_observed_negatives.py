@@ -1,0 +1,141 @@
+"""What users considered and did not like, from the log to the matrices and the fit: nothing held out is trained on."""
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+
+from models.random_graph.settings import RandomGraphSettings
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.split import ALL_EDGES, SplitSettings, split
+from tasks.stores import fits, matrices, warehouse
+from tasks.train import train
+
+PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
+THRESHOLD = 4
+
+
+@pytest.fixture
+def events(home, log_events):
+    """(user, item, stars, time) of 90 users, some items rated twice; what the log says, in plain Python."""
+    generator = np.random.default_rng(4)
+    first, made = datetime(2026, 1, 1), []
+    for user in range(90):
+        items = generator.choice(40, generator.integers(4, 25), replace=False)
+        for item in [*items, items[0]]:
+            day = first + timedelta(days=int(generator.integers(0, 300)))
+            made.append((f"u{user}", f"i{item}", int(generator.integers(1, 6)), day))
+    log_events(made)
+    return made
+
+
+def disliked(events):
+    best: dict = {}
+    for user, item, stars, _ in events:
+        best[user, item] = max(stars, best.get((user, item), 0))
+    users, items = ({pair[side] for pair, stars in best.items() if stars >= THRESHOLD} for side in (0, 1))
+    return {pair for pair, stars in best.items() if stars < THRESHOLD and pair[0] in users and pair[1] in items}
+
+
+def made(home, *, observed=True):
+    binarize(home, BinarizeSettings(threshold=THRESHOLD, observed_negatives=observed), "run")
+    return split(
+        home, SplitSettings(held_out_share=0.2), "run", protocols=PROTOCOLS, seed=1, threshold=THRESHOLD
+    ).digests
+
+
+def pairs(home, matrix, users, items):
+    with warehouse.connect(home, read_only=True) as connection:
+        names = [dict(connection.execute(f"select {side}_index, {side}_id from indexed.{side}s").fetchall())
+                 for side in ("user", "item")]  # fmt: skip
+    entries = matrix.tocoo()
+    return {(names[0][users[u]], names[1][items[i]]) for u, i in zip(entries.row, entries.col, strict=True)}
+
+
+def of(home, digest):
+    """The pairs of a split's negatives: those to fit on, and those of each part."""
+    read = matrices.read(home, digest)
+    parts = {name: part for name, part in read.parts.items() if part.negatives is not None}
+    held_out = {name: pairs(home, part.negatives, part.users, read.items) for name, part in parts.items()}
+    return pairs(home, read.negatives, read.users, read.items), held_out, read
+
+
+def test_what_has_no_like_among_its_events_was_observed(home, events):
+    made(home)
+    with warehouse.connect(home, read_only=True) as connection:
+        found = connection.execute("select user_id, item_id, first_at from curated.observed_negatives").fetchall()
+    assert {(user, item) for user, item, _ in found} == disliked(events) and len(found) == len(disliked(events))
+    times = {(user, item): min(day for *one, _, day in events if tuple(one) == (user, item)) for user, item, _ in found}
+    assert {(user, item): day for user, item, day in found} == times
+
+
+def test_in_every_protocol_training_and_held_out_ones_are_disjoint(home, events):
+    digests, everything = made(home), disliked(events)
+    assert of(home, digests[ALL_EDGES])[:2] == (everything, {})
+
+    trained, held_out, split_ = of(home, digests["leave_one_out"])
+    assert trained | held_out["test"] == everything and not trained & held_out["test"]
+    part = split_.parts["test"]
+    shares = np.diff(part.targets.indptr) / (np.diff(part.targets.indptr) + np.diff(part.histories.indptr))
+    disliked_by = np.diff(split_.negatives[part.rows].indptr) + np.diff(part.negatives.indptr)
+    wanted, error = shares @ disliked_by, np.sqrt((shares * (1 - shares)) @ disliked_by)
+    assert abs(part.negatives.nnz - wanted) < 4 * error
+
+    trained, held_out, split_ = of(home, digests["strong_generalization"])
+    training_users = {user for user, _ in pairs(home, split_.train, split_.users, split_.items)}
+    items = {item for _, item in pairs(home, split_.train, split_.users, split_.items)}
+    assert trained == {pair for pair in everything if pair[0] in training_users and pair[1] in items}
+    assert held_out.keys() == {"validation", "test"} and all(held_out.values())
+    for name, found in held_out.items():
+        part = split_.parts[name]
+        users = {user for user, _ in pairs(home, part.targets, part.users, split_.items)}
+        assert found < everything and {user for user, _ in found} <= users and not users & training_users
+
+
+def test_of_next_events_none_is_from_the_cut_on(home, events):
+    trained, held_out, split_ = of(home, made(home)["next_events"])
+    likes = pairs(home, split_.train, split_.users, split_.items)
+    targets = pairs(home, split_.parts["test"].targets, split_.parts["test"].users, split_.items)
+    with warehouse.connect(home, read_only=True) as connection:
+        cut = min(
+            day
+            for user, item, day in connection.execute(
+                "select user_id, item_id, first_at from curated.interactions"
+            ).fetchall()
+            if (user, item) in targets
+        )
+    times = {pair: min(day for *one, _, day in events if tuple(one) == pair) for pair in disliked(events)}
+    users, items = ({pair[side] for pair in likes} for side in (0, 1))
+    known = {pair for pair in times if pair[0] in users and pair[1] in items}
+    assert held_out == {} and trained == {pair for pair in known if times[pair].date() < cut.date()}
+
+
+def test_matrices_are_the_same_where_none_is_asked_for_and_the_same_again_next_night(home, events):
+    plain = made(home, observed=False)
+    assert all(matrices.read(home, digest).negatives is None for digest in plain.values())
+    asked = made(home)
+    assert made(home) == asked and all(asked[name] != plain[name] for name in plain)
+    assert made(home, observed=False) == plain
+    for name in plain:
+        one, other = (matrices.read(home, digests[name]) for digests in (plain, asked))
+        assert (one.train != other.train).nnz == 0 and np.array_equal(one.users, other.users)
+
+
+def test_a_fit_gets_them(home, events, caplog):
+    settings = RandomGraphSettings(factors=3, iterations=3, observed_negatives=True)
+
+    def fit(digest):
+        made_ = train(
+            home,
+            "run",
+            protocol="leave_one_out",
+            matrices_digest=digest,
+            model="random_graph",
+            settings=settings,
+            seed=0,
+        )
+        return fits.load(home, "random_graph", made_.digest).posterior.items.mean
+
+    one, other = fit(made(home)["leave_one_out"]), fit(made(home, observed=False)["leave_one_out"])
+    assert not np.array_equal(one, other)
+    assert "nothing was observed that users did not like" in caplog.text
