@@ -5,7 +5,6 @@ Prefect, numba and whatever else takes long to load is imported once a command r
 
 import argparse
 import atexit
-import errno
 import json
 import os
 import shlex
@@ -219,18 +218,11 @@ def _one_kind(annotation: Any) -> Any:
 def _message(error: Exception) -> str:
     if hasattr(error, "exit_status"):
         return str(error)
-    if isinstance(error, OSError) and _is_full(error):
-        return (
-            f"{error.filename or 'The home'}: the disk is full ({error.strerror or error}). "
-            "Free some space or choose another --home, then run again."
-        )
+    from tasks import machine
+
+    if words := machine.shortage(error, "The home"):
+        return words
     return f"{type(error).__name__}: {error}\nRun again with --debug for the traceback."
-
-
-def _is_full(error: OSError) -> bool:
-    """Whether the disk is full; numpy says so in a message of its own, without an error number."""
-    of_numpy = ("Not enough free space", "requested and")
-    return error.errno == errno.ENOSPC or (error.errno is None and any(words in str(error) for words in of_numpy))
 
 
 def _names(text: str) -> list[str]:

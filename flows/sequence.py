@@ -23,7 +23,7 @@ from flows import descriptions, endings
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
 from flows.training import fitted, publish
-from tasks import cluster, item_titles, main_table, overview, promotion
+from tasks import cluster, item_titles, machine, main_table, overview, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
@@ -109,6 +109,7 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
     logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, where)
     with contextlib.ExitStack() as held:
         held.enter_context(_told(run, run_id, flow_name))
+        held.enter_context(machine.shortage_told(f"{run.dataset.name}: {flow_name}"))
         check(run)  # here too, for a deployment has no command that checks: who is to be told hears of it
         held.enter_context(recorded(run, run_id, flow_name))
         engine = held.enter_context(cluster.opened(run.cluster, run.home, run_id))

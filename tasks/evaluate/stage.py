@@ -23,7 +23,7 @@ from models.evaluation.ranking import NotRankable, target_ranks
 from models.generator.density_ratio import Truth
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
-from tasks import main_table
+from tasks import machine, main_table
 from tasks.cluster import HERE, Engine
 from tasks.errors import OneclassError
 from tasks.evaluate import kept
@@ -151,9 +151,11 @@ def _judged(
     home: Home, matrices_digest: str, name: str, digest: str, truth: Truth | None
 ) -> tuple[list[Ranked], evaluate_like.Like | None]:
     """Every ranked list of one model, and its `like` on leave_one_out, by what lies in the stores alone."""
-    model, (split, degrees) = fits.load(home, name, digest), _split_and_degrees(home, matrices_digest)
-    of_model = list(_of_model(model, split, degrees))
-    return of_model, evaluate_like.of_model(model, split, truth) if split.protocol == "leave_one_out" else None
+    split, degrees = _split_and_degrees(home, matrices_digest)
+    with machine.memory_for_model(f"evaluate: {name} ({split.protocol})"):
+        model = fits.load(home, name, digest)
+        of_model = list(_of_model(model, split, degrees))
+        return of_model, evaluate_like.of_model(model, split, truth) if split.protocol == "leave_one_out" else None
 
 
 @functools.lru_cache(maxsize=1)

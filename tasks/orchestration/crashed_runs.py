@@ -17,7 +17,15 @@ MESSAGE = "The run's process ended without a word; the next run of the data set 
 
 @in_a_run
 def settle(run_ids: Iterable[str]) -> None:
-    """Tell Prefect that these runs have crashed, where it takes them for running or knows them at all."""
+    """Tell Prefect that these runs have crashed, where it takes them for running or knows them at all.
+
+    Runs that were told of before are named again: the server may have been away then.
+    """
+    tell(run_ids)
+
+
+def tell(run_ids: Iterable[str]) -> None:
+    """As `settle`, outside of a run too."""
     run_ids = list(run_ids)
     if not run_ids:
         return

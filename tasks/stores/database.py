@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from tasks.errors import InputError, OneclassError
+from tasks.errors import InputError, MachineShort, OneclassError
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -45,8 +45,13 @@ def connect(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
 def why(home: Home, error: duckdb.Error) -> OneclassError | None:
     """What a person can do about an error of DuckDB's in an open warehouse; None where nothing is known of it."""
     text = str(error)
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return MachineShort(
+            f"{home.warehouse}: DuckDB needs more memory than the {home.limits.memory / 1e6:,.0f} MB that it was given. "
+            f"Give it more (--memory), or threads that need less together (--threads), then run again.\n{text}"
+        )
     if "no space left" in text.lower() or "could not write" in text.lower():
-        return OneclassError(
+        return MachineShort(
             f"{home.folder}: the disk is full. Free some space or choose another --home, then run again.\n{text}"
         )
     if "Corrupt database file" in text or ("Could not read" in text and os.path.realpath(home.warehouse) in text):

@@ -15,11 +15,12 @@ from prefect.client.orchestration import get_client
 from prefect.flow_engine import run_flow
 from prefect.states import Running, Scheduled
 
-from flows import deploy, deployments, sequence, server
+from flows import deploy, deployments, promote, sequence, server
 from flows.parameters import Backfill, Deploy
 from flows.settings import resolve
 from tasks.errors import InputError
 from tasks.stores import runs, warehouse
+from tasks.stores.home import Home
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -177,15 +178,37 @@ def test_a_run_whose_process_died_is_put_right_by_the_next(prefect_server, home)
 
         @flow
         def following():
-            with runs.recorded(home, "next", "nightly-retrain", {}) as crashed:
+            with runs.recorded(home, str(uuid.uuid4()), "nightly-retrain", {}) as crashed:
                 sequence.crashed_runs.settle(crashed)
 
+        following()
+        assert client.read_flow_run(ids[0]).state.is_crashed()
+        client.set_flow_run_state(ids[0], Running(), force=True)  # as where the server was away the first time
         following()
         assert client.read_flow_run(ids[0]).state.is_crashed()
         assert client.read_flow_run(ids[1]).state.is_scheduled()
     with warehouse.connect(home, read_only=True) as connection:
         states = connection.execute("select state, count(*) from operations.runs group by state order by state")
-        assert states.fetchall() == [("completed", 1), ("crashed", 2)]
+        assert states.fetchall() == [("completed", 2), ("crashed", 2)]
+
+
+def test_a_promotion_by_hand_puts_runs_right_whose_process_died(after_first, prefect_server, capsys):
+    @flow
+    def killed():
+        return None
+
+    home = Home(after_first, "ml-latest-small")
+    with get_client(sync_client=True) as client:
+        dead = client.create_flow_run(killed, state=Scheduled()).id
+        client.set_flow_run_state(dead, Running(), force=True)
+        with warehouse.connect(home) as connection:
+            connection.execute(
+                "insert into operations.runs (run_id, flow, dataset, started_at, state, settings, code_version) "
+                "values (?, 'nightly-retrain', 'ml-latest-small', now()::timestamp, 'running', '{}', '')",
+                [str(dead)],
+            )
+        assert promote.main(["--dataset", "ml-latest-small", "--home", str(after_first), "--model", "popularity"]) == 0
+        assert client.read_flow_run(dead).state.is_crashed()
 
 
 AWAY = "http://127.0.0.1:9/api"
