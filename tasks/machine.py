@@ -37,15 +37,15 @@ def memory_for_model(what: str, needed: int = 0) -> Iterator[None]:
     Raises:
         OneclassError: it needs more than is free, or has met a MemoryError; the message has both numbers.
     """
-    needs = f"needs about {_size(needed)} of memory, and " if needed >= TOLD else ""
+    needs = f"needs about {allowance.size_in_words(needed)} of memory, and " if needed >= TOLD else ""
     if needed > allowance.free_memory():
-        raise OneclassError(f"{what}: {needs}{_free()}. {OF_A_MODEL}")
+        raise OneclassError(f"{what}: {needs}{allowance.free_in_words()}. {OF_A_MODEL}")
     try:
         yield
     except MemoryError as error:
         _let_go(error)
         it = f"{what}: {needs}ran out of memory"
-        raise OneclassError(f"{it} ({_words(error)}): {_free()}. {OF_A_MODEL}") from error
+        raise OneclassError(f"{it} ({_words(error)}): {allowance.free_in_words()}. {OF_A_MODEL}") from error
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def shortage(error: Exception, what: str) -> str | None:
     """
     if isinstance(error, MemoryError):
         return (
-            f"{what}: ran out of memory ({_words(error)}): {_free()}. Give it more, or end what else runs on the "
+            f"{what}: ran out of memory ({_words(error)}): {allowance.free_in_words()}. Give it more, or end what else runs on the "
             "machine; the same command goes on from here."
         )
     number, file = getattr(error, "errno", None), getattr(error, "filename", None)
@@ -96,14 +96,6 @@ def _let_go(error: MemoryError) -> None:
 
 def _words(error: MemoryError) -> str:
     return str(error) or type(error).__name__
-
-
-def _free() -> str:
-    return f"{_size(allowance.free_memory())} are free of the {_size(allowance.memory())} that this process may have"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def reset_peak_memory() -> None:

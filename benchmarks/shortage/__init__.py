@@ -78,7 +78,7 @@ def backfill(home: Path, words: list[str], log: Path, begins: Begins | None = No
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     text = log.read_text(errors="replace")
     *_, at = ["the flow itself", *FAILED.findall(text)]
-    return Ended(status, at, _last_words(text))
+    return Ended(status, at, _last_words(text) if status in (0, 1, 2) else text.strip().rpartition("\n")[2])
 
 
 def digests(home: Path) -> list[str]:

@@ -34,6 +34,17 @@ def free_memory() -> int:
     return max(0, min([memory(), *free]))
 
 
+def free_in_words() -> str:
+    """How much memory is free, of how much."""
+    free, there = (size_in_words(count) for count in (free_memory(), memory()))
+    return f"{free} are free of the {there} that this process may have"
+
+
+def size_in_words(count: int) -> str:
+    """A number of bytes in MB or GB."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
 def cgroup_limits(cgroup: Path, mounted: Path) -> list[int]:
     """The memory limits of a control group and of those that it lies in, in bytes, of version 1 and 2 alike.
 

@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 
 from tasks.errors import InputError, MachineShort, OneclassError
+from tasks.stores import allowance
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -47,8 +48,9 @@ def why(home: Home, error: duckdb.Error) -> OneclassError | None:
     text = str(error)
     if isinstance(error, duckdb.OutOfMemoryException):
         return MachineShort(
-            f"{home.warehouse}: DuckDB needs more memory than the {home.limits.memory / 1e6:,.0f} MB that it was given. "
-            f"Give it more (--memory), or threads that need less together (--threads), then run again.\n{text}"
+            f"{home.warehouse}: DuckDB needs more memory than there is. It may take "
+            f"{allowance.size_in_words(home.limits.memory)} (--memory), and {allowance.free_in_words()}. Give it more of "
+            f"what is short, then run again.\n{text.splitlines()[0]}"
         )
     if "no space left" in text.lower() or "could not write" in text.lower():
         return MachineShort(

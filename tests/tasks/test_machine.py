@@ -74,7 +74,7 @@ def test_duckdb_that_has_too_little_memory_says_which_flag_gives_it_more(home):
     small = type(home)(home.root, home.dataset, Limits(threads=1, memory=20_000_000))
     much = "create temp table much as select range as a, hash(range) as b from range(20_000_000)"
     with (
-        pytest.raises(MachineShort, match=r"20 MB that it was given. Give it more \(--memory\)"),
+        pytest.raises(MachineShort, match=r"more memory than there is. It may take 20 MB \(--memory\), and"),
         warehouse.connect(small) as connection,
     ):
         connection.execute("set temp_directory = ''")
