@@ -5,7 +5,6 @@ Prefect, numba and whatever else takes long to load is imported once a command r
 
 import argparse
 import atexit
-import errno
 import json
 import os
 import shlex
@@ -120,7 +119,21 @@ def spelt(module: str, given: BaseModel) -> str:
 def start(main: Callable[[], int]) -> NoReturn:
     """Run a command as the program of this process, and end the process with its exit status."""
     atexit.register(_silence_stderr)  # what is registered first runs last: Prefect comes later
+    for number in (signal.SIGINT, signal.SIGTERM):  # until all that a run needs is loaded, which takes seconds
+        signal.signal(number, _end_before_it_began)
     raise SystemExit(main())
+
+
+def _end_before_it_began(number: int, frame: types.FrameType | None) -> NoReturn:
+    print(f"\nInterrupted by {signal.Signals(number).name}; nothing was begun.", file=sys.stderr, flush=True)
+    os._exit(128 + number)
+
+
+def _begin() -> None:
+    """Leave signals to the command from now on."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is _end_before_it_began:
+            signal.signal(number, usual)
 
 
 def _silence_stderr() -> None:
@@ -148,6 +161,7 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
 
     if not debug:
         quiet.silence_tracebacks()
+    _begin()
     try:
         with endings.watched():
             words = command()
@@ -166,6 +180,7 @@ def run(command: Callable[[], str], *, debug: bool) -> int:
 
 def run_alone(command: Callable[[], str], *, debug: bool) -> int:
     """As `run`, for a command without a flow: it loads nothing of Prefect, and a signal ends it as Python does."""
+    _begin()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default" if debug else "ignore")  # what matters of them is in the answers
@@ -219,18 +234,11 @@ def _one_kind(annotation: Any) -> Any:
 def _message(error: Exception) -> str:
     if hasattr(error, "exit_status"):
         return str(error)
-    if isinstance(error, OSError) and _is_full(error):
-        return (
-            f"{error.filename or 'The home'}: the disk is full ({error.strerror or error}). "
-            "Free some space or choose another --home, then run again."
-        )
+    from tasks import machine
+
+    if words := machine.shortage(error, "The home"):
+        return words
     return f"{type(error).__name__}: {error}\nRun again with --debug for the traceback."
-
-
-def _is_full(error: OSError) -> bool:
-    """Whether the disk is full; numpy says so in a message of its own, without an error number."""
-    of_numpy = ("Not enough free space", "requested and")
-    return error.errno == errno.ENOSPC or (error.errno is None and any(words in str(error) for words in of_numpy))
 
 
 def _names(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.flows import EntrypointType
 from prefect.schedules import Cron
 
-from flows import PREFECT_DEFAULTS, server
+from flows import PREFECT_DEFAULTS, automations, server
 from flows.parameters import Deploy
 from flows.sequence import NIGHTLY, nightly_retrain
 from flows.settings import resolve
@@ -55,10 +55,12 @@ def _titles(settings: dict[str, Any]) -> dict[str, Any]:
 def deploy(given: Deploy) -> RunnerDeployment:
     """Make or update the deployment of a data set, and the work pool where there is none.
 
+    Where the settings have a `notify.webhook`, the server calls it for nights that do not begin, or crash.
+
     Raises:
         InputError: a parameter is wrong, or no Prefect server answers.
     """
-    resolve(given.as_backfill())
+    notices = resolve(given.as_backfill()).notify
     server.require()
     with get_client(sync_client=True) as client:
         try:
@@ -73,5 +75,5 @@ def deploy(given: Deploy) -> RunnerDeployment:
         job_variables={"env": PREFECT_DEFAULTS},
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
-    deployment.apply()
+    automations.tell(given, deployment.name, deployment.apply(), notices.webhook)
     return deployment

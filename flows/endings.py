@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
-from uuid import UUID
 
 from tasks import overview
 from tasks.stores import runs
@@ -119,11 +118,14 @@ def _note() -> None:
         from prefect.client.orchestration import get_client
         from prefect.states import Cancelled
 
+        from tasks.orchestration import run_ids
+
         with contextlib.suppress(Exception):
             runs.end(home, run_id, "cancelled")
         overview.after_run(home, run_id, "cancelled")
         with contextlib.suppress(Exception), get_client(sync_client=True) as client:
-            client.set_flow_run_state(UUID(run_id), Cancelled(message="The process was told to end."), force=True)
+            ended = Cancelled(message="The process was told to end.")
+            client.set_flow_run_state(run_ids.in_prefect(run_id), ended, force=True)
 
 
 def _end_servers() -> None:

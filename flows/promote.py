@@ -6,11 +6,14 @@ python -m flows.promote --dataset ml-1m --rollback
 """
 
 import argparse
+import logging
 import uuid
 
 from flows import command_line
 from flows.parameters import Promote
 from tasks.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,6 +26,18 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; its exit status."""
     given = parser().parse_args(arguments)
     return command_line.run(lambda: _done(command_line.parameters(Promote, given)), debug=given.debug)
+
+
+def _settle(crashed: list[str]) -> None:
+    """Have the server that is named, where it answers, show runs that crashed as such; else the next night does."""
+    from flows import server
+    from tasks.orchestration import crashed_runs
+
+    if server.answers():
+        try:
+            crashed_runs.tell(crashed)
+        except Exception as error:  # noqa: BLE001  (what is only shown must not end the command)
+            logger.warning("crashed runs cannot be shown in Prefect: %s", error)
 
 
 def _done(given: Promote) -> str:
@@ -40,7 +55,8 @@ def _done(given: Promote) -> str:
         check_model(given.model)
     if given.model is not None or given.rollback is not None:
         run_id = str(uuid.uuid4())
-        with runs.recorded(of_dataset, run_id, "promote", given.model_dump()):
+        with runs.recorded(of_dataset, run_id, "promote", given.model_dump()) as crashed:
+            _settle(crashed)
             if given.model is not None:
                 promote.publish_by_hand(of_dataset, run_id, given.model)
             else:

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -23,14 +22,14 @@ from flows import descriptions, endings
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
 from flows.training import fitted, publish
-from tasks import cluster, item_titles, main_table, overview, promotion
+from tasks import cluster, item_titles, machine, main_table, overview, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
 from tasks.errors import InputError, PartlyFailed
 from tasks.evaluate.stage import evaluate_task
 from tasks.ingest import expected_sources, ingest_task, inspect
-from tasks.orchestration import artifacts, crashed_runs, run_summary
+from tasks.orchestration import artifacts, crashed_runs, run_ids, run_summary
 from tasks.orchestration.notices import notify
 from tasks.orchestration.progress import duration
 from tasks.publish import Published
@@ -69,7 +68,7 @@ def nightly_retrain(given: NightlyRetrain) -> Published | State:
     run = resolve(given.as_backfill())
     if why := _needless(run):
         logger.warning("%s: %s", run.dataset.name, why)
-        notify(run.notify, dataset=run.dataset.name, run_id=str(flow_run.id), state="cancelled", text=why)
+        notify(run.notify, dataset=run.dataset.name, run_id=run_ids.current(), state="cancelled", text=why)
         return Cancelled(message=why)
     return run_sequence(run, NIGHTLY)
 
@@ -102,16 +101,17 @@ def check(run: RunSettings) -> None:
 
 def run_sequence(run: RunSettings, flow_name: str) -> Published:
     """Every stage in order; a stage hands on names and digests, never data."""
-    run_id = str(flow_run.id or uuid.uuid4())
+    run_id = run_ids.current()
     began = time.perf_counter()
     plan = f"{len(run.models)} models ({', '.join(run.models)}) under {' and '.join(run.protocols)}"
     where = f"{run.home.limits.threads} threads, in {run.home.folder}"
     logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, where)
     with contextlib.ExitStack() as held:
         held.enter_context(_told(run, run_id, flow_name))
+        held.enter_context(machine.shortage_told(f"{run.dataset.name}: {flow_name}"))
         check(run)  # here too, for a deployment has no command that checks: who is to be told hears of it
         held.enter_context(recorded(run, run_id, flow_name))
-        engine = held.enter_context(cluster.opened(run.cluster, run.home, run_id))
+        engine = held.enter_context(cluster.opened(run.cluster, run.home, flow_run.id))
         splits = prepare(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tuned(run, run_id, splits, engine))

@@ -43,6 +43,11 @@ def require() -> None:
         raise InputError(f"{why}. Start the server (prefect server start), then run again.")
 
 
+def answers() -> bool:
+    """Whether a server is named and answers."""
+    return bool(PREFECT_API_URL.value()) and _away() is None
+
+
 def _away() -> str | None:
     """Why the server that is named is taken to be away; None where it answers, or none is named."""
     if not (address := PREFECT_API_URL.value()):

@@ -1,7 +1,6 @@
 """The flow `sweep`: a model fitted again and again with some settings varied; the report shows what came of it."""
 
 import logging
-import uuid
 
 from prefect import flow
 from prefect.runtime import flow_run
@@ -13,6 +12,7 @@ from tasks import cluster
 from tasks import sweep as sweeps
 from tasks.cluster import Engine
 from tasks.errors import InputError
+from tasks.orchestration import run_ids
 from tasks.protocols import PROTOCOLS
 from tasks.report import report_task
 from tasks.stores import runs, warehouse
@@ -30,8 +30,8 @@ def sweep(given: Sweep) -> dict[str, list[Result]]:
         InputError: a wrong argument, or a log too small to sweep over.
     """
     run, names = planned(given)
-    run_id = str(flow_run.id or uuid.uuid4())
-    with recorded(run, run_id, "sweep", sweeps=names), cluster.opened(run.cluster, run.home, run_id) as engine:
+    run_id = run_ids.current()
+    with recorded(run, run_id, "sweep", sweeps=names), cluster.opened(run.cluster, run.home, flow_run.id) as engine:
         digests = prepare(run, run_id).digests
         results = {name: _swept(run, run_id, name, digests, engine) for name in names}
         with warehouse.connect(run.home, read_only=True) as connection:

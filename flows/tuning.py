@@ -2,12 +2,10 @@
 
 import logging
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from prefect import flow
-from prefect.runtime import flow_run
 
 from flows import command_line
 from flows.parameters import Tune, taking
@@ -15,6 +13,7 @@ from flows.sequence import prepare, recorded, run_name
 from flows.settings import RunSettings, resolve
 from tasks import tuning
 from tasks.errors import InputError, OneclassError
+from tasks.orchestration import run_ids
 from tasks.settings import search_space
 from tasks.tuning import Search, Study
 
@@ -39,7 +38,7 @@ def tune(given: Tune) -> Tuned:
         OneclassError: every trial failed.
     """
     run, space = planned(given)
-    run_id = str(flow_run.id or uuid.uuid4())
+    run_id = run_ids.current()
     with recorded(run, run_id, "tune", trials=given.trials):
         chosen, digests = run.protocols[0], prepare(run, run_id).digests
         if chosen not in digests:

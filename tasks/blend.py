@@ -21,6 +21,7 @@ from models.catalogue import MODELS
 from models.evaluation import metrics
 from models.numerics.threads import kernel_threads
 from models.settings import ModelSettings
+from tasks import machine
 from tasks.promotion import METRIC
 from tasks.stores import fits, matrices
 from tasks.stores.home import Home
@@ -100,7 +101,9 @@ def _refitted(train: csr_matrix, settings: Mapping[str, ModelSettings], seed: in
     for name, chosen in settings.items():
         logger.info("blend: fitting %s on %s edges to weigh it", name, f"{train.nnz:,}")
         try:
-            yield MODELS[name](chosen, seed=seed, threads=threads).fit(train)
+            with machine.memory_for_model(f"blend: {name}"):
+                fitted = MODELS[name](chosen, seed=seed, threads=threads).fit(train)
+            yield fitted
         except Exception as error:
             if not is_of_the_model(error):
                 raise

@@ -17,5 +17,9 @@ class InputError(OneclassError):
     exit_status = 2
 
 
+class MachineShort(OneclassError):
+    """The machine gives no more memory, or no more room on the disk; nothing that the run was asked for is to blame."""
+
+
 class ClusterLost(OneclassError):
     """The cluster that did a run's work is gone."""

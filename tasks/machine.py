@@ -1,15 +1,101 @@
-"""Facts about the machine that a run is on: the peak of memory, and whether BLAS is kept from the fastest kernels."""
+"""Facts about the machine that a run is on: memory that is short, its peak, and whether BLAS has the fastest kernels."""
 
+import contextlib
+import errno
 import functools
 import logging
 import os
+import re
 import resource
 import sys
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from threadpoolctl import threadpool_info
 
+from tasks.errors import MachineShort, OneclassError
+from tasks.stores import allowance
+
 logger = logging.getLogger(__name__)
+
+TOLD = 10**6  # bytes that a model needs, from which on that is worth saying
+SPARED = 64 << 20  # bytes
+DISK_IS_FULL = re.compile(r"No space left on device|Not enough free space|\d+ requested and \d+ written")
+OF_A_MODEL = "Give the run more memory, or leave the model out (--models); what the other models made is kept."
+
+
+@contextlib.contextmanager
+def memory_for_model(what: str, needed: int = 0) -> Iterator[None]:
+    """Work on one model, which fails alone where memory is short: at once if it needs more than there is.
+
+    Args:
+        what: the model, and the stage that works on it.
+        needed: bytes that it takes at least, about, beside what the process has.
+
+    Raises:
+        OneclassError: it needs more than is free, or has met a MemoryError; the message has both numbers.
+    """
+    needs = f"needs about {allowance.size_in_words(needed)} of memory, and " if needed >= TOLD else ""
+    if needed > allowance.free_memory():
+        raise OneclassError(f"{what}: {needs}{allowance.free_in_words()}. {OF_A_MODEL}")
+    try:
+        yield
+    except MemoryError as error:
+        _let_go(error)
+        it = f"{what}: {needs}ran out of memory"
+        raise OneclassError(f"{it} ({_words(error)}): {allowance.free_in_words()}. {OF_A_MODEL}") from error
+
+
+@contextlib.contextmanager
+def shortage_told(what: str) -> Iterator[None]:
+    """Say of work that runs out of memory, or of room on the disk, what to do.
+
+    Some memory is held meanwhile that the work cannot take, so that there is room to end: a thread that Python cannot
+    start for want of memory, as Prefect does at a task's end, would be waited for without end.
+
+    Raises:
+        MachineShort: in the place of the error that it met.
+    """
+    try:
+        spared = np.empty(SPARED, dtype=np.int8)  # never written to, so that it takes no page of the machine's
+        try:
+            yield
+        finally:
+            del spared
+    except Exception as error:
+        if isinstance(error, OneclassError) or (words := shortage(error, what)) is None:
+            raise
+        if isinstance(error, MemoryError):
+            _let_go(error)
+        raise MachineShort(words) from error
+
+
+def shortage(error: Exception, what: str) -> str | None:
+    """What a person can do about an error of memory or of a disk that ran out; None where it is of neither.
+
+    numpy and Polars tell of a full disk in messages of their own, without a number.
+    """
+    if isinstance(error, MemoryError):
+        return (
+            f"{what}: ran out of memory ({_words(error)}): {allowance.free_in_words()}. Give it more, or end what else runs on the "
+            "machine; the same command goes on from here."
+        )
+    number, file = getattr(error, "errno", None), getattr(error, "filename", None)
+    if number == errno.ENOSPC or (number is None and DISK_IS_FULL.search(str(error))):
+        reason = getattr(error, "strerror", None) or str(error)
+        return f"{file or what}: the disk is full ({reason}). Free some space or choose another --home, then run again."
+    return None
+
+
+def _let_go(error: MemoryError) -> None:
+    """Drop the arrays that the frames of an error hold, which whoever keeps the error would keep with it."""
+    traceback.clear_frames(error.__traceback__)
+
+
+def _words(error: MemoryError) -> str:
+    return str(error) or type(error).__name__
 
 
 def reset_peak_memory() -> None:

@@ -21,7 +21,7 @@ from models.memory import fit_bytes
 from models.settings import ModelSettings
 from tasks import machine
 from tasks.cluster import HERE, Engine
-from tasks.errors import ClusterLost, InputError, OneclassError
+from tasks.errors import ClusterLost, InputError, MachineShort, OneclassError
 from tasks.orchestration import progress
 from tasks.orchestration.artifacts import key as artifact_key
 from tasks.orchestration.stage_task import stage_task
@@ -141,13 +141,20 @@ def fitted(
                 rows=matrices.StoredRows(home.absolute(), matrices_digest),
                 scratch=home.absolute().spill,
             )
-            effort = _fit(estimator, split.train, options)
-            if chosen := _from_the_log(estimator):
-                logger.info("%s: set from the log: %s", what, ", ".join(chosen))
-            fit = fits.keep(home, estimator, digest, key=key, matrices=matrices_digest, **effort)
+            with machine.memory_for_model(f"train: {what}", _least_memory(estimator, split.train)):
+                effort = _fit(estimator, split.train, options)
+                if chosen := _from_the_log(estimator):
+                    logger.info("%s: set from the log: %s", what, ", ".join(chosen))
+                fit = fits.keep(home, estimator, digest, key=key, matrices=matrices_digest, **effort)
     took = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s: fitted in %s", what, took)
     return fit
+
+
+def _least_memory(estimator: Model, train: csr_matrix) -> int:
+    """Bytes that a fit in this process takes at least, about; 0 where its blocks may be on other machines."""
+    settings = estimator.settings
+    return 0 if getattr(settings, "blocks", 1) > 1 else fit_bytes(type(estimator), settings, train.shape, train.nnz)
 
 
 def is_of_the_model(error: BaseException) -> bool:
@@ -155,7 +162,7 @@ def is_of_the_model(error: BaseException) -> bool:
 
     It is not where the arguments are wrong, a stored file is damaged, or the machine or the warehouse gives no more.
     """
-    others = (InputError, ClusterLost, manifest.Damaged, OSError, duckdb.Error)
+    others = (InputError, ClusterLost, MachineShort, manifest.Damaged, OSError, duckdb.Error)
     return isinstance(error, Exception) and not isinstance(error, others)
 
 

@@ -31,7 +31,7 @@ BESIDE_THEM = {
 NO_FAMILY = SHARED | BESIDE_THEM  # everything else in models/ is a family of models
 TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
     "stores": {"errors"},
-    "orchestration": {"errors", "stores", "protocols", "main_table", "changes", "decisions", "nights"},
+    "orchestration": {"errors", "machine", "stores", "protocols", "main_table", "changes", "decisions", "nights"},
 }
 
 

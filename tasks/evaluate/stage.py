@@ -23,7 +23,7 @@ from models.evaluation.ranking import NotRankable, target_ranks
 from models.generator.density_ratio import Truth
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
-from tasks import main_table
+from tasks import machine, main_table
 from tasks.cluster import HERE, Engine
 from tasks.errors import OneclassError
 from tasks.evaluate import considered as evaluate_considered
@@ -157,10 +157,12 @@ def _judged(
     home: Home, matrices_digest: str, name: str, digest: str, truth: Truth | None
 ) -> tuple[list[Ranked], evaluate_like.Like | None, evaluate_considered.Considered | None]:
     """Every ranked list of one model, its `like` on leave_one_out, and of what was considered, by what the stores have."""
-    model, (split, degrees) = fits.load(home, name, digest), _split_and_degrees(home, matrices_digest)
-    of_model = list(_of_model(model, split, degrees))
-    like = evaluate_like.of_model(model, split, truth) if split.protocol == "leave_one_out" else None
-    return of_model, like, evaluate_considered.of_model(model, split, truth)
+    split, degrees = _split_and_degrees(home, matrices_digest)
+    with machine.memory_for_model(f"evaluate: {name} ({split.protocol})"):
+        model = fits.load(home, name, digest)
+        of_model = list(_of_model(model, split, degrees))
+        like = evaluate_like.of_model(model, split, truth) if split.protocol == "leave_one_out" else None
+        return of_model, like, evaluate_considered.of_model(model, split, truth)
 
 
 @functools.lru_cache(maxsize=1)

@@ -13,6 +13,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import get_state_exception
 
 from data_contracts import ContractBroken
+from tasks import machine
 from tasks.errors import OneclassError
 from tasks.orchestration import artifacts
 from tasks.orchestration.progress import duration
@@ -41,10 +42,11 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
         bound.apply_defaults()
         arguments = bound.arguments
         began = time.monotonic()
+        named = (run_name or stage).format(**arguments)
         try:
-            result = function(*args, **kwargs)
+            with machine.shortage_told(named):
+                result = function(*args, **kwargs)
         finally:
-            named = (run_name or stage).format(**arguments)
             artifacts.contract_results(arguments["home"], arguments["run_id"], stage, named)
         logger.info("%s: done in %s", named, duration(time.monotonic() - began))
         return result

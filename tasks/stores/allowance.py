@@ -1,9 +1,13 @@
-"""What this process may take of the machine: cores, and memory, a container's limit included."""
+"""What this process may take of the machine: cores, and memory, the limits of a container and of `ulimit` included."""
 
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
-CGROUP, MOUNTED = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+CGROUP, MOUNTED, PROC = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"), Path("/proc")
+OWN_LIMITS = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}  # `ulimit -v`, `-d`: what counts for each
+CACHED = ("active", "inactive")
 UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 
 
@@ -13,9 +17,32 @@ def cores() -> int:
 
 
 def memory() -> int:
-    """Bytes of memory that this process may use: those of the machine, or of the container where that has fewer."""
+    """Bytes of memory that this process may use: those of the machine, or fewer where it was given fewer."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([physical, *cgroup_limits(CGROUP, MOUNTED)])
+    return min([physical, *cgroup_limits(CGROUP, MOUNTED), *(limit for limit, _ in _own_limits())])
+
+
+def free_memory() -> int:
+    """Bytes of memory that this process could take now, beside what it and others have; swap counts as free.
+
+    What files have in the machine's cache, or in that of a control group, is free too: it is given back when asked for.
+    """
+    free = [limit - used for limit, used in (*_group_limits(CGROUP, MOUNTED), *_own_limits())]
+    machine = _sizes(PROC / "meminfo")
+    if "MemAvailable" in machine:
+        free.append(1024 * (machine["MemAvailable"] + machine.get("SwapFree", 0)))
+    return max(0, min([memory(), *free]))
+
+
+def free_in_words() -> str:
+    """How much memory is free, of how much."""
+    free, there = (size_in_words(count) for count in (free_memory(), memory()))
+    return f"{free} are free of the {there} that this process may have"
+
+
+def size_in_words(count: int) -> str:
+    """A number of bytes in MB or GB."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def cgroup_limits(cgroup: Path, mounted: Path) -> list[int]:
@@ -25,19 +52,37 @@ def cgroup_limits(cgroup: Path, mounted: Path) -> list[int]:
         cgroup: the kernel's list of a process's groups, lines such as `0::/path` or `5:memory:/path`.
         mounted: the folder that the groups' files are seen in.
     """
+    return [limit for limit, _ in _group_limits(cgroup, mounted)]
+
+
+def _group_limits(cgroup: Path, mounted: Path) -> Iterator[tuple[int, int]]:
+    """Each limit of `cgroup_limits`, and what its group has, without what files have in the cache."""
     try:
         lines = cgroup.read_text().splitlines()
     except OSError:
-        return []
-    limits = []
+        return
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        root, name = (mounted / "memory", "memory.limit_in_bytes") if controllers else (mounted, "memory.max")
+        root = mounted / "memory" if controllers else mounted
+        limits, usage = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
         group = root / path.strip("/")
-        limits += [_limit(folder / name) for folder in [group, *group.parents] if folder.is_relative_to(root)]
-    return [limit for limit in limits if limit is not None]
+        for folder in [group, *group.parents]:
+            limit = _number(folder / f"memory.{limits}") if folder.is_relative_to(root) else None
+            if limit is not None:
+                cached = _sizes(folder / "memory.stat")
+                files = sum(cached.get(f"{'total_' if controllers else ''}{name}_file", 0) for name in CACHED)
+                yield limit, max(0, (_number(folder / f"memory.{usage}") or 0) - files)
+
+
+def _own_limits() -> Iterator[tuple[int, int]]:
+    """Each limit of this process's own, and what it has of that, in bytes."""
+    has = _sizes(PROC / "self" / "status")
+    for limit, counted in OWN_LIMITS.items():
+        soft, _ = resource.getrlimit(limit)
+        if soft != resource.RLIM_INFINITY:
+            yield soft, 1024 * has.get(counted, 0)
 
 
 def bytes_of(text: str) -> int | None:
@@ -50,8 +95,17 @@ def bytes_of(text: str) -> int | None:
         return None
 
 
-def _limit(file: Path) -> int | None:
+def _number(file: Path) -> int | None:
     try:
         return int(file.read_text())
     except (OSError, ValueError):  # absent, or `max`
         return None
+
+
+def _sizes(file: Path) -> dict[str, int]:
+    """The numbers of a file of the kernel's with a name and a number a line; none where it is absent."""
+    try:
+        words = [line.replace(":", " ").split() for line in file.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {of_line[0]: int(of_line[1]) for of_line in words if len(of_line) > 1 and of_line[1].isdigit()}

@@ -11,7 +11,8 @@ from typing import Any
 
 import duckdb
 
-from tasks.errors import InputError, OneclassError
+from tasks.errors import InputError, MachineShort, OneclassError
+from tasks.stores import allowance
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -45,8 +46,14 @@ def connect(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
 def why(home: Home, error: duckdb.Error) -> OneclassError | None:
     """What a person can do about an error of DuckDB's in an open warehouse; None where nothing is known of it."""
     text = str(error)
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return MachineShort(
+            f"{home.warehouse}: DuckDB needs more memory than there is. It may take "
+            f"{allowance.size_in_words(home.limits.memory)} (--memory), and {allowance.free_in_words()}. Give it more of "
+            f"what is short, then run again.\n{text.splitlines()[0]}"
+        )
     if "no space left" in text.lower() or "could not write" in text.lower():
-        return OneclassError(
+        return MachineShort(
             f"{home.folder}: the disk is full. Free some space or choose another --home, then run again.\n{text}"
         )
     if "Corrupt database file" in text or ("Could not read" in text and os.path.realpath(home.warehouse) in text):

@@ -19,6 +19,8 @@ from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
+MOST_CRASHED = 20
+
 
 class Held(InputError):
     """Another run is at work on the data set."""
@@ -32,7 +34,7 @@ def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> It
     A run that was killed leaves its row at `running`; the next one marks it `crashed`.
 
     Yields:
-        The ids of the runs that were found so.
+        The ids of the runs that were found so, by this one or by one before it, the newest first; MOST_CRASHED at most.
 
     Raises:
         InputError: another run holds the data set, or the home cannot be written to.
@@ -40,8 +42,10 @@ def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> It
     with exclusive(home):
         with warehouse.connect(home) as connection:
             leftovers.remove(home)
+            connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
             crashed = connection.execute(
-                "update operations.runs set state = 'crashed' where state = 'running' returning run_id"
+                "select run_id from operations.runs where state = 'crashed' order by started_at desc limit ?",
+                [MOST_CRASHED],
             ).fetchall()
             connection.execute(
                 "insert into operations.runs values (?, ?, ?, ?, null, 'running', ?, ?)",

@@ -12,14 +12,16 @@ import duckdb
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter, LogFilter
 from prefect.flow_engine import run_flow
-from prefect.states import Running, Scheduled
+from prefect.states import AwaitingRetry, Running, Scheduled
 
-from flows import deploy, deployments, sequence, server
+from flows import deploy, deployments, promote, sequence, server
 from flows.parameters import Backfill, Deploy
 from flows.settings import resolve
 from tasks.errors import InputError
 from tasks.stores import runs, warehouse
+from tasks.stores.home import Home
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -74,6 +76,38 @@ def test_the_readmes_commands_deploy_and_run_a_night_whose_tables_are_in_the_hom
             ("nightly-retrain", "completed")
         ]
     assert "Created flow run" in pasted(readme("prefect deployment run nightly-retrain/"), environment)
+
+
+def stars(folder, value):
+    """A log in which sixty people give all that they have seen so many stars."""
+    lines = [f"{u},{m},{value},{10**9 + u}" for u in range(1, 61) for m in range(1, 21) if (u * m) % 3]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *lines]) + "\n")
+
+
+def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment, tmp_path):
+    home, name = tmp_path / "home" / "ml-latest-small", "nightly-retrain/nightly-retrain-ml-latest-small"
+    stars(home / "landing", 1)  # nobody likes anything
+    assert deploy.main(["--dataset", home.name, "--models", "popularity", "--home", str(home.parent)]) == 0
+    pasted("prefect deployment run", environment, name)
+    worker = readme("prefect worker start")
+    pasted(worker, environment, "--run-once")
+    with get_client(sync_client=True) as client:
+        of_deployment = FlowRunFilter(deployment_id={"any_": [client.read_deployment_by_name(name).id]})
+        [night] = [one for one in client.read_flow_runs(flow_run_filter=of_deployment) if one.state.is_final()]
+        why = "none of 560 events has a value of at least binarize.threshold = 4"
+        assert night.state.is_failed() and why in night.state.message
+        assert any(why in log.message for log in client.read_logs(LogFilter(flow_run_id={"any_": [night.id]})))
+        shown = client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id={"any_": [night.id]}))
+        assert any(why in str(one.data) for one in shown if one.key == "ml-latest-small-summary")
+        stars(home / "landing", 5)  # the log is mended, and the page's `Retry` sets this state
+        client.set_flow_run_state(night.id, AwaitingRetry(message="Retry from the UI"), force=True)
+        pasted(worker, environment, "--run-once")
+        assert client.read_flow_run(night.id).state.is_completed()
+    with duckdb.connect(str(home / "warehouse.duckdb"), read_only=True) as connection:
+        runs_kept = connection.execute("select run_id, state from operations.runs order by started_at").fetchall()
+    assert runs_kept == [(str(night.id), "failed"), (f"{night.id}-2", "completed")]
+    assert (home / "published" / "recommendations.parquet").exists()
 
 
 def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server, tmp_path, monkeypatch, capsys):
@@ -177,15 +211,37 @@ def test_a_run_whose_process_died_is_put_right_by_the_next(prefect_server, home)
 
         @flow
         def following():
-            with runs.recorded(home, "next", "nightly-retrain", {}) as crashed:
+            with runs.recorded(home, str(uuid.uuid4()), "nightly-retrain", {}) as crashed:
                 sequence.crashed_runs.settle(crashed)
 
+        following()
+        assert client.read_flow_run(ids[0]).state.is_crashed()
+        client.set_flow_run_state(ids[0], Running(), force=True)  # as where the server was away the first time
         following()
         assert client.read_flow_run(ids[0]).state.is_crashed()
         assert client.read_flow_run(ids[1]).state.is_scheduled()
     with warehouse.connect(home, read_only=True) as connection:
         states = connection.execute("select state, count(*) from operations.runs group by state order by state")
-        assert states.fetchall() == [("completed", 1), ("crashed", 2)]
+        assert states.fetchall() == [("completed", 2), ("crashed", 2)]
+
+
+def test_a_promotion_by_hand_puts_runs_right_whose_process_died(after_first, prefect_server, capsys):
+    @flow
+    def killed():
+        return None
+
+    home = Home(after_first, "ml-latest-small")
+    with get_client(sync_client=True) as client:
+        dead = client.create_flow_run(killed, state=Scheduled()).id
+        client.set_flow_run_state(dead, Running(), force=True)
+        with warehouse.connect(home) as connection:
+            connection.execute(
+                "insert into operations.runs (run_id, flow, dataset, started_at, state, settings, code_version) "
+                "values (?, 'nightly-retrain', 'ml-latest-small', now()::timestamp, 'running', '{}', '')",
+                [str(dead)],
+            )
+        assert promote.main(["--dataset", "ml-latest-small", "--home", str(after_first), "--model", "popularity"]) == 0
+        assert client.read_flow_run(dead).state.is_crashed()
 
 
 AWAY = "http://127.0.0.1:9/api"

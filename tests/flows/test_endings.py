@@ -40,6 +40,28 @@ def test_what_does_not_end_in_its_own_time_is_ended(number, status):
     assert said.count("Interrupted by") == 1 and signal.Signals(number).name in said
 
 
+LOADING = """
+from flows import command_line
+def main():
+    print("ready", flush=True)
+    import time
+    time.sleep(60)  # as what a run needs is loaded
+command_line.start(main)
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_is_told_to_end_before_it_has_begun_says_so(number, status):
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOADING], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == status
+    assert said.strip() == f"Interrupted by {signal.Signals(number).name}; nothing was begun."
+
+
 DROPPED = """
 import gc, signal, weakref
 from flows import endings

@@ -3,6 +3,7 @@
 import sys
 
 from flows import backfill
+from models.mrf.dense import MRFDense
 from models.popularity import Popularity
 from tasks.stores import warehouse
 from tasks.stores.home import Home
@@ -28,3 +29,24 @@ def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_
         ]
     assert (home.published / "recommendations.parquet").exists()
     assert (tmp_path / "told").read_text() == "partly failed"
+
+
+def test_a_model_that_needs_more_memory_than_there_is_fails_alone_and_is_made_once_there_is(
+    prefect_server, ratings, tmp_path, monkeypatch, capsys
+):
+    words = ["--dataset", "ml-latest-small", "--home", str(tmp_path / "home"), "--source", str(ratings)]
+    words += ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization", "--set", "mrf_dense.l2=6.0"]
+    with monkeypatch.context() as short:
+        short.setattr(MRFDense, "item_matrices", 10**9)  # 6,400 GB for 40 items
+        assert backfill.main(words) == 1
+    message = capsys.readouterr().err
+    assert (
+        "mrf_dense failed and was left out: train: mrf_dense (strong_generalization): needs about 6400.0 GB" in message
+    )
+    assert "Give the run more memory, or leave the model out (--models)" in message
+    assert backfill.main(words) == 0
+    with warehouse.connect(Home(tmp_path / "home", "ml-latest-small"), read_only=True) as connection:
+        assert connection.execute("select state from operations.runs order by started_at").fetchall() == [
+            ("partly_failed",),
+            ("completed",),
+        ]

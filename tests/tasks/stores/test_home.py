@@ -5,12 +5,14 @@ import stat
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tasks.errors import InputError
 from tasks.publish import PublishSettings, publish
 from tasks.stores import allowance, publications, runs, warehouse
 from tasks.stores.home import FileSettings, Home, Limits, share_of
+from tests.short_memory import limited
 
 LIMITS = Limits(threads=1, memory=1 << 28)
 
@@ -80,6 +82,29 @@ def test_the_limit_of_every_control_group_counts(tmp_path, line, folder, name):
         (group / name).write_text(f"{limit}\n")
     assert sorted(allowance.cgroup_limits(cgroup, mounted)) == [4096, 8192]
     assert allowance.cgroup_limits(tmp_path / "absent", mounted) == []
+
+
+@pytest.mark.parametrize(("controllers", "total"), [("", ""), ("memory", "total_")])
+def test_what_files_have_in_the_cache_of_a_control_group_is_free(tmp_path, monkeypatch, controllers, total):
+    cgroup, group = tmp_path / "cgroup", tmp_path / "fs" / controllers / "a"
+    cgroup.write_text(f"5:{controllers}:/a\n")
+    group.mkdir(parents=True)
+    limits, usage = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
+    (group / f"memory.{limits}").write_text("1000\n")
+    (group / f"memory.{usage}").write_text("700\n")
+    (group / "memory.stat").write_text(f"anon 200\n{total}inactive_file 300\n{total}active_file 150\nfile 460\n")
+    monkeypatch.setattr(allowance, "CGROUP", cgroup)
+    monkeypatch.setattr(allowance, "MOUNTED", tmp_path / "fs")
+    assert allowance.memory() == 1000 and allowance.free_memory() == 750
+
+
+def test_a_limit_of_the_process_itself_counts():
+    with limited(200 << 20) as limit:
+        assert allowance.memory() == limit
+        before = allowance.free_memory()
+        assert 0 < before <= 200 << 20
+        taken = np.empty(50 << 20, dtype=np.int8)
+        assert before - allowance.free_memory() >= taken.nbytes
 
 
 def test_duckdb_takes_a_third_of_what_there_is():

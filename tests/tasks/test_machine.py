@@ -1,0 +1,81 @@
+"""Memory that is short: what is said of it, and that an error does not keep what it held."""
+
+import shutil
+import weakref
+
+import numpy as np
+import pytest
+
+from models.catalogue import MODELS
+from tasks import machine
+from tasks.errors import MachineShort, OneclassError
+from tasks.stores import fits, warehouse
+from tasks.stores.home import Limits
+from tasks.train import fitted, is_of_the_model
+from tests.conftest import home_in
+from tests.short_memory import limited
+
+ROOM = 100 << 20
+
+
+def test_a_model_that_needs_more_than_there_is_is_refused_before_it_begins():
+    with (
+        limited(ROOM),
+        pytest.raises(OneclassError, match=r"m: needs about 5.0 GB of memory, and \d+ MB are free of"),
+        machine.memory_for_model("m", 5_000_000_000),
+    ):
+        raise AssertionError("it began")
+    with limited(ROOM), machine.memory_for_model("m", ROOM // 2):
+        pass
+
+
+def test_a_model_that_runs_out_of_memory_is_named_with_what_there_is_and_the_error_holds_nothing():
+    held = []
+
+    def work():
+        first = np.ones(ROOM // 16)
+        held.append(weakref.ref(first))
+        return first, np.ones(ROOM)
+
+    with (
+        limited(ROOM),
+        pytest.raises(OneclassError, match=r"m: ran out of memory \(Unable to") as told,
+        machine.memory_for_model("m"),
+    ):
+        work()
+    assert is_of_the_model(told.value) and "MB are free of" in str(told.value)
+    assert held[0]() is None
+
+
+def test_a_stage_that_runs_out_of_memory_is_nothing_of_a_model():
+    with (
+        limited(ROOM),
+        pytest.raises(MachineShort, match="split: ran out of memory") as told,
+        machine.shortage_told("split"),
+    ):
+        np.ones(ROOM)
+    assert not is_of_the_model(told.value)
+
+
+def test_a_fit_that_ran_out_of_memory_leaves_nothing_and_the_next_goes_on(split_once, tmp_path, monkeypatch):
+    shutil.copytree(split_once[0].root, tmp_path / "var")
+    home, digest = home_in(tmp_path), split_once[1]
+    settings = MODELS["mrf_dense"].Settings(l2=1.0)
+    monkeypatch.setattr(MODELS["mrf_dense"], "item_matrices", 10**9)
+    with pytest.raises(OneclassError, match=r"train: mrf_dense \(all_edges\): needs about .* GB of memory"):
+        fitted(home, digest, "mrf_dense", settings, 0)
+    assert not list(home.models.rglob("*.npy"))
+    monkeypatch.undo()
+    fit = fitted(home, digest, "mrf_dense", settings, 0)
+    assert fits.find(home, "mrf_dense", fit.digest) == fit
+
+
+def test_duckdb_that_has_too_little_memory_says_which_flag_gives_it_more(home):
+    small = type(home)(home.root, home.dataset, Limits(threads=1, memory=20_000_000))
+    much = "create temp table much as select range as a, hash(range) as b from range(20_000_000)"
+    with (
+        pytest.raises(MachineShort, match=r"more memory than there is. It may take 20 MB \(--memory\), and"),
+        warehouse.connect(small) as connection,
+    ):
+        connection.execute("set temp_directory = ''")
+        connection.execute(much)
