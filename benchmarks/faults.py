@@ -23,11 +23,16 @@ Exit status: 0 where all ended as the run that was left alone, else 1.
 """
 
 import argparse
+import math
 import os
 import random
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 from benchmarks.killed.commands import FLOWS
@@ -40,11 +45,16 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--moments", help="all, or how many of them")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--flow", choices=FLOWS, default="backfill")
+    parser.add_argument("--models", help="other models than the flow's own")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="of --moments: begin no recovery after so long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--folder", type=Path, help="where all is kept meanwhile; by default a temporary one")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(words)
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+    if given.models:
+        FLOWS[given.flow] = replace(FLOWS[given.flow], models=given.models)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # ends the servers too
+    with tempfile.TemporaryDirectory(dir=given.folder, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         os.environ |= {"PREFECT_HOME": str(folder / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
         from benchmarks.killed import chains, commands, servers
@@ -74,9 +84,8 @@ def _at_moments(given: argparse.Namespace, folder: Path, server) -> int:
         flush=True,
     )
     server.end()
-    chosen = list(run.homes)
-    if given.moments != "all":
-        chosen = random.Random(given.seed).sample(chosen, min(int(given.moments), len(chosen)))
+    wanted = len(run.homes) if given.moments == "all" else min(int(given.moments), len(run.homes))
+    chosen = random.Random(given.seed).sample(list(run.homes), wanted)
     beside = servers.copies(min(given.jobs, len(chosen)), folder / "prefect", folder, PORT + 1)
     try:
         results = recoveries.recovered(given.flow, run, [run.homes[digest] for digest in chosen], store, beside, folder)
@@ -86,12 +95,14 @@ def _at_moments(given: argparse.Namespace, folder: Path, server) -> int:
     for result in filter(recoveries.differs, results.values()):
         print(result["log"], {name: result[name] for name in result if name != "log"}, sep="\n")
     print(*recoveries.table(given.flow, run, results), sep="\n")
-    wrong, seconds = sum(map(recoveries.differs, results.values())), [one["seconds"] for one in results.values()]
+    wrong, cpu, wall = (
+        sum(map(of, results.values())) for of in (recoveries.differs, itemgetter("cpu"), itemgetter("wall"))
+    )
     unknown = sum(one.get("state") == recoveries.NONE_YET for one in results.values())
     print(
-        f"{len(results)} homes recovered, {wrong} of them not to equal rows, bytes and states; {unknown} knew nothing yet of "
-        f"the run that was killed; {sum(seconds) / len(seconds):.1f} s of processor time each, "
-        f"{time.monotonic() - began:.0f} s in all on {given.jobs} jobs"
+        f"{len(results)} of {len(run.homes)} homes recovered, {wrong} of them not to equal rows, bytes and states; "
+        f"{unknown} knew nothing yet of the run that was killed; each took {cpu / len(results):.1f} s of processor time, "
+        f"{wall / len(results):.1f} s by the clock; {time.monotonic() - began:.0f} s in all on {len(beside)} jobs"
     )
     return int(wrong > 0)
 

@@ -1,9 +1,11 @@
 """What is run: one small command of each flow, in a process that is forked from one that has loaded everything."""
 
+import gc
 import hashlib
 import importlib
 import os
 import pkgutil
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,6 +91,8 @@ def warm() -> None:
     contracts.load()
     for name in DEFAULT.split(","):
         fingerprint.of_model(catalogue.MODELS[name])
+    gc.collect()
+    gc.freeze()  # else each process would look through all of it again, and write to its pages
 
 
 def forked(folder: Path, work: Callable[[], int], log: Path) -> int:
@@ -103,6 +107,7 @@ def forked(folder: Path, work: Callable[[], int], log: Path) -> int:
     status = 70
     try:
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         with open(log, "ab") as said:
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)

@@ -15,10 +15,16 @@ SECONDS = 600  # that a run gets
 
 @contextmanager
 def reporting_to(url: str) -> Iterator[None]:
-    """Runs in this process report to that server; without heartbeats, which add a second to each."""
-    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+    """Runs in this process report to that server; without heartbeats, which add a second to each, and without their logs."""
+    from prefect.settings import (
+        PREFECT_API_URL,
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        PREFECT_LOGGING_TO_API_ENABLED,
+        temporary_settings,
+    )
 
-    with temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+    chosen = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, PREFECT_LOGGING_TO_API_ENABLED: False}
+    with temporary_settings({PREFECT_API_URL: url, **chosen}):
         yield
 
 

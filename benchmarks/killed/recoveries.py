@@ -1,6 +1,7 @@
 """One run is stopped at each of its moments; from each of the homes that it would have left, the same command runs again."""
 
 import json
+import math
 import os
 import random
 import shutil
@@ -75,46 +76,57 @@ def stopped(flow: str, folder: Path, store: Store, url: str, seed: int) -> Stopp
 
 
 def recovered(
-    flow: str, of: Stopped, homes: Sequence[Snapshot], store: Store, beside: Sequence[servers.Server], at: Path
+    flow: str,
+    of: Stopped,
+    homes: Sequence[Snapshot],
+    store: Store,
+    beside: Sequence[servers.Server],
+    at: Path,
+    until: float = math.inf,
 ) -> dict[str, dict[str, Any]]:
     """The flow's command again in each of some homes, one home at a time beside each server: what came of it, by the
     home's digest.
 
     Args:
         at: a folder for the homes.
+        until: no more are begun after this time of `time.monotonic`.
     """
     free, at_work, results = list(enumerate(beside)), {}, {}
-    waiting, began = list(homes)[::-1], time.monotonic()
-    while waiting or at_work:
-        while waiting and free:
+    waiting, began = list(homes), time.monotonic()
+    while at_work or (waiting and time.monotonic() < until):
+        while free and waiting and time.monotonic() < until:
             slot, snapshot = free.pop(), waiting.pop()
-            folder = at / f"at-{slot[0]}"
-            folder.mkdir(exist_ok=True)
-            (folder / "result").unlink(missing_ok=True)
-            (folder / "log").unlink(missing_ok=True)
-
-            def work(snapshot: Snapshot = snapshot, folder: Path = folder, server: servers.Server = slot[1]) -> int:
-                signal.alarm(SECONDS)
-                store.put(snapshot, folder / HOME)
-                (folder / "result").write_text(json.dumps(_recover(flow, of, folder, server)))
-                return 0
-
-            at_work[commands.forked(folder, work, folder / "log")] = slot, snapshot, folder
+            process, folder = _begin(flow, of, snapshot, store, slot[1], at / f"at-{slot[0]}")
+            at_work[process] = slot, snapshot, folder, time.monotonic()
         process, status, usage = os.wait4(-1, 0)
         if process not in at_work:
             raise SystemExit("a Prefect server has ended by itself")
-        slot, snapshot, folder = at_work.pop(process)
+        slot, snapshot, folder, since = at_work.pop(process)
         free.append(slot)
         result = json.loads((folder / "result").read_text()) if status == 0 else {"failed": f"wait status {status}"}
-        result |= {
-            "seconds": usage.ru_utime + usage.ru_stime,
-            "log": (folder / "log").read_text(errors="replace")[-3000:],
-        }
-        results[snapshot.digest] = result
+        result |= {"cpu": usage.ru_utime + usage.ru_stime, "wall": time.monotonic() - since}
+        results[snapshot.digest] = result | {"log": (folder / "log").read_text(errors="replace")[-3000:]}
         if len(results) % 20 == 0 or differs(result):
             wrong = [result[name] for name in ("failed", "differing", "untrue") if result.get(name)]
             print(f"{len(results)} of {len(homes)} recovered, {time.monotonic() - began:.0f} s", *wrong, flush=True)
     return results
+
+
+def _begin(
+    flow: str, of: Stopped, snapshot: Snapshot, store: Store, server: servers.Server, folder: Path
+) -> tuple[int, Path]:
+    """Begin the recovery of one home, in a process of its own; its id, and the folder that `result` will be in."""
+    folder.mkdir(exist_ok=True)
+    for name in ("result", "log"):
+        (folder / name).unlink(missing_ok=True)
+
+    def work() -> int:
+        signal.alarm(SECONDS)
+        store.put(snapshot, folder / HOME)
+        (folder / "result").write_text(json.dumps(_recover(flow, of, folder, server)))
+        return 0
+
+    return commands.forked(folder, work, folder / "log"), folder
 
 
 def differs(result: dict[str, Any]) -> bool:
