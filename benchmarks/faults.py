@@ -108,4 +108,8 @@ def _at_moments(given: argparse.Namespace, folder: Path, server) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    status = main()
+    sys.stdout.flush()
+    os._exit(
+        status
+    )  # what DuckDB's binding says of its types, which were kept for the processes that were forked, is no news

@@ -70,7 +70,8 @@ class Store:
                 content = self._keep(path, status)
                 size += status.st_size * (same_as == place)
             name = {stat.S_IFLNK: "link", stat.S_IFREG: "file", stat.S_IFDIR: "folder"}[kind]
-            entries.append(Entry(place, name, stat.S_IMODE(status.st_mode), content, same_as, status.st_mtime_ns))
+            modified_ns = status.st_mtime_ns if kind == stat.S_IFREG else 0
+            entries.append(Entry(place, name, stat.S_IMODE(status.st_mode), content, same_as, modified_ns))
         self.taken, self.largest = self.taken + 1, max(self.largest, size)
         told = "\n".join(f"{one[:-1]}" for one in entries)
         return Snapshot(hashlib.sha256(told.encode()).hexdigest(), tuple(entries))
@@ -90,8 +91,9 @@ class Store:
             else:
                 shutil.copyfile(self._folder / one.content, path)
                 os.utime(path, ns=(one.modified_ns, one.modified_ns))
-            if one.kind == "file":
-                path.chmod(one.mode)
+        for one in reversed(snapshot.entries):
+            if one.kind != "link":
+                (home / one.place).chmod(one.mode)
 
     def _keep(self, path: str, status: os.stat_result) -> str:
         """The digest of a file, once a copy of it is in the store."""
