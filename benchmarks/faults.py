@@ -35,9 +35,12 @@ from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
+from benchmarks.killed import chains, commands, recoveries, servers
 from benchmarks.killed.commands import FLOWS
+from benchmarks.killed.servers import Server
+from benchmarks.killed.snapshots import Store
 
-PORT = 4747
+CPU, WALL = itemgetter("cpu"), itemgetter("wall")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -51,31 +54,27 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="where all is kept meanwhile; by default a temporary one")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(words)
+    until = time.monotonic() + 60 * given.minutes
     if given.models:
         FLOWS[given.flow] = replace(FLOWS[given.flow], models=given.models)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # ends the servers too
     with tempfile.TemporaryDirectory(dir=given.folder, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         os.environ |= {"PREFECT_HOME": str(folder / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-        from benchmarks.killed import chains, commands, servers
-
-        server = servers.Server(folder / "prefect", PORT)
+        server = Server(folder / "prefect")
         try:
             commands.warm()
             server.wait()
             if given.moments is None:
-                return int(
-                    not chains.chains(given.flow, given.kills, folder / "runs", server, random.Random(given.seed))
-                )
-            return _at_moments(given, folder, server)
+                drawn = random.Random(given.seed)
+                return int(not chains.chains(given.flow, given.kills, folder / "runs", server, drawn))
+            return _at_moments(given, folder, server, until)
         finally:
             server.end()
 
 
-def _at_moments(given: argparse.Namespace, folder: Path, server) -> int:
-    from benchmarks.killed import recoveries, servers
-    from benchmarks.killed.snapshots import Store
-
+def _at_moments(given: argparse.Namespace, folder: Path, server: Server, until: float) -> int:
+    """Recover the homes that a run would leave; the exit status."""
     store, began = Store(folder / "kept"), time.monotonic()
     run = recoveries.stopped(given.flow, folder / "stopped", store, server.url, given.seed)
     print(
@@ -85,19 +84,17 @@ def _at_moments(given: argparse.Namespace, folder: Path, server) -> int:
     )
     server.end()
     wanted = len(run.homes) if given.moments == "all" else min(int(given.moments), len(run.homes))
-    chosen = random.Random(given.seed).sample(list(run.homes), wanted)
-    beside = servers.copies(min(given.jobs, len(chosen)), folder / "prefect", folder, PORT + 1)
+    homes = random.Random(given.seed).sample(list(run.homes.values()), wanted)
+    beside = servers.copies(min(given.jobs, wanted), folder / "prefect", folder)
     try:
-        results = recoveries.recovered(given.flow, run, [run.homes[digest] for digest in chosen], store, beside, folder)
+        results = recoveries.recovered(given.flow, run, homes, store, beside, folder, until)
     finally:
         for one in beside:
             one.end()
     for result in filter(recoveries.differs, results.values()):
         print(result["log"], {name: result[name] for name in result if name != "log"}, sep="\n")
-    print(*recoveries.table(given.flow, run, results), sep="\n")
-    wrong, cpu, wall = (
-        sum(map(of, results.values())) for of in (recoveries.differs, itemgetter("cpu"), itemgetter("wall"))
-    )
+    print(*recoveries.table(given.flow, run, results), "", sep="\n")
+    wrong, cpu, wall = (sum(map(of, results.values())) for of in (recoveries.differs, CPU, WALL))
     unknown = sum(one.get("state") == recoveries.NONE_YET for one in results.values())
     print(
         f"{len(results)} of {len(run.homes)} homes recovered, {wrong} of them not to equal rows, bytes and states; "
@@ -110,6 +107,4 @@ def _at_moments(given: argparse.Namespace, folder: Path, server) -> int:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(
-        status
-    )  # what DuckDB's binding says of its types, which were kept for the processes that were forked, is no news
+    os._exit(status)  # DuckDB's binding would report the types that were loaded for the processes as leaked

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -14,17 +15,16 @@ OFF = ("SCHEDULER", "LATE_RUNS", "TRIGGERS", "FOREMAN", "CANCELLATION_CLEANUP", 
 
 
 class Server:
-    """A Prefect server of its own, which answers once this returns.
+    """A Prefect server of its own, on a port that is free.
 
     Args:
         folder: for its database; it may hold one already.
-        port: on this machine.
-
-    Raises:
-        SystemExit: it does not answer within two minutes.
     """
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/api"
         services = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in OFF}
         environment = {
@@ -39,7 +39,11 @@ class Server:
         )
 
     def wait(self) -> "Server":
-        """The server itself, once it answers."""
+        """The server itself, once it answers.
+
+        Raises:
+            SystemExit: it does not within two minutes.
+        """
         for _ in range(600):
             try:
                 urllib.request.urlopen(f"{self.url}/health", timeout=1).close()
@@ -65,13 +69,13 @@ class Server:
                 return found
 
 
-def copies(count: int, of: Path, folder: Path, first_port: int) -> list[Server]:
+def copies(count: int, of: Path, folder: Path) -> list[Server]:
     """Servers that know what the one whose folder is `of` knew; it must have ended."""
     begun = []
     for number in range(count):
         own = folder / f"prefect-{number}"
         shutil.copytree(of, own)
-        begun.append(Server(own, first_port + number))
+        begun.append(Server(own))
     return [server.wait() for server in begun]
 
 
