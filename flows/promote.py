@@ -28,16 +28,16 @@ def main(arguments: list[str] | None = None) -> int:
     return command_line.run(lambda: _done(command_line.parameters(Promote, given)), debug=given.debug)
 
 
-def _settle(crashed: list[str]) -> None:
-    """Have the server that is named, where it answers, show runs that crashed as such; else the next night does."""
+def _settle(earlier: dict[str, str]) -> None:
+    """Have the server that is named, where it answers, show how earlier runs ended; else the next night does."""
     from flows import server
     from tasks.orchestration import crashed_runs
 
     if server.answers():
         try:
-            crashed_runs.tell(crashed)
+            crashed_runs.tell(earlier)
         except Exception as error:  # noqa: BLE001  (what is only shown must not end the command)
-            logger.warning("crashed runs cannot be shown in Prefect: %s", error)
+            logger.warning("how earlier runs ended cannot be shown in Prefect: %s", error)
 
 
 def _done(given: Promote) -> str:
@@ -55,8 +55,8 @@ def _done(given: Promote) -> str:
         check_model(given.model)
     if given.model is not None or given.rollback is not None:
         run_id = str(uuid.uuid4())
-        with runs.recorded(of_dataset, run_id, "promote", given.model_dump()) as crashed:
-            _settle(crashed)
+        with runs.recorded(of_dataset, run_id, "promote", given.model_dump()) as earlier:
+            _settle(earlier)
             if given.model is not None:
                 promote.publish_by_hand(of_dataset, run_id, given.model)
             else:

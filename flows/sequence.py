@@ -165,9 +165,9 @@ def recorded(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Iter
     """
     with (
         endings.at_work(run.home, run_id),
-        runs.recorded(run.home, run_id, flow_name, run.describe() | more) as crashed,
+        runs.recorded(run.home, run_id, flow_name, run.describe() | more) as earlier,
     ):
-        crashed_runs.settle(crashed)
+        crashed_runs.settle(earlier)
         yield
 
 

@@ -1,42 +1,53 @@
 """Runs that ended without a word, because their process was killed: Prefect goes on showing them as running."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from prefect.client.orchestration import get_client
-from prefect.exceptions import ObjectNotFound
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.runtime import flow_run
-from prefect.states import Crashed
+from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from tasks.orchestration import run_ids
 from tasks.orchestration.artifacts import in_a_run
 
 logger = logging.getLogger(__name__)
 
+ENDINGS = {
+    "completed": Completed,
+    "partly_failed": Failed,
+    "failed": Failed,
+    "cancelled": Cancelled,
+    "crashed": Crashed,
+}
 MESSAGE = "The run's process ended without a word; the next run of the data set found it."
 
 
 @in_a_run
-def settle(crashed: Iterable[str]) -> None:
-    """Tell Prefect that these runs have crashed, where it takes them for running or knows them at all.
+def settle(ended: Mapping[str, str]) -> None:
+    """As `tell`, but of no earlier run under the id of the one at work: it may be a crashed one that was begun once more."""
+    tell({run_id: state for run_id, state in ended.items() if str(run_ids.in_prefect(run_id)) != flow_run.id})
 
-    Runs that were told of before are named again: the server may have been away then. The one that is at work now may
-    be a crashed one that was begun once more.
+
+def tell(ended: Mapping[str, str]) -> None:
+    """Tell Prefect how these runs ended, where it takes them for running and knows them at all.
+
+    A run may have been marked as crashed long before: by one that was killed before it told Prefect, or that had no
+    server. And one that was killed after its own last word, or while it told Prefect of it, was completed.
+
+    Args:
+        ended: the state that `operations.runs` has, by the run's id, the newest first.
     """
-    tell(one for one in crashed if str(run_ids.in_prefect(one)) != flow_run.id)
-
-
-def tell(crashed: Iterable[str]) -> None:
-    """As `settle`, outside of a run too."""
-    crashed = list(crashed)
-    if not crashed:
+    latest = {}
+    for run_id, state in ended.items():
+        latest.setdefault(run_ids.in_prefect(run_id), state)
+    if not latest:
         return
+    asked = FlowRunFilter(id=FlowRunFilterId(any_=list(latest)))
     with get_client(sync_client=True) as client:
-        for run_id in crashed:
-            try:
-                state = client.read_flow_run(run_ids.in_prefect(run_id)).state
-            except ObjectNotFound:  # it ran with another server
+        for run in client.read_flow_runs(flow_run_filter=asked):  # without those that ran with another server
+            if run.state is None or run.state.is_final():
                 continue
-            if state is not None and (state.is_running() or state.is_cancelling()):
-                client.set_flow_run_state(run_ids.in_prefect(run_id), Crashed(message=MESSAGE), force=True)
-                logger.warning("run %s: its process ended without a word; Prefect now shows it as crashed", run_id)
+            state = latest[run.id]
+            client.set_flow_run_state(run.id, ENDINGS[state](message=MESSAGE), force=True)
+            logger.warning("run %s: its process ended without a word; Prefect now shows it as %s", run.id, state)

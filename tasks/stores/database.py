@@ -107,7 +107,8 @@ def _is_held(error: duckdb.Error) -> bool:
 def _recovered(file: Path, once: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
     """Open for writing; what a crash left in DuckDB's log is replayed, or set aside where it cannot be.
 
-    DuckDB passes over a log whose beginning it does not know, and would write over it.
+    DuckDB passes over a log whose beginning it does not know, and would write over it. One that a checkpoint had taken
+    into the file before the crash it deletes.
     """
     log = file.with_name(f"{file.name}.wal")
     left = log.is_file() and log.stat().st_size > 0
@@ -121,7 +122,7 @@ def _recovered(file: Path, once: Callable[[], duckdb.DuckDBPyConnection]) -> duc
     block, blocks, replayed = connection.execute(
         "select block_size, used_blocks, wal_size <> '0 bytes' from pragma_database_size()"
     ).fetchone()
-    if left and not replayed:
+    if left and not replayed and log.exists():
         _set_aside(log, "its beginning is damaged")
     elif not left and file.stat().st_size < HEADERS + block * blocks:
         connection.close()

@@ -13,13 +13,14 @@ from typing import IO, Any
 
 import duckdb
 
+import sql
 from tasks.errors import InputError, PartlyFailed
 from tasks.stores import leftovers, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-MOST_CRASHED = 20
+LOOKED_AT = 50  # runs before, of which Prefect may not have been told how they ended
 
 
 class Held(InputError):
@@ -27,14 +28,14 @@ class Held(InputError):
 
 
 @contextlib.contextmanager
-def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[list[str]]:
+def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[dict[str, str]]:
     """Hold the data set for one run, and keep its row in `operations.runs`: running, then completed, partly_failed,
     failed or cancelled.
 
     A run that was killed leaves its row at `running`; the next one marks it `crashed`.
 
     Yields:
-        The ids of the runs that were found so, by this one or by one before it, the newest first; MOST_CRASHED at most.
+        How each of the latest runs before this one ended, by its id.
 
     Raises:
         InputError: another run holds the data set, or the home cannot be written to.
@@ -43,16 +44,13 @@ def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> It
         with warehouse.connect(home) as connection:
             leftovers.remove(home)
             connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
-            crashed = connection.execute(
-                "select run_id from operations.runs where state = 'crashed' order by started_at desc limit ?",
-                [MOST_CRASHED],
-            ).fetchall()
+            earlier = connection.execute(sql.statement("runs/latest"), {"runs": LOOKED_AT}).fetchall()
             connection.execute(
                 "insert into operations.runs values (?, ?, ?, ?, null, 'running', ?, ?)",
                 [run_id, flow, home.dataset, _now(), json.dumps(settings, default=str, sort_keys=True), code_version()],
             )
         try:
-            yield [of_run for (of_run,) in crashed]
+            yield dict(earlier)
         except PartlyFailed:
             end(home, run_id, "partly_failed")
             raise

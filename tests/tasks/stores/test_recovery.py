@@ -20,6 +20,19 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+IN_A_CHECKPOINT = """
+import os, signal, sys
+import duckdb
+connection = duckdb.connect(sys.argv[1])
+connection.execute(f"set debug_checkpoint_abort = '{sys.argv[2]}'")
+connection.execute("insert into raw.rejects select 1, i, 'line', 'reason' from range(150) r(i)")
+try:
+    connection.execute("checkpoint")
+finally:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 @pytest.fixture
 def crashed(home):
     """A home whose writer was killed after three transactions; the file in which DuckDB keeps them."""
@@ -45,6 +58,17 @@ def flip(file, place):
 def test_what_was_committed_before_a_kill_is_there(home, crashed):
     assert rejects(home) == 151
     assert not crashed.exists() and not list(home.folder.glob("*.unreadable"))
+
+
+@pytest.mark.parametrize("when", ["before_header", "before_truncate", "after_free_list_write", "before_wal_finish"])
+def test_a_checkpoint_that_is_cut_off_loses_nothing(home, when):
+    """From `before_truncate` on, the file has it all, and DuckDB deletes its log when it opens the file."""
+    assert rejects(home) == 0
+    command = [sys.executable, "-c", IN_A_CHECKPOINT, str(home.warehouse), when]
+    subprocess.run(command, capture_output=True, check=False)
+    assert home.warehouse.with_name("warehouse.duckdb.wal").stat().st_size > 1000
+    assert rejects(home) == 150
+    assert not list(home.folder.glob("*.unreadable"))
 
 
 @pytest.mark.parametrize(

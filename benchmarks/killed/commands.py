@@ -1,0 +1,179 @@
+"""What is run: one small command of each flow, in a process that is forked from one that has loaded everything."""
+
+import gc
+import hashlib
+import importlib
+import os
+import pkgutil
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+import sql
+
+HOME = "home"  # a relative path, so that a copy of it is the same home wherever it lies
+DEFAULT = "popularity,bpr_uniform,bpr_popularity,mrf_dense,slim,wmf,graph_filter,random_graph,paired_symbols,blend"
+LOG = ("demo.users=220", "demo.items=60", "demo.likes=3500")
+WEIGHED = "split.held_out_share=0.25"  # 55 validation users, of which a blend takes at least 50
+TABLES = (
+    "raw.events",
+    "raw.rejects",
+    "curated.interactions",
+    "splits.strong_generalization",
+    "splits.leave_one_out",
+    "diagnostics.degrees",
+    "diagnostics.power_law_fits",
+    "diagnostics.hidden_graph_ratios",
+    "published.recommendations",
+)
+LATEST = {  # of the newest run, without the columns that no two runs have alike
+    "evaluation.metrics": "run_id",
+    "evaluation.comparisons": "run_id",
+    "evaluation.ranks_by_degree": "run_id",
+    "evaluation.beyond_accuracy": "run_id",
+    "operations.model_settings": "run_id, origin, reason, searched_on, seconds",
+}
+OF_A_SWEEP = ("raw.events", "raw.rejects", "curated.interactions", "splits.strong_generalization")
+FILES = ("recommendations.parquet", "evaluation.parquet", "evaluation.csv", "evaluation.md")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A command.
+
+    Attributes:
+        module: of `flows`.
+        dataset: whose home it works in.
+        models: that it trains; none for one that chooses its own.
+        words: of the command line, before `--set`.
+        settings: of `--set`.
+    """
+
+    module: str
+    dataset: str = "demo"
+    models: str = DEFAULT
+    words: tuple[str, ...] = ()
+    settings: tuple[str, ...] = (*LOG, WEIGHED, "train.tune=off")
+
+    def main(self) -> int:
+        """Run it in this process, in the home below the folder it works in; the exit status."""
+        models = ["--models", self.models] if self.models else []
+        words = ["--dataset", self.dataset, "--home", HOME, "--threads", "1", *models, *self.words, "--set"]
+        return importlib.import_module(f"flows.{self.module}").main([*words, *self.settings])
+
+
+FLOWS = {
+    "backfill": Flow("backfill"),
+    "nightly": Flow("nightly_retrain", "ml-latest-small", settings=(WEIGHED, "train.tune=off")),
+    "tuned": Flow("backfill", models="popularity,slim,wmf", settings=(*LOG, WEIGHED, "train.tune=always")),
+    "sweep": Flow("sweep", models="", words=("--sweep", "mrf_sparse_density"), settings=LOG),
+}
+
+
+def warm() -> None:
+    """Load what a run loads, once for all processes that are forked from this one; no thread of it is at work then."""
+    import data_contracts
+    import flows
+    import tasks
+    from data_contracts import contracts, loading
+    from models import catalogue, fingerprint
+
+    for package in (flows, tasks, data_contracts):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if found.name not in ("flows.serve", "tasks.serve.app"):
+                importlib.import_module(found.name)
+    loading.great_expectations()
+    contracts.load()
+    for name in DEFAULT.split(","):
+        fingerprint.of_model(catalogue.MODELS[name])
+    gc.collect()
+    gc.freeze()  # else each process would look through all of it again, and write to its pages
+
+
+def forked(folder: Path, work: Callable[[], int], log: Path) -> int:
+    """Begin `work` in a process of its own that works in `folder`; its id. It ends with what `work` returns.
+
+    Args:
+        log: takes what it says.
+    """
+    sys.stdout.flush()
+    if process := os.fork():
+        return process
+    status = 70
+    try:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with open(log, "ab") as said:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+        os.chdir(folder)
+        status = work()
+    except BaseException:  # noqa: BLE001  (whatever it is, this process ends here, and says why)
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def before(flow: str, folder: Path, run: Callable[[int], int]) -> None:
+    """Lay out what is there before the flow's run: for a night, one that ended well, one that was killed, and a new log.
+
+    Args:
+        folder: that the home is in.
+        run: the flow's command, killed at that change of files; never at 0.
+
+    Raises:
+        SystemExit: the first night did not end well.
+    """
+    if flow != "nightly":
+        return
+    landing = folder / HOME / FLOWS[flow].dataset / "landing"
+    landing.mkdir(parents=True)
+    (landing / "ratings-1.csv").write_text(ratings(range(1, 15)))
+    if run(0):
+        raise SystemExit("the night before failed")
+    (landing / "ratings-2.csv").write_text(ratings(range(15, 20)))
+    run(12)
+
+
+def ratings(films: range) -> str:
+    """A MovieLens csv: 240 people of two tastes rate films of 40, 1 to 5 stars; each film of the range at most once."""
+    lines = ["userId,movieId,rating,timestamp"]
+    for user in range(240):
+        order = np.random.default_rng(user).permutation(40)
+        for place in films:
+            film = int(order[place])
+            stars = 1 + (user * 7 + film * 3) % 3 + 2 * (film % 2 == user % 2)
+            lines.append(f"{user + 1},{film + 1},{stars},{10**9 + 1000 * place + user}")
+    return "\n".join(lines) + "\n"
+
+
+def left(folder: Path, flow: str) -> dict[str, str]:
+    """Digests of what a run leaves: the rows of each table, whatever their order, and each published file.
+
+    Args:
+        folder: that the home is in.
+    """
+    found, home = {}, folder / HOME / FLOWS[flow].dataset
+    with duckdb.connect(str(home / "warehouse.duckdb"), read_only=True) as connection:
+        newest = connection.execute("select max_by(run_id, place) from operations.evaluated_runs").fetchone()[0]
+        relations = {table: table for table in (OF_A_SWEEP if flow == "sweep" else TABLES)}
+        if flow == "sweep":
+            relations["evaluation.sweeps"] = "(select * exclude (swept_at, seconds) from evaluation.sweeps)"
+        else:
+            for table, but in LATEST.items():
+                relations[table] = f"(select * exclude ({but}) from {table} where run_id = '{newest}')"
+        for table, relation in relations.items():  # no Polars: its threads must not run where one forks
+            asked = sql.statement("runs/table_digest", table=relation)
+            found[table] = connection.execute(asked).fetchone()[0]
+    for name in () if flow == "sweep" else FILES:
+        found[name] = hashlib.sha256((home / "published" / name).read_bytes()).hexdigest()
+    half = [str(path.relative_to(home)) for path in home.rglob("partial-*")]
+    found["left half made"] = ", ".join(half)
+    return found

@@ -1,0 +1,86 @@
+"""Prefect servers for runs that are killed, and what they show of the runs."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+OFF = ("SCHEDULER", "LATE_RUNS", "TRIGGERS", "FOREMAN", "CANCELLATION_CLEANUP", "PAUSE_EXPIRATIONS")
+
+
+class Server:
+    """A Prefect server of its own, on a port that is free.
+
+    Args:
+        folder: for its database; it may hold one already.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/api"
+        services = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in OFF}
+        environment = {
+            **os.environ,
+            **services,
+            "PREFECT_HOME": str(folder),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        }
+        command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port), "--no-ui"]
+        self._process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def wait(self) -> "Server":
+        """The server itself, once it answers.
+
+        Raises:
+            SystemExit: it does not within two minutes.
+        """
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"{self.url}/health", timeout=1).close()
+                return self
+            except OSError:
+                time.sleep(0.2)
+        self.end()
+        raise SystemExit(f"no Prefect server answers at {self.url}")
+
+    def end(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.wait(30)
+
+    def states(self) -> dict[str, str]:
+        """The state of every flow run that it knows, by the run's id."""
+        found: dict[str, str] = {}
+        while True:
+            asked = {"limit": 200, "offset": len(found), "sort": "ID_DESC"}
+            page = ask(f"{self.url}/flow_runs/filter", asked)
+            found |= {one["id"]: one["state_type"] for one in page}
+            if len(page) < 200:
+                return found
+
+
+def copies(count: int, of: Path, folder: Path) -> list[Server]:
+    """Servers that know what the one whose folder is `of` knew; it must have ended."""
+    begun = []
+    for number in range(count):
+        own = folder / f"prefect-{number}"
+        shutil.copytree(of, own)
+        begun.append(Server(own))
+    return [server.wait() for server in begun]
+
+
+def ask(url: str, body: dict[str, Any]) -> Any:
+    """What the API answers to a POST."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)

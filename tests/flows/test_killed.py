@@ -1,0 +1,111 @@
+"""What stops a run at each of its moments, copies its home and recovers it (benchmarks/killed), on a tiny run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.killed.snapshots import Store
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A folder with what a home has: folders, a file under two names, links, one of them to nothing."""
+    home = tmp_path / "home"
+    (home / "publications" / "run").mkdir(parents=True)
+    (home / "store").mkdir(mode=0o700)
+    (home / "store" / "array").write_bytes(b"bits" * 1000)
+    os.link(home / "store" / "array", home / "publications" / "run" / "array")
+    (home / "published").symlink_to("publications/run")
+    (home / "lost").symlink_to("nowhere")
+    (home / "secret").write_text("")
+    (home / "secret").chmod(0o600)
+    return home
+
+
+def test_a_copy_of_a_home_is_the_home(home, tmp_path):
+    store = Store(tmp_path / "kept")
+    taken = store.take(home)
+    (home / "store" / "array").write_bytes(b"other")
+    (home / "published").unlink()
+    assert store.take(home).digest != taken.digest
+    for place in (home, tmp_path / "elsewhere"):
+        store.put(taken, place)
+        assert store.take(place) == taken
+        assert (place / "published").readlink() == Path("publications/run") and (place / "lost").is_symlink()
+        assert (place / "published" / "array").read_bytes() == b"bits" * 1000
+        assert (place / "published" / "array").stat().st_ino == (place / "store" / "array").stat().st_ino
+        assert (place / "secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_written_shows_in_the_next_copy_however_soon(home, tmp_path):
+    store, file = Store(tmp_path / "kept"), home / "store" / "array"
+    digests = set()
+    for number in range(200):  # within one tick of the file system's clock, and of one size
+        with file.open("r+b") as stream:
+            stream.write(b"%04d" % number)
+        digests.add(store.take(home).digest)
+    assert len(digests) == 200
+
+
+STOPPED = """
+import os, random, sys
+from pathlib import Path
+from benchmarks.killed import moments, commands
+from benchmarks.killed.snapshots import Store
+folder = Path(sys.argv[1])
+home = folder / "home"
+(home / "small").mkdir(parents=True)
+store, seen, told, going_on = Store(folder / "kept"), [], os.pipe(), os.pipe()
+
+def work():
+    import duckdb
+    os.close(told[0])
+    moments.tell_all(home, told[1], going_on[0])
+    (home / "small" / "a").write_text("1")
+    os.rename(home / "small" / "a", home / "small" / "b")
+    with duckdb.connect("home/small/warehouse.duckdb") as connection:
+        connection.execute("create table numbers as select 1 as number")
+        connection.begin()
+        connection.execute("insert into numbers values (2)")
+        connection.commit()
+    os.remove(home / "small" / "b")
+    return 0
+
+process = commands.forked(folder, work, folder / "log")
+os.close(told[1])
+def take(moment):
+    files = sorted(place.removeprefix("small/") for place, *_ in store.take(home).entries[1:])
+    if moment.kind != "drawn":
+        seen.append(f"{moment.what}: {' '.join(files)}")
+status, _ = moments.watch(process, told[0], going_on[1], take, random.Random(1))
+print(*seen, status, sep="\\n")
+"""
+
+
+def test_a_run_is_stopped_before_each_change_and_round_each_commit(tmp_path):
+    command = [sys.executable, "-c", STOPPED, str(tmp_path)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert said.stdout.splitlines() == [
+        "open: ",
+        "os.rename: a",
+        "after execute: b warehouse.duckdb warehouse.duckdb.wal",
+        "before commit: b warehouse.duckdb warehouse.duckdb.wal",
+        "after commit: b warehouse.duckdb warehouse.duckdb.wal",
+        "before __exit__: b warehouse.duckdb warehouse.duckdb.wal",
+        "after __exit__: b warehouse.duckdb",
+        "os.remove: b warehouse.duckdb",
+        "0",
+    ], said.stderr
+
+
+def test_a_run_recovers_from_some_of_its_moments(tmp_path):
+    words = ["--models", "popularity", "--moments", "5", "--jobs", "1", "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.faults", *words]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert "5 of " in said.stdout and "0 of them not to equal rows, bytes and states" in said.stdout
