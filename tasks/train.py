@@ -43,7 +43,9 @@ class TrainSettings(BaseModel):
         "for, once in 30 days; always, of all models in every run; off.",
     )
     warm_start: bool = Field(
-        False, description="Begin at the posterior of the latest run where a model can; results then depend on it."
+        False,
+        description="Begin at the fit of the latest run where a model can; results then depend on it, and not on the log, "
+        "the settings and the seed alone.",
     )
 
 
@@ -62,7 +64,7 @@ def train(
     """Fit `model` on the training edges of `protocol`, keep it, and note it in `operations.model_fits`.
 
     Args:
-        warm: begin at the posterior of the latest run, where the model can.
+        warm: begin at the fit of the latest run, where the model can.
         begun: waits for the fit, where it was begun elsewhere (`begin`).
 
     Raises:

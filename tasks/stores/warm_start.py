@@ -1,4 +1,4 @@
-"""Warm start: a model's fit begins at the posterior of the latest run, with new users and items at their priors.
+"""Warm start: a model's fit begins at the fit of the latest run, with new users and items as in any fit.
 
 Indices are numbered by first appearance, so those of yesterday mean the same today unless a filter, a threshold
 or the logs themselves have changed; then the fit begins afresh. So it does where the earlier fit was trained on many of the

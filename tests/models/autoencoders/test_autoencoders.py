@@ -15,7 +15,7 @@ from models.autoencoders import checkpoints, draws
 from models.autoencoders.cdae import CDAE
 from models.autoencoders.mult_dae import MultDAE
 from models.autoencoders.mult_vae import MultVAE
-from models.fitting import FitOptions, ValidationUsers
+from models.fitting import FitOptions, Start, ValidationUsers
 
 torch = pytest.importorskip("torch", reason="the extra neural is not installed")
 training = pytest.importorskip("models.autoencoders.training")
@@ -197,6 +197,59 @@ def test_a_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path
     assert again.best_epoch == whole.best_epoch
     for key, array in whole.weights.items():
         np.testing.assert_array_equal(again.weights[key], array)
+
+
+@every_model
+def test_a_start_is_taken_row_by_row_and_column_by_column(name, long_tailed):
+    model, users = make(name), np.arange(300)
+    first = make(name).fit(long_tailed)
+    items = np.append(np.arange(119)[::-1], -1)  # in another order, the last of them new
+    start = Start(first, np.where(users < 290, users, -1), items)
+    begun, fresh = (model._initial(long_tailed, users) for _ in range(2))
+    model._take(begun, start)
+    for key, old in fresh.items():
+        expected = old.copy()
+        if key in ("item_in", "item_bias"):
+            expected[:119] = first.weights[key][:119][::-1]
+        elif key == "item_out":
+            expected[:, :119] = first.weights[key][:, :119][:, ::-1]
+        elif key == "user_node":
+            expected[:290] = first.weights[key][:290]
+        else:
+            expected = first.weights[key]
+        np.testing.assert_array_equal(begun[key], expected, err_msg=key)
+
+
+@every_model
+def test_a_warm_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path):
+    train, histories, targets = cut
+    first = make(name, epochs=2).fit(train, watching(histories, targets))
+    start = Start(first, *(np.arange(size) for size in train.shape))
+    options = replace(watching(histories, targets), start=start)
+    whole = make(name, epochs=12).fit(train, options)
+    options = replace(options, checkpoints=tmp_path / "unfinished")
+    stopped, rest = make(name, epochs=12), []
+    stopped.checkpoint_seconds = 0.0
+
+    def interrupt(epoch):
+        if epoch.number == first.best_epoch + 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped.fit(train, replace(options, on_epoch=interrupt))
+    again = make(name, epochs=12).fit(train, replace(options, on_epoch=lambda epoch: rest.append(epoch.number)))
+    assert rest == [first.best_epoch + 3] and again.best_epoch == whole.best_epoch > first.best_epoch
+    for key, array in whole.weights.items():
+        np.testing.assert_array_equal(again.weights[key], array)
+
+
+def test_annealing_goes_on_where_the_earlier_fit_was_best(long_tailed, monkeypatch):
+    first, seen = make("mult_vae").fit(long_tailed), []
+    model = make("mult_vae")
+    monkeypatch.setattr(model, "beta", lambda update: seen.append(update) or 0.1)
+    model.fit(long_tailed, FitOptions(start=Start(first, *(np.arange(size) for size in long_tailed.shape))))
+    steps = -(-(len(long_tailed.indptr) - 1 - 15) // 50)  # an epoch; 15 users are held out
+    assert seen[:3] == [first.best_epoch * steps + step for step in range(3)]
 
 
 def test_a_checkpoint_of_another_fit_is_passed_over_and_a_damaged_one_is_deleted(tmp_path, caplog):

@@ -142,7 +142,7 @@ def test_a_user_whose_only_like_is_left_out_now_begins_as_a_new_one(home, log_ev
     whose, column = today.parts["test"].rows[-6:], today.parts["test"].targets[-6:].indices
     swapped = column == 30  # `once`
     assert whose.tolist() == list(range(800, 806)) and 0 < swapped.sum() < 6
-    start = Start(fitted(home, first), np.where(np.isin(users, whose[swapped]), -1, users), items)
+    start = Start(fitted(home, first), np.where(np.isin(users, whose[swapped]), -1, users), np.append(items[:31], -1))
     expected = PairedSymbols(SETTINGS, seed=0).fit(today.train, FitOptions(start=start))
     assert np.array_equal(fitted(home, fit).scores(today.train), expected.scores(today.train))
 
