@@ -155,8 +155,10 @@ def _likes(random: np.random.Generator) -> dict[str, list[tuple]]:
     considered = [
         (RUN, "leave_one_out", model, *one, 400, 312) for model in ("random_graph", "popularity") for one in metrics
     ]
+    dislikes = [(*row[:5], sum(row[6][:10]) / 50, row[6][::-1]) for row in by_degree]
     return {
         "evaluation.like_by_degree": by_degree,
+        "evaluation.dislike_by_degree": dislikes,
         "evaluation.calibration": calibration,
         "evaluation.considered": considered,
     }

@@ -67,6 +67,18 @@ create table if not exists evaluation.like_by_degree (
     error double not null,
     histogram bigint[] not null
 );
+-- evaluation.dislike_by_degree: one row per run, model and bin of user training degrees, as `like_by_degree`, of held-out
+-- items that users considered and did not like; `error` is the share of one half and more. None unless
+-- `binarize.observed_negatives` keeps such.
+create table if not exists evaluation.dislike_by_degree (
+    run_id varchar not null,
+    model varchar not null,
+    degree_low bigint not null,
+    degree_high bigint not null,
+    edges bigint not null,
+    error double not null,
+    histogram bigint[] not null
+);
 -- evaluation.calibration: one row per run, model, reference and bin of the like probability: what the
 -- model says of the pairs in the bin on average, and what the reference says of the same pairs.
 create table if not exists evaluation.calibration (

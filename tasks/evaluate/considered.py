@@ -5,13 +5,13 @@ That is the ground truth of both kinds which one-class data lack, where a log te
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import hstack
 
 from models.base import Model
-from models.evaluation.calibration import CalibrationBin, calibrate
+from models.evaluation.calibration import CalibrationBin, LikeBin, calibrate, like_by_degree
 from models.evaluation.considered import Figure, calibration_error, judge, liked_shares
 from models.generator.density_ratio import Truth
 from tasks.stores.matrices import Part, SplitMatrices
@@ -27,6 +27,8 @@ class Considered:
         figures: by metric.
         likes, dislikes: how many pairs there are of each kind.
         calibration: the bins of the probability.
+        dislikes_by_degree: of a model's, the dislikes by the training degree of their users; `error` is the share with a
+            probability of one half or more.
     """
 
     model: str
@@ -34,6 +36,7 @@ class Considered:
     likes: int
     dislikes: int
     calibration: list[CalibrationBin]
+    dislikes_by_degree: list[LikeBin] = field(default_factory=list)
 
 
 def of_model(model: Model, split: SplitMatrices, truth: Truth | None) -> Considered | None:
@@ -51,9 +54,11 @@ def of_model(model: Model, split: SplitMatrices, truth: Truth | None) -> Conside
         coins = np.zeros(0)
         if truth is not None:
             coins = truth.coins_of_pairs(np.broadcast_to(rows[:, None], items.shape)[there], items[there])
-        found.append((like[0][there], liked[there], coins))
-    like, liked, coins = (np.concatenate(column) for column in zip(*found, strict=True))
-    return _judged(model.name, like, liked, None if truth is None else coins)
+        degrees = np.repeat(np.diff(part.histories.indptr)[users], there.sum(axis=1))
+        found.append((like[0][there], liked[there], degrees, coins))
+    like, liked, degrees, coins = (np.concatenate(column) for column in zip(*found, strict=True))
+    bins = [replace(one, error=1 - one.error) for one in like_by_degree(like[~liked], degrees[~liked])]
+    return replace(_judged(model.name, like, liked, None if truth is None else coins), dislikes_by_degree=bins)
 
 
 def of_popularity(split: SplitMatrices) -> Considered | None:

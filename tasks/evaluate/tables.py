@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 
 from models.evaluation import metrics
-from models.evaluation.calibration import CalibrationBin
+from models.evaluation.calibration import CalibrationBin, LikeBin
 from models.evaluation.metrics import DegreeBin, DegreeCell, Mean
 from tasks.evaluate.considered import Considered
 from tasks.evaluate.like import Like
 from tasks.stores import warehouse
 
 OF_PROTOCOL = ("metrics", "comparisons", "beyond_accuracy", "considered")
-OF_LEAVE_ONE_OUT = ("ranks_by_degree", "ranks_by_both_degrees", "like_by_degree", "calibration")
+OF_LEAVE_ONE_OUT = ("ranks_by_degree", "ranks_by_both_degrees", "like_by_degree", "dislike_by_degree", "calibration")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ def write(
     if protocol == "leave_one_out":
         _insert(connection, "ranks_by_degree", _bins(run_id, ranked))
         _insert(connection, "ranks_by_both_degrees", _cells(run_id, ranked))
-        _insert(connection, "like_by_degree", _like_bins(run_id, likes))
+        _insert(connection, "like_by_degree", _like_bins(run_id, [(one.model, one.bins) for one in likes]))
+        dislikes = [(one.model, one.dislikes_by_degree) for one in considered]
+        _insert(connection, "dislike_by_degree", _like_bins(run_id, dislikes))
         bins = [(one.model, *bin_) for one in likes for bin_ in one.calibration]
         bins += [(one.model, "considered", bin_) for one in considered for bin_ in one.calibration]
         _insert(connection, "calibration", _calibration(run_id, bins))
@@ -109,11 +111,11 @@ def _cells(run_id: str, ranked: list[Ranked]) -> list[tuple]:
     ]
 
 
-def _like_bins(run_id: str, likes: list[Like]) -> list[tuple]:
+def _like_bins(run_id: str, bins: list[tuple[str, list[LikeBin]]]) -> list[tuple]:
     return [
-        (run_id, like.model, one.low, one.high, one.edges, one.error, list(one.histogram))
-        for like in likes
-        for one in like.bins
+        (run_id, model, one.low, one.high, one.edges, one.error, list(one.histogram))
+        for model, of_model in bins
+        for one in of_model
     ]
 
 

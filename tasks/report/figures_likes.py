@@ -1,5 +1,7 @@
 """Figures of `like`: how often it errs, how sure it is, and whether its probabilities come true."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tasks.pages.numbers import percent
@@ -20,20 +22,34 @@ REFERENCES = {
 }
 
 
-def errors(rows: list[Row]) -> Figure:
-    """Figure 4 of Paquet and Koenigstein (2014): held-out likes that `like` puts below one half."""
+@dataclass(frozen=True)
+class Class:
+    """One of the two classes, g = 1 and g = 0, in words: its name, that of the other, and what is an error of it."""
+
+    name: str
+    other: str
+    wrong: str
+    rises: str
+
+
+LIKES = Class("like", "dislike", "below one half", "Every one of them was liked, so mass should move up")
+DISLIKES = Class("dislike", "like", "one half or more", "None of them was liked, so mass should move down")
+
+
+def errors(rows: list[Row], of: Class = LIKES) -> Figure:
+    """Figure 4 of Paquet and Koenigstein (2014): held-out likes that `like` puts below one half, or dislikes above."""
     by_model = grouped(rows, "model")
     return Figure(
-        "like_errors",
-        "How often a held-out like is taken for a dislike",
-        see="Taken for dislikes: "
+        f"{of.name}_errors",
+        f"How often a held-out {of.name} is taken for a {of.other}",
+        see=f"Taken for {of.other}s: "
         + listed_sentence([_error_sentence(model, of_model) for model, of_model in by_model.items()]),
-        how="Across, the likes that a user has in training; upwards, the share of held-out likes whose like "
-        "probability is below one half: the pale dots for each number of likes up to 40, the line for bins that double "
+        how=f"Across, the likes that a user has in training; upwards, the share of held-out {of.name}s whose like "
+        f"probability is {of.wrong}: the pale dots for each number of likes up to 40, the line for bins that double "
         "in width. Lower is better; guessing would give 0.5.",
-        table="evaluation.like_by_degree",
+        table=f"evaluation.{of.name}_by_degree",
         absent=ABSENT,
-        panels=[_errors(by_model)] if rows else [],
+        panels=[_errors(by_model, of)] if rows else [],
     )
 
 
@@ -65,8 +81,9 @@ def listed_sentence(parts: list[str]) -> str:
     return "; ".join(parts) + "." if parts else ""
 
 
-def _errors(by_model: dict[str, list[Row]]) -> Panel:
-    drawn = panel("like_errors", "Share of held-out likes with a like probability below one half, by user degree")
+def _errors(by_model: dict[str, list[Row]], of: Class) -> Panel:
+    title = f"Share of held-out {of.name}s with a like probability of {of.wrong}, by user degree"
+    drawn = panel(f"{of.name}_errors", title)
     axes = drawn.axes
     for model, rows in by_model.items():
         looks, bins = mark(model), doubled(rows)
@@ -74,14 +91,14 @@ def _errors(by_model: dict[str, list[Row]]) -> Panel:
         axes.plot(middles(bins), column(bins, "error"), label=model, **looks.line)
     every = [row for rows in by_model.values() for row in rows]
     decades(axes, "x", middles(every).min(), max(2, middles(every).max()))
-    axes.set(xlabel="likes of a user in training", ylabel="share taken for dislikes")
+    axes.set(xlabel="likes of a user in training", ylabel=f"share taken for {of.other}s")
     axes.set_ylim(0, max(0.5, column(every, "error").max()) * 1.05)
     few_ticks(axes, "y")
     legend_below(drawn)
     return drawn
 
 
-def histograms(rows: list[Row]) -> Figure:
+def histograms(rows: list[Row], of: Class = LIKES) -> Figure:
     """Figure 5 of Paquet and Koenigstein (2014), Figure 4 of the paired-symbols paper: p(g = 1 | h = 1)."""
     by_model = {
         model: [row for row in of_model if 1 <= row["degree_low"] == row["degree_high"] <= SLICES]
@@ -89,16 +106,16 @@ def histograms(rows: list[Row]) -> Figure:
     }
     by_model = {model: of_model for model, of_model in by_model.items() if of_model}
     return Figure(
-        "like_histograms",
-        "How sure the models are of held-out likes",
-        see="Held-out likes given more than 0.75: "
+        f"{of.name}_histograms",
+        f"How sure the models are of held-out {of.name}s",
+        see=f"Held-out {of.name}s given more than 0.75: "
         + listed_sentence([_sure_sentence(model, of_model) for model, of_model in by_model.items()]),
         how="A column is all users with that many likes in training, 1 to 40; in it, the shades show how the like "
-        "probabilities p(g = 1 | h = 1) of their held-out likes are spread: the stronger, the larger the share. "
-        "Every one of them was liked, so mass should move up as more is known of a user.",
-        table="evaluation.like_by_degree",
+        f"probabilities p(g = 1 | h = 1) of their held-out {of.name}s are spread: the stronger, the larger the share. "
+        f"{of.rises} as more is known of a user.",
+        table=f"evaluation.{of.name}_by_degree",
         absent=ABSENT if not rows else "No test user has between 1 and 40 likes in training.",
-        panels=[_histogram(model, of_model) for model, of_model in by_model.items()],
+        panels=[_histogram(model, of_model, of) for model, of_model in by_model.items()],
         size="medium",
     )
 
@@ -122,8 +139,9 @@ def _sure_sentence(model: str, rows: list[Row]) -> str:
     return f"by {model} {listed(said)}" if said else f"by {model} too few to say"
 
 
-def _histogram(model: str, rows: list[Row]) -> Panel:
-    drawn = panel(f"like_histograms-{model}", f"{model}: spread of like probabilities, users with 1 to {SLICES} likes")
+def _histogram(model: str, rows: list[Row], of: Class) -> Panel:
+    title = f"{model}: spread of like probabilities of {of.name}s, users with 1 to {SLICES} likes"
+    drawn = panel(f"{of.name}_histograms-{model}", title)
     axes, share = drawn.axes, shares(rows)
     height = 1 / len(share)
     tall, wide = np.nonzero(share > 0)

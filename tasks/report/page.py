@@ -123,6 +123,7 @@ def drawn(tables: RunTables, main: dict[str, list[MainRow]]) -> dict[str, list[F
     """Every figure by its section; call it, and `svg`, under `drawing.style`."""
     rows = tables.to_draw
     ranks, likes, refits = rows("ranks_by_degree"), rows("like_by_degree"), rows("sweeps")
+    dislikes = rows("dislike_by_degree")  # none, unless the run kept what was considered and not liked
     scores = figures_ranks.main_scores(main.get("leave_one_out") or next(reversed(main.values()), []))
     return {
         "for_whom": [
@@ -134,7 +135,9 @@ def drawn(tables: RunTables, main: dict[str, list[MainRow]]) -> dict[str, list[F
         ],
         "certainty": [
             figures_likes.errors(likes),
+            *([figures_likes.errors(dislikes, figures_likes.DISLIKES)] if dislikes else []),
             figures_likes.histograms(likes),
+            *([figures_likes.histograms(dislikes, figures_likes.DISLIKES)] if dislikes else []),
             figures_likes.calibration(rows("calibration")),
         ],
         "degrees": [

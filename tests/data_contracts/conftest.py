@@ -109,6 +109,10 @@ insert into evaluation.like_by_degree values
     ('ml-1m 10:02:03', 'random_graph', 1, 1, 2, 0.5, [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
     ('ml-1m 10:02:03', 'random_graph', 2, 2, 1, 0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
     ('another', 'random_graph', 2, 2, 9, 0, [1]);
+insert into evaluation.dislike_by_degree values
+    ('ml-1m 10:02:03', 'random_graph', 1, 1, 2, 0.5, [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
+    ('ml-1m 10:02:03', 'random_graph', 2, 2, 1, 0, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+    ('another', 'random_graph', 2, 2, 9, 0, [1]);
 insert into evaluation.calibration values
     ('ml-1m 10:02:03', 'random_graph', 'sampled_negatives', 0.4, 0.5, 1, 0.45, 1, null),
     ('ml-1m 10:02:03', 'random_graph', 'sampled_negatives', 0.9, 1, 5, 0.95, 0.4, 0.2),

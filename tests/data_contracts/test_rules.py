@@ -12,6 +12,7 @@ COMPARED = f"insert into evaluation.comparisons values ({RUN}, 'given', 'm', 'a'
 BIN = f"insert into evaluation.ranks_by_degree values ({RUN}, 'm', 's',"
 CELL = f"insert into evaluation.ranks_by_both_degrees values ({RUN}, 'random_graph', 'like',"
 LIKE = "update evaluation.like_by_degree set"
+DISLIKE = "update evaluation.dislike_by_degree set"
 TENTH = f"insert into evaluation.calibration values ({RUN}, 'random_graph',"
 LISTS = f"insert into evaluation.beyond_accuracy values ({RUN}, 'leave_one_out', 'random_graph', 'like',"
 SWEPT = "update evaluation.sweeps set"
@@ -251,6 +252,12 @@ BREACHES = [
     ("indexed.observed_negatives", "events_folded", "delete from indexed.observed_negatives"),
     ("indexed.observed_negatives", "events_folded", "update indexed.observed_negatives set user_index = 1"),
     ("indexed.observed_negatives", "events_folded", "delete from raw.events where value = 1"),
+    ("evaluation.dislike_by_degree", "error_in_range", f"{DISLIKE} error = 1.5"),
+    ("evaluation.dislike_by_degree", "edges_positive", f"{DISLIKE} edges = 0"),
+    ("evaluation.dislike_by_degree", "histogram_whole", f"{DISLIKE} edges = edges + 1"),
+    ("evaluation.dislike_by_degree", "error_agrees", f"{DISLIKE} error = 1 where edges = 1"),
+    ("evaluation.dislike_by_degree", "bins_disjoint", f"{DISLIKE} degree_high = 2"),
+    ("evaluation.dislike_by_degree", "edges_agree", "delete from evaluation.dislike_by_degree where degree_low = 1"),
     ("evaluation.considered", "metric_known", "update evaluation.considered set metric = 'auc'"),
     ("evaluation.considered", "metric_once", "insert into evaluation.considered from evaluation.considered"),
     ("evaluation.considered", "value_in_range", "update evaluation.considered set value = 1.1"),

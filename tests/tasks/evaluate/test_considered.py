@@ -67,6 +67,11 @@ def test_every_held_out_pair_is_judged_once(split, model, monkeypatch):
         assert found.figures[metric].value == pytest.approx(figure.value, abs=1e-6), metric
     assert (found.likes, found.dislikes) == (liked.sum(), (~liked).sum())
     assert sum(one.pairs for one in found.calibration) == len(like)
+    degrees = np.diff(split.parts["test"].histories.indptr)[users]
+    for one in found.dislikes_by_degree:
+        inside = like[~liked & (degrees >= one.low) & (degrees <= one.high)]
+        assert one.edges == len(inside) == sum(one.histogram) and one.error == pytest.approx(np.mean(inside >= 0.5))
+    assert sum(one.edges for one in found.dislikes_by_degree) == (~liked).sum()
     shares = liked_shares(split.train, split.negatives)
     popular = considered.of_popularity(split).figures["considered_log_loss"].value
     assert popular == pytest.approx(judge(shares[items], liked)["considered_log_loss"].value)

@@ -278,14 +278,16 @@ def test_cells_of_both_degrees_hold_their_mean_rank(home, figures):
         assert found == {(r[3], r[5]): f"{100 * r[8]:.0f}" for r in rows if r[1:3] == (model, score)}
 
 
-def test_likes_are_drawn_as_they_are(home, figures):
-    rows = asked(home, "select degree_low, edges, error, histogram from evaluation.like_by_degree order by degree_low")
-    (panel,) = figures["like_errors"].panels
+@pytest.mark.parametrize("kind", ["like", "dislike"])
+def test_likes_are_drawn_as_they_are(home, figures, kind):
+    table = f"evaluation.{kind}_by_degree"
+    rows = asked(home, f"select degree_low, edges, error, histogram from {table} order by degree_low")
+    (panel,) = figures[f"{kind}_errors"].panels
     np.testing.assert_array_equal(panel.axes.lines[0].get_ydata(), [row[2] for row in rows])
     bins = ((0, 0), (1, 1), (2, 3), (4, 7))
     first = [np.mean([row[2] for row in rows if low <= row[0] <= high]) for low, high in bins]
     np.testing.assert_allclose(lines(panel)["random_graph"][:4, 1], first)
-    (panel,) = figures["like_histograms"].panels
+    (panel,) = figures[f"{kind}_histograms"].panels
     shaded = sum(len(patch.get_path().vertices) // 5 for patch in panel.axes.patches)
     assert shaded == sum(count > 0 for row in rows if 1 <= row[0] <= 40 for count in row[3])
     darkest = max(panel.axes.patches, key=lambda patch: patch.get_alpha()).get_path().vertices
