@@ -37,7 +37,7 @@ from pathlib import Path
 
 from benchmarks.killed import chains, commands, recoveries, servers
 from benchmarks.killed.commands import FLOWS
-from benchmarks.killed.servers import Server
+from benchmarks.killed.servers import OwnServer
 from benchmarks.killed.snapshots import Store
 
 CPU, WALL = itemgetter("cpu"), itemgetter("wall")
@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(dir=given.folder, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         os.environ |= {"PREFECT_HOME": str(folder / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-        server = Server(folder / "prefect")
+        server = OwnServer(folder / "prefect")
         try:
             commands.warm()
             server.wait()
@@ -73,7 +73,7 @@ def main(words: Sequence[str] | None = None) -> int:
             server.end()
 
 
-def _at_moments(given: argparse.Namespace, folder: Path, server: Server, until: float) -> int:
+def _at_moments(given: argparse.Namespace, folder: Path, server: OwnServer, until: float) -> int:
     """Recover the homes that a run would leave; the exit status."""
     store, began = Store(folder / "kept"), time.monotonic()
     run = recoveries.stopped(given.flow, folder / "stopped", store, server.url, given.seed)
@@ -94,6 +94,9 @@ def _at_moments(given: argparse.Namespace, folder: Path, server: Server, until: 
     for result in filter(recoveries.differs, results.values()):
         print(result["log"], {name: result[name] for name in result if name != "log"}, sep="\n")
     print(*recoveries.table(given.flow, run, results), "", sep="\n")
+    if not results:
+        print("no home was recovered within the time")
+        return 1
     wrong, cpu, wall = (sum(map(of, results.values())) for of in (recoveries.differs, CPU, WALL))
     unknown = sum(one.get("state") == recoveries.NONE_YET for one in results.values())
     print(

@@ -75,9 +75,12 @@ def nightly_retrain(given: NightlyRetrain) -> Published | State:
 
 def _needless(run: RunSettings) -> str | None:
     """Why there is nothing for this run to do; None where there is."""
-    if runs.is_held(run.home):
+    try:
+        with runs.exclusive(run.home):
+            later = runs.completed_since(run.home, flow_run.scheduled_start_time, NIGHTLY)
+    except runs.Held:
         return "another run is at work on this data set; nothing was done."
-    if later := runs.completed_since(run.home, flow_run.scheduled_start_time, NIGHTLY):
+    if later:
         return f"this run was due before run {later} began, which did its work; nothing was done."
     return None
 

@@ -35,7 +35,7 @@ def chains(flow: str, wanted: int, folder: Path, server: Server, drawn: random.R
         differing = [name for name in expected if found is not None and found[name] != expected[name]]
         home = folder / HOME / FLOWS[flow].dataset
         differing += recoveries.untrue(home, server)
-        lost += len(server.states().keys() - known - recoveries.runs_of(home).keys())
+        lost += len(server.states().keys() - known - commands.runs_of(home).keys())
         ended["failed" if found is None else "equal" if not differing else "other"] += 1
         print(f"{kills.total()} kills, {dict(ended)}", *differing, flush=True)
     for (how, stage), count in sorted(kills.items()):

@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import os
 import pkgutil
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ HOME = "home"  # a relative path, so that a copy of it is the same home wherever
 DEFAULT = "popularity,bpr_uniform,bpr_popularity,mrf_dense,slim,wmf,graph_filter,random_graph,paired_symbols,blend"
 LOG = ("demo.users=220", "demo.items=60", "demo.likes=3500")
 WEIGHED = "split.held_out_share=0.25"  # 55 validation users, of which a blend takes at least 50
+KILLED_AT = 40  # of the changes of the night that was killed: its log is in, and the split is made
 TABLES = (
     "raw.events",
     "raw.rejects",
@@ -129,7 +131,7 @@ def before(flow: str, folder: Path, run: Callable[[int], int]) -> None:
         run: the flow's command, killed at that change of files; never at 0.
 
     Raises:
-        SystemExit: the first night did not end well.
+        SystemExit: the first night did not end well, or the second was not killed at work.
     """
     if flow != "nightly":
         return
@@ -139,7 +141,26 @@ def before(flow: str, folder: Path, run: Callable[[int], int]) -> None:
     if run(0):
         raise SystemExit("the night before failed")
     (landing / "ratings-2.csv").write_text(ratings(range(15, 20)))
-    run(12)
+    run(KILLED_AT)
+    if list(runs_of(landing.parent).values()) != ["completed", "running"]:
+        raise SystemExit("the night that was to be killed was not at work yet")
+
+
+def runs_of(home: Path) -> dict[str, str]:
+    """The state of each run that a data set's folder knows, by its id, the earliest first."""
+    if not (home / "warehouse.duckdb").exists():
+        return {}
+    copy = home.parent.parent / "looked-at"
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir()
+    for file in home.glob("warehouse.duckdb*"):  # DuckDB would replay a log that the run is to find
+        shutil.copyfile(file, copy / file.name)
+    try:
+        with duckdb.connect(str(copy / "warehouse.duckdb")) as connection:
+            asked = "select run_id, state from operations.runs order by started_at"
+            return dict(connection.execute(asked).fetchall())
+    except duckdb.Error:  # it has no tables yet
+        return {}
 
 
 def ratings(films: range) -> str:

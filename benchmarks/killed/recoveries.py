@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import duckdb
-
 from benchmarks.killed import commands, moments, servers
 from benchmarks.killed.commands import FLOWS, HOME
 from benchmarks.killed.moments import Moment
@@ -71,7 +69,7 @@ def stopped(flow: str, folder: Path, store: Store, url: str, seed: int) -> Stopp
     status, _ = moments.watch(process, telling[0], going_on[1], take, random.Random(seed))
     if status:
         raise SystemExit(f"{(folder / 'log').read_text()[-3000:]}\nthe run that was stopped: status {status}")
-    run_id = list(runs_of(folder / HOME / FLOWS[flow].dataset))[-1]
+    run_id = list(commands.runs_of(folder / HOME / FLOWS[flow].dataset))[-1]
     return Stopped(found, homes, commands.left(folder, flow), run_id)
 
 
@@ -138,7 +136,7 @@ def _recover(flow: str, of: Stopped, folder: Path, server: servers.Server) -> di
     """The command again in the home below a folder, in this process; how what it left differs, and which states are
     untrue that Prefect shows of the home's runs."""
     home = folder / HOME / FLOWS[flow].dataset
-    known = runs_of(home)
+    known = commands.runs_of(home)
     for run_id, state in known.items():  # the server knows how they ended; it did not, where they were killed now:
         if run_id == of.run_id or state != "completed":
             servers.ask(f"{server.url}/flow_runs/{run_id}/set_state", {"state": {"type": "RUNNING"}, "force": True})
@@ -159,26 +157,9 @@ def untrue(home: Path, server: servers.Server) -> list[str]:
     shown = server.states()
     return [
         f"{state}, shown as {shown.get(run_id)}"
-        for run_id, state in runs_of(home).items()
+        for run_id, state in commands.runs_of(home).items()
         if shown.get(run_id) != state.upper()
     ]
-
-
-def runs_of(home: Path) -> dict[str, str]:
-    """The state of each run that a data set's folder knows, by its id, the earliest first."""
-    if not (home / "warehouse.duckdb").exists():
-        return {}
-    copy = home.parent.parent / "looked-at"
-    shutil.rmtree(copy, ignore_errors=True)
-    copy.mkdir()
-    for file in home.glob("warehouse.duckdb*"):  # DuckDB would replay a log that the run is to find
-        shutil.copyfile(file, copy / file.name)
-    try:
-        with duckdb.connect(str(copy / "warehouse.duckdb")) as connection:
-            asked = "select run_id, state from operations.runs order by started_at"
-            return dict(connection.execute(asked).fetchall())
-    except duckdb.Error:  # it has no tables yet
-        return {}
 
 
 def table(flow: str, run: Stopped, results: dict[str, dict[str, Any]]) -> list[str]:

@@ -15,6 +15,27 @@ OFF = ("SCHEDULER", "LATE_RUNS", "TRIGGERS", "FOREMAN", "CANCELLATION_CLEANUP", 
 
 
 class Server:
+    """A Prefect server that somebody else began and ends.
+
+    Args:
+        url: of its API.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def states(self) -> dict[str, str]:
+        """The state of every flow run that it knows, by the run's id."""
+        found: dict[str, str] = {}
+        while True:
+            asked = {"limit": 200, "offset": len(found), "sort": "ID_DESC"}
+            page = ask(f"{self.url}/flow_runs/filter", asked)
+            found |= {one["id"]: one["state_type"] for one in page}
+            if len(page) < 200:
+                return found
+
+
+class OwnServer(Server):
     """A Prefect server of its own, on a port that is free.
 
     Args:
@@ -25,20 +46,14 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/api"
+        super().__init__(f"http://127.0.0.1:{port}/api")
         services = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in OFF}
-        environment = {
-            **os.environ,
-            **services,
-            "PREFECT_HOME": str(folder),
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        }
+        own = {**services, "PREFECT_HOME": str(folder), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
         command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port), "--no-ui"]
-        self._process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, env=os.environ | own, **quiet, start_new_session=True)
 
-    def wait(self) -> "Server":
+    def wait(self) -> "OwnServer":
         """The server itself, once it answers.
 
         Raises:
@@ -58,24 +73,14 @@ class Server:
         self._process.terminate()
         self._process.wait(30)
 
-    def states(self) -> dict[str, str]:
-        """The state of every flow run that it knows, by the run's id."""
-        found: dict[str, str] = {}
-        while True:
-            asked = {"limit": 200, "offset": len(found), "sort": "ID_DESC"}
-            page = ask(f"{self.url}/flow_runs/filter", asked)
-            found |= {one["id"]: one["state_type"] for one in page}
-            if len(page) < 200:
-                return found
 
-
-def copies(count: int, of: Path, folder: Path) -> list[Server]:
+def copies(count: int, of: Path, folder: Path) -> list[OwnServer]:
     """Servers that know what the one whose folder is `of` knew; it must have ended."""
     begun = []
     for number in range(count):
         own = folder / f"prefect-{number}"
         shutil.copytree(of, own)
-        begun.append(Server(own))
+        begun.append(OwnServer(own))
     return [server.wait() for server in begun]
 
 

@@ -85,17 +85,10 @@ def _lock_file(home: Home) -> IO[str]:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
 
 
-def is_held(home: Home) -> bool:
-    """Whether a run is at work on the data set now."""
-    try:
-        with exclusive(home):
-            return False
-    except Held:
-        return True
-
-
 def completed_since(home: Home, moment: datetime, flow: str) -> str | None:
     """The newest run of a flow that began after `moment` and was completed; None where there is none.
+
+    The caller holds the data set. The warehouse is opened for writing: it may be the first time since a crash.
 
     Args:
         moment: with its time zone.
@@ -103,7 +96,7 @@ def completed_since(home: Home, moment: datetime, flow: str) -> str | None:
     if not home.warehouse.exists():
         return None
     after = moment.astimezone(UTC).replace(tzinfo=None)
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.connect(home) as connection:
         found = warehouse.select(connection, "runs/completed_since", moment=after, flow=flow)
     return found["run_id"].item() if len(found) else None
 

@@ -171,6 +171,26 @@ def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(nigh
     assert (tmp_path / "told").read_text() == f"cancelled\n{state.message}"
 
 
+KILLED = """
+import os, signal, sys
+import duckdb
+connection = duckdb.connect(sys.argv[1])
+connection.execute("insert into raw.rejects select 1, i, 'line', 'reason' from range(150) r(i)")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_night_sets_a_log_aside_that_a_crash_left_and_that_cannot_be_replayed(night):
+    given, home = night
+    subprocess.run([sys.executable, "-c", KILLED, str(home.warehouse)], capture_output=True, check=False)
+    log = home.warehouse.with_name("warehouse.duckdb.wal")
+    damaged = bytearray(log.read_bytes())
+    damaged[len(damaged) // 2] ^= 255
+    log.write_bytes(damaged)
+    assert ended(given).is_completed()
+    assert [file.read_bytes() for file in home.folder.glob("*.unreadable")] == [damaged]
+
+
 def test_a_late_night_ends_as_cancelled_where_a_later_one_did_its_work(night):
     given, _ = night
     due = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=3))
