@@ -106,6 +106,23 @@ def test_a_warm_fit_makes_the_last_quarter_of_a_schedule(name, long_tailed):
         assert [epoch.values[step] for epoch in warm] == [epoch.values[step] for epoch in whole[6:]]
 
 
+@every_warm_model
+def test_rows_are_taken_by_their_places(name, long_tailed):
+    """Of users and items in another order: begun at their own rows a fit stays nearer to the earlier one than at others'."""
+    order = users, items = tuple(np.random.default_rng(7).permutation(size) for size in long_tailed.shape)
+    turned = csr_matrix(long_tailed[users][:, items])
+    turned.sort_indices()
+    first, everyone = make(name).fit(long_tailed), np.arange(300)
+    expected = first.scores(long_tailed, users=everyone)[users][:, items]
+
+    def likeness(places):
+        begun = make(name).fit(turned, FitOptions(start=Start(first, *places)))
+        return np.corrcoef(begun.scores(turned, users=everyone).ravel(), expected.ravel())[0, 1]
+
+    own, of_others = likeness(order), likeness(tuple(np.roll(places, 1) for places in order))
+    assert own > of_others
+
+
 def test_no_two_nights_draw_alike_though_fits_from_nothing_do(long_tailed):
     assert seed_of_draws(3, long_tailed, None) == seed_of_draws(3, long_tailed[1:], None) == 3
     start = same_places(MODELS["popularity"]().fit(long_tailed), long_tailed)
