@@ -43,8 +43,8 @@ class Search:
         space: the range of each setting that is searched.
         seed: for the draws of settings, for the models, and for cutting a validation part.
         edges: about how many training edges a trial is fitted on, those of a sample of the users; None for all.
-        short: a search of few trials: those after the first lie half way from the best so far to a draw, and the study lasts
-            no longer than the process.
+        short: a search of few trials: the next ones lie half way from where it begins to a draw, and the study lasts no
+            longer than the process.
         elsewhere: values that the second trial of a short search has; also of settings outside the space, which later
             trials have from the best one so far.
     """
@@ -196,9 +196,11 @@ class Study:
         return {name: self.search.elsewhere.get(name, value) for name, value in first.items()}
 
     def _half_way(self, generator: np.random.Generator) -> dict[str, Any]:
-        """Values between those of the best trial and a draw: numbers half way, of the rest one half as they were."""
-        best = self._study.get_trials(deepcopy=False)[self.best().number - 1 if self.best() else 0].params
-        return {name: _between(range_, best[name], generator) for name, range_ in self.search.space.items()}
+        """Values between those of the better beginning and a draw: numbers half way, of the rest one half as they were."""
+        begun = self.outcomes()[: 2 if self.search.elsewhere else 1]
+        better = max(begun, key=lambda outcome: outcome.value if outcome.state == "done" else -math.inf)
+        params = self._study.get_trials(deepcopy=False)[better.number - 1].params
+        return {name: _between(range_, params[name], generator) for name, range_ in self.search.space.items()}
 
     def tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
         """Close a trial."""

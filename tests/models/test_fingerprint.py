@@ -63,7 +63,7 @@ def test_an_edit_moves_the_models_that_can_see_it(package, edited, expected):
         ("paired_symbols/kernels.py", {"paired_symbols/kernels.py"}),
         ("paired_symbols/edges.py", {"paired_symbols/kernels.py"}),
         ("numerics/spd_lane_solvers.py", {"paired_symbols/kernels.py", "wmf/kernels.py"}),
-        ("numerics/lanes.py", {"paired_symbols/kernels.py", "wmf/kernels.py"}),
+        ("numerics/lanes.py", {"paired_symbols/kernels.py", "slim/kernels.py", "wmf/kernels.py"}),
         ("numerics/selection.py", {"slim/kernels.py"}),
         ("kernel_code.py", {"paired_symbols/kernels.py", "slim/kernels.py", "wmf/kernels.py"}),
     ],

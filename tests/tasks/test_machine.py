@@ -64,7 +64,7 @@ def test_a_fit_that_ran_out_of_memory_leaves_nothing_and_the_next_goes_on(split_
     monkeypatch.setattr(MODELS["mrf_dense"], "item_matrices", 10**9)
     with pytest.raises(OneclassError, match=r"train: mrf_dense \(all_edges\): needs about .* GB of memory"):
         fitted(home, digest, "mrf_dense", settings, 0)
-    assert not list(home.models.rglob("*.npy"))
+    assert not list((home.models / "mrf_dense").rglob("*.npy"))
     monkeypatch.undo()
     fit = fitted(home, digest, "mrf_dense", settings, 0)
     assert fits.find(home, "mrf_dense", fit.digest) == fit
