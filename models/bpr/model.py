@@ -21,16 +21,14 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.bpr.held_out import hold_out
-from models.bpr.kernels import CELLS, SHARDS, draw_samples, fold_kernel, step_kernel
-from models.fitting import Epoch, FitOptions, Start, passed_by, seed_of_draws, take
+from models.bpr.kernels import fold_kernel
+from models.bpr.training import Training, row_width
+from models.fitting import Epoch, FitOptions, passed_by, seed_of_draws
 from models.numerics.products import dense_times, read_only
-from models.numerics.random_numbers import normals, purpose
-from models.numerics.shards import runs
+from models.numerics.random_numbers import purpose
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
-
-SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 50 MB
 
 
 class BPRSettings(ModelSettings):
@@ -99,7 +97,7 @@ class BPR(Model):
         edges, held_out = interactions, None
         if chosen.tolerance > 0 and not start:  # an earlier fit may have learned the edges that would be held out
             edges, held_out = hold_out(interactions, self.seed)
-        training = _Training(edges, self._draws(), chosen.factors, chosen.degree_exponent)
+        training = Training(edges, self._draws(), chosen.factors, chosen.degree_exponent)
         training.start(chosen.initial_scale, self.seed)
         if start:
             training.take(start)
@@ -128,7 +126,7 @@ class BPR(Model):
         """
         histories, chosen = self._known(histories), self.settings
         factors = chosen.factors
-        width = _width(factors)
+        width = row_width(factors)
         out = np.zeros((histories.shape[0], width), dtype=np.float32)
         out[:, factors] = 1.0
         streams = (np.uint64(self.seed), purpose("bpr fold-in negatives"))
@@ -153,7 +151,7 @@ class BPR(Model):
     def _item_rows(self) -> np.ndarray:
         """The items' factors and biases in the layout of the kernels."""
         factors = self.settings.factors
-        rows = np.zeros((self.item_count, _width(factors)), dtype=np.float32)
+        rows = np.zeros((self.item_count, row_width(factors)), dtype=np.float32)
         rows[:, :factors], rows[:, factors] = self.item_factors, self.item_bias
         return rows
 
@@ -188,118 +186,3 @@ class BPRPopularity(BPR):
 
     name = "bpr_popularity"
     popular = True
-
-
-class _Training:
-    """The tables in the layout of the kernels, and the epochs of training."""
-
-    def __init__(
-        self,
-        interactions: csr_matrix,
-        draws: tuple[np.ndarray, np.ndarray, int],
-        factors: int,
-        degree_exponent: float = 1.0,
-    ) -> None:
-        self.indptr = read_only(interactions.indptr, np.int64)
-        self.indices = read_only(interactions.indices, np.int32)
-        self.draws, self.factors = draws, factors
-        self.layout, self.rows = _item_blocks(np.bincount(self.indices, minlength=interactions.shape[1]))
-        self.first = _first_samples(self.indptr, degree_exponent)
-        self.parts = _user_blocks(self.first)
-        room = int((self.first[self.parts[..., 1]] - self.first[self.parts[..., 0]]).max())
-        items = interactions.shape[1]
-        self.work = (
-            np.zeros((SHARDS, items), np.uint8),
-            np.zeros((SHARDS, items), np.int64),
-            np.zeros((SHARDS, room), np.int32),
-        )
-        self.samples = np.zeros((SHARDS, room, 3), np.int32)
-        self.starts = np.zeros((SHARDS, CELLS + 1), np.int64)
-
-    def start(self, scale: float, seed: int) -> None:
-        """Small normal factors; zeros for users without edges."""
-        users, width, factors = len(self.indptr) - 1, _width(self.factors), self.factors
-        self.users, self.items = (np.zeros((rows, width), dtype=np.float32) for rows in (users, self.rows))
-        self.users[:, :factors] = normals(seed, purpose("bpr users"), users, factors) * np.float32(scale)
-        self.users[np.diff(self.indptr) == 0] = 0.0
-        self.users[:, factors] = 1.0
-        place = self.layout[0]
-        self.items[place, :factors] = normals(seed, purpose("bpr items"), len(place), factors) * np.float32(scale)
-
-    def take(self, start: Start) -> None:
-        """Put the factors and biases of an earlier fit in place of the first ones, but for new users and items."""
-        before, factors, place = start.previous, self.factors, self.layout[0]
-        take(self.users[:, :factors], before.user_factors, start.users)
-        rows = self.items[place]
-        take(rows[:, :factors], before.item_factors, start.items)
-        take(rows[:, factors], before.item_bias, start.items)
-        self.items[place] = rows
-
-    def epoch(self, number: int, rate: float, regularization: float, seed: int) -> float:
-        """One epoch, with as many steps as there are edges; returns the mean loss of every 16th sample before its step."""
-        loss = np.zeros((SHARDS, 2))
-        streams = (np.uint64(seed), purpose("bpr negatives"), np.uint64(number))
-        for bounds in self.parts:
-            draw_samples(
-                (self.indptr, self.indices, self.first),
-                bounds,
-                self.draws,
-                self.layout,
-                streams,
-                self.work,
-                (self.samples, self.starts),
-            )
-            step_kernel(_width(self.factors))(
-                self.users,
-                self.items,
-                self.samples,
-                self.starts,
-                self.factors,
-                np.float32(rate),
-                np.float32(regularization),
-                loss,
-            )
-        total, count = loss.sum(axis=0)
-        return float(total / max(count, 1.0))
-
-    def learned(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Factors of users, factors of items, biases of items, in the order of the training matrix."""
-        items = self.items[self.layout[0]]
-        return self.users[:, : self.factors].copy(), items[:, : self.factors].copy(), items[:, self.factors].copy()
-
-
-def _item_blocks(degrees: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], int]:
-    """Deal items to 2 SHARDS blocks of about equal weight, heaviest first, in alternating order.
-
-    Returns:
-        (place, block): int32 and int64 (items,), the row of each item in the table, in which blocks are contiguous, and
-            its block; and the number of rows, with padding.
-    """
-    blocks = 2 * SHARDS
-    lap, seat = np.divmod(np.argsort(np.argsort(-degrees, kind="stable")), blocks)
-    block = np.where(lap % 2 == 0, seat, blocks - 1 - seat)
-    size = -(-len(degrees) // blocks)
-    place = block * size + lap
-    return (read_only(place, np.int32), read_only(block, np.int64)), blocks * size
-
-
-def _first_samples(indptr: np.ndarray, degree_exponent: float) -> np.ndarray:
-    """int64 (users + 1,): the number of each user's first sample in an epoch; with exponent 1 it is `indptr`."""
-    if degree_exponent == 1:
-        return indptr
-    degrees = np.diff(indptr).astype(np.float64)
-    weights = np.cumsum(np.where(degrees > 0, degrees**degree_exponent, 0.0))
-    return read_only(np.append(0, np.floor(weights * (indptr[-1] / weights[-1]) + 0.5)), np.int64)
-
-
-def _user_blocks(first: np.ndarray) -> np.ndarray:
-    """int64 (parts, SHARDS, 2): the first user of each block, and the last + 1; a part is sampled at a time."""
-    parts = -(-int(first[-1]) // SAMPLES)
-    cuts = runs(first, parts * SHARDS, whole=True)
-    bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
-    return np.ascontiguousarray(bounds.reshape(SHARDS, parts, 2).swapaxes(0, 1))
-
-
-def _width(factors: int) -> int:
-    """Columns of a row: factors and bias, filled up to a multiple of 8 float32 (32 bytes)."""
-    return -(-(factors + 1) // 8) * 8

@@ -30,9 +30,7 @@ logger = logging.getLogger(__name__)
 RECORD = "sums.json"
 ARRAY = "sums.npy"
 MOST = 2 << 30  # bytes of the sums of one protocol and exponent: up to 23,169 items
-WORTH = (
-    8  # pairs of a user's items for each pair of items, below which summing takes no longer than reading and checking
-)
+WORTH = 8  # pairs of a user's items for each pair of items; with fewer, summing is as quick as reading and checking
 
 
 def sums(

@@ -8,7 +8,7 @@ moved.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
@@ -32,9 +32,7 @@ logger = logging.getLogger(__name__)
 TRIALS = 12
 SHARE, SMALLEST, LARGEST = 1 / 8, 50_000, 400_000  # training edges of a trial: a share of all, and its bounds
 ITEMS = 8_000  # with more, a model whose cost is that of its items is not searched: a trial is as long as a fit
-LONG_FITS = (
-    2_000_000  # training edges; with more, the search stays with the numbers of factors and passes that it is given
-)
+LONG_FITS = 2_000_000  # training edges; with more, the numbers of factors and passes stay as they are
 DAYS, MOVED = 30, 1.25  # a search is good for so long, while users, items and edges are so many times as many at most
 
 When = Literal["auto", "off", "always"]
@@ -151,11 +149,9 @@ def _searched(log: Log, search: Search, origin: str, outcomes: list[Outcome], be
         return Settled(search.model, origin, f"every trial failed, the last: {outcomes[-1].note}", search.start)
     settings = search.start.tried(best.values, log.train) if best.values else search.start
     first = outcomes[0]
-    said = (
-        _said({**search.space, **best.values}, settings)
-        if best.values
-        else "nothing was better than the settings that it began at"
-    )
+    said = "nothing was better than the settings that it began at"
+    if best.values:
+        said = ", ".join(f"{name} {short(getattr(settings, name))}" for name in {**search.space, **best.values})
     logger.info(
         "%s: the best of %d trials on %s edges: %s %s, at the start %s; %s",
         search.model,
@@ -202,8 +198,3 @@ def _key(log: Log, search: Search) -> str:
     parts = [search.protocol, search.metric, fixed, space, dict(search.elsewhere), search.seed, search.source]
     parts += ["line_end"] if log.by_ends else []
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _said(names: Iterable[str], settings: ModelSettings) -> str:
-    """What was found, in words."""
-    return ", ".join(f"{name} {short(getattr(settings, name))}" for name in names)

@@ -28,15 +28,21 @@ with endings.watched():
 """
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_what_does_not_end_in_its_own_time_is_ended(number, status):
+def said_when_told(program, number, status):
+    """What a program that has said "ready" says on stderr when it gets a signal; it ends with that status."""
     process = subprocess.Popen(
-        [sys.executable, "-c", STUCK], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
     _, said = process.communicate(timeout=20)
     assert process.returncode == status
+    return said
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_does_not_end_in_its_own_time_is_ended(number, status):
+    said = said_when_told(STUCK, number, status)
     assert said.count("Interrupted by") == 1 and signal.Signals(number).name in said
 
 
@@ -52,13 +58,7 @@ command_line.start(main)
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_command_that_is_told_to_end_before_it_has_begun_says_so(number, status):
-    process = subprocess.Popen(
-        [sys.executable, "-c", LOADING], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(number)
-    _, said = process.communicate(timeout=20)
-    assert process.returncode == status
+    said = said_when_told(LOADING, number, status)
     assert said.strip() == f"Interrupted by {signal.Signals(number).name}; nothing was begun."
 
 

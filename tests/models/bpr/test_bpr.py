@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.bpr import model as bpr
+from models.bpr import training as bpr
 from models.bpr.kernels import CELLS, SHARDS
 from models.bpr.model import BPR, BPRPopularity, BPRSettings, BPRUniform
 from models.fitting import FitOptions
@@ -12,10 +12,10 @@ from models.fitting import FitOptions
 both = pytest.mark.parametrize("model", [BPRUniform, BPRPopularity], ids=lambda model: model.name)
 
 
-def training(interactions, model=BPRUniform, factors=10, degree_exponent=1.0) -> bpr._Training:
+def training(interactions, model=BPRUniform, factors=10, degree_exponent=1.0) -> bpr.Training:
     made = model(BPRSettings(factors=factors))
     made.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
-    state = bpr._Training(interactions, made._draws(), factors, degree_exponent)
+    state = bpr.Training(interactions, made._draws(), factors, degree_exponent)
     state.start(0.5, seed=1)
     return state
 
