@@ -142,7 +142,7 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
                 env={"NUMBA_NUM_THREADS": str(_own_threads(settings, home))},
                 preload=[OF_ITS_OWN],
                 local_directory=str(home.spill.absolute()),
-                silence_logs=logging.ERROR,
+                silence_logs=logging.CRITICAL,  # what a call raises comes with its result
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
