@@ -2,6 +2,7 @@
 
     python -m benchmarks.next_night [--nights 10] [--share 0.01] [--models A,B,...] [--keep FOLDER]
     python -m benchmarks.next_night --dataset ml-1m --source ratings.dat --separator :: --time 3
+    python -m benchmarks.next_night --alone --dataset mine --source ratings.csv --header --time 3 --models default --set train.tune=auto
 
 The log is cut into a first night and the last `--nights` parts of `--share` of its events each, by the time in the field `--time`
 of a line, else in the order of the lines. Without a log one is made up: `--users` users, a long-tailed popularity, and
@@ -11,7 +12,8 @@ in a process of its own; protocols and models as given.
 Prints the processor seconds of the run's process by stage and model (without Prefect's server, which is one of its own), for the first night, the mean of the others, and for two homes
 that were made from nothing with all files, one with the store of sums and one without. Then for every X'X of the last night what it took
 by increments, reading and writing included, and what summing it from nothing takes, and whether the bits are equal; and whether
-what was published and the fits behind it are equal, byte for byte, in all three homes.
+what was published and the fits behind it are equal, byte for byte, in all three homes. With `--alone` there are no homes made from nothing,
+and nothing is compared; `--models default` are the data set's own, and `train.tune=auto` searches their settings in the first night.
 """
 
 import argparse
@@ -158,6 +160,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.01, help="of the log's events, each night")
     parser.add_argument("--models", default="popularity,mrf_dense,mrf_sparse,slim")
     parser.add_argument("--protocols", default="strong_generalization")
+    parser.add_argument("--alone", action="store_true", help="the nights, and no home that is made from nothing")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     parser.add_argument("--keep", type=Path, help="where the homes and the runs' logs go, and stay")
     given = parser.parse_args()
@@ -179,7 +182,8 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
         header, lines, suffix = ["user,item"], made_up(given.users, given.items, given.likes), ".csv"
     files = cut(lines, header, given.nights, given.share, folder, suffix)
     settings = ["train.tune=off", "publish.model=slim", *given.set]
-    plan = ["--models", given.models, "--protocols", given.protocols, "--threads", "1", "--set", *settings]
+    models = [] if given.models == "default" else ["--models", given.models]
+    plan = [*models, "--protocols", given.protocols, "--threads", "1", "--set", *settings]
 
     def arguments(home: str, sources: list[Path]) -> list[str]:
         return ["--dataset", given.dataset, "--home", str(folder / home), "--source", *map(str, sources), *plan]
@@ -188,10 +192,14 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
     for number, file in enumerate(files):
         nights.append(run(arguments("nights", [file]), folder / f"night-{number}.log"))
         print(f"night {number} is done, {sum(took for _, took in nights[-1]['stages']):.1f} s", file=sys.stderr)
+    print(f"{len(lines):,} events, {given.nights} nights of {given.share:.1%}; processor seconds, one thread\n")
+    columns = {"first night": nights[:1], "next, the mean": nights[1:]}
+    if given.alone:
+        table(columns)
+        return
     whole = run(arguments("whole", files), folder / "whole.log")
     plain = run(arguments("plain", files), folder / "plain.log", without_sums=True)
-    print(f"{len(lines):,} events, {given.nights} nights of {given.share:.1%}; processor seconds, one thread\n")
-    table({"first night": nights[:1], "next, the mean": nights[1:], "from nothing": [whole], "without sums": [plain]})
+    table(columns | {"from nothing": [whole], "without sums": [plain]})
     print(f"\n{'sums of':34}{'by increments':>16}{'from nothing':>16}  equal bits")
     for exponent, shape, took, from_nothing, equal in nights[-1]["sums"]:
         what = f"{shape[0]} x {shape[1]}, exponent {exponent:g}"
