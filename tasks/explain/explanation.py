@@ -17,6 +17,7 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from models.base import Model
+from models.numerics.ordered_histories import ordered
 from tasks import recommend
 from tasks.errors import InputError
 from tasks.explain import place
@@ -94,7 +95,7 @@ def explain(
         user = _user(connection, home, user_id)
         found = select(connection, "explain/history", user_index=user)
         history = [Liked(**row) for row in found.iter_rows(named=True)]
-        asked = [_asked(home, of_model, user, history) for of_model in kept]
+        asked = [_asked(home, of_model, user, user_id, history) for of_model in kept]
         by_model = [_of_model(connection, home, one, history, top) for one in asked]
     return _with_what_is_published(home, Explanation(home.dataset, user_id, history, by_model), top, item_id)
 
@@ -140,7 +141,7 @@ def _user(connection: duckdb.DuckDBPyConnection, home: Home, user_id: str) -> in
     raise InputError(f"--user {shown}: no such user in {home.dataset}. There are {others} and others.")
 
 
-def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, history: list[Liked]) -> _Asked:
+def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, user_id: str, history: list[Liked]) -> _Asked:
     """The first fit that has the user among its training users; where none has, the first fit, to fold the user in."""
     splits = [matrices.read(home, fit["matrices"], parts=()) for fit in of_model]
     rows = [np.flatnonzero(split.users == user_index) for split in splits]
@@ -149,11 +150,26 @@ def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, history:
     fit, split = of_model[place], splits[place]
     if of_user is not None:
         row = int(rows[place][0])
-        return _Asked(fit["model"], fit["score"], fit["digest"], split, split.train[[row]], row)
+        return _Asked(fit["model"], fit["score"], fit["digest"], split, split.histories[[row]], row)
     columns = np.flatnonzero(np.isin(split.items, [liked.item_index for liked in history])).astype(np.int32)
     ones = np.ones(len(columns), dtype=np.float32)
     folded = csr_matrix((ones, columns, np.array([0, len(columns)], dtype=np.int32)), shape=(1, len(split.items)))
+    if split.places is not None:
+        ids = {liked.item_index: liked.item_id for liked in history}
+        folded = ordered(folded, _places(home, user_id, [ids[index] for index in split.items[columns].tolist()]))
     return _Asked(fit["model"], fit["score"], fit["digest"], split, folded, None)
+
+
+def _places(home: Home, user_id: str, item_ids: list[str]) -> np.ndarray:
+    """How many of the user's likes are newer than each of these items, by the history that is published."""
+    newest_first = recommend.load(home.root, home.dataset).history(user_id)[::-1]
+    places = {item_id: place for place, item_id in enumerate(newest_first)}
+    if lacking := [item_id for item_id in item_ids if item_id not in places]:
+        raise InputError(
+            f"--user {user_id}: what is published for them does not have {lacking[0]}, so that the order of their likes is "
+            f"not known, which the run kept. {_run_again(home)}"
+        )
+    return np.array([places[item_id] for item_id in item_ids], dtype=np.int32)
 
 
 def _of_model(

@@ -155,6 +155,10 @@ def _reached(home: Home, night: Night, candidate: Candidate, split: SplitMatrice
         if candidate.model not in night.fits:
             return _OnValidation(fault=f"{candidate.model} could not be fitted tonight")
         digest = night.fits[candidate.model]
+    elif MODELS[candidate.model].Settings(**candidate.settings).reads_order and split.places is None:
+        return _OnValidation(
+            fault=f"{candidate.model} with its settings reads the order of likes, which tonight's split lacks"
+        )
     else:
         try:
             digest = _fit(home, night, candidate)

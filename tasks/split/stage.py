@@ -17,6 +17,7 @@ from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import ALL_EDGES, PROTOCOLS
 from tasks.split import liang2018, line_ends, next_events, observed_negatives
 from tasks.split.matrix import keep, matrix
+from tasks.split.order import with_order
 from tasks.split.settings import SplitSettings
 from tasks.stores import matrices, warehouse
 from tasks.stores.home import Home
@@ -118,26 +119,36 @@ def _rewrite(
     store = _Store(home, connection)
     if "strong_generalization" in asked.protocols:
         made = _strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers)
+        if settings.order:
+            of_parts = {name: f"roles where part = '{name}' and role = 'fold_in'" for name in made.parts}
+            made = with_order(connection, made, "roles where role = 'fit'", **of_parts)
         store.keep(observed_negatives.beside(connection, made, asked.seed))
         if settings.scheme == "liang2018":
             drawn = select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
     if "leave_one_out" in asked.protocols:
-        store.keep(observed_negatives.beside(connection, _leave_one_out(connection, asked.seed), asked.seed))
+        made = _leave_one_out(connection, asked.seed)
+        if settings.order:
+            made = with_order(connection, made, "leave_one_out_roles where role = 'train'")
+        store.keep(observed_negatives.beside(connection, made, asked.seed))
         warehouse.drop_temporary(connection)
     if "next_events" in asked.protocols:
         day = next_events.cut(connection, settings)
         made = next_events.make(connection, day, asked.threshold, asked.since)
+        if settings.order:
+            made = with_order(connection, made, "next_events_roles where role = 'train'")
         made, said["next_events"] = line_ends.of_next_events(connection, made, settings)
         store.keep(observed_negatives.beside(connection, made, asked.seed, day))
         drawn["next_from"] = str(day)
     if "given" in asked.protocols:
         made = _given(connection, asked.given_files)
+        if settings.order:
+            made = with_order(connection, made, "given_roles where role = 'train'")
         made, said["given"] = line_ends.of_given(connection, made, settings)
         store.keep(made)
     warehouse.drop_temporary(connection)
     if set(asked.protocols) != {"given"}:
-        store.keep(_all_edges(connection))
+        store.keep(_all_edges(connection, settings.order))
         warehouse.drop_temporary(connection)
     return {"digests": store.digests, "drawn": drawn, "validation": said}
 
@@ -222,19 +233,25 @@ def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str
     return SplitMatrices(protocol, train, everyone, np.arange(width, dtype=np.int32), {"test": part})
 
 
-def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
+def _all_edges(connection: duckdb.DuckDBPyConnection, order: bool) -> SplitMatrices:
     connection.execute(sql.statement("split/all_edges"))
     items = select(connection, "split/sizes")["items"].item()
     users, train = matrix(connection, "all_edges where true", items)
     made = SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
+    if order:
+        made = with_order(connection, made, "all_edges where true")
     return observed_negatives.beside(connection, made, seed=0)  # which holds nothing out, and so draws nothing
 
 
-def all_edges(home: Home) -> str:
-    """The digest of the matrix of every curated edge as they are now, which is put into the store."""
+def all_edges(home: Home, *, order: bool = False) -> str:
+    """The digest of the matrix of every curated edge as they are now, which is put into the store.
+
+    Args:
+        order: `split.order`.
+    """
     with warehouse.connect(home) as connection:
         store = _Store(home, connection)
-        store.keep(_all_edges(connection))
+        store.keep(_all_edges(connection, order))
     if not store.digests:
         raise InputError(f"{home.dataset}: has no edge to fit a model on.")
     return store.digests[ALL_EDGES]
