@@ -1,12 +1,13 @@
 -- One row per edge of a relation of edges, with the column of its item and its place: how many of the user's edges in the
--- relation are newer. By the time of the first like; where that is absent or the same, by the line of the logs, and within a
--- line of an adjacency list by the place in it (`in_line`).
+-- relation are newer. By the time of the first like; where that is absent or the same, by its line in the logs, unless
+-- {position} says which line counts; and within a line of an adjacency list by the place in it (`in_line`).
 create or replace temp table placed_edges as
 with edges as (
     select
         user_index,
         item_index,
-        item_column
+        item_column,
+        {position}::bigint as position
     from {edges}
 ), lines as (
     select
@@ -24,8 +25,7 @@ select
         partition by user_index
         order by
             first_at desc nulls last,
-            first_file_id desc,
-            first_line desc,
+            coalesce(position, (first_file_id << 40) | first_line) desc,
             in_line desc nulls last,
             item_index desc
     ) - 1)::integer as place

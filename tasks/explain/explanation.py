@@ -95,8 +95,8 @@ def explain(
         user = _user(connection, home, user_id)
         found = select(connection, "explain/history", user_index=user)
         history = [Liked(**row) for row in found.iter_rows(named=True)]
-        asked = [_asked(home, of_model, user, user_id, history) for of_model in kept]
-        by_model = [_of_model(connection, home, one, history, top) for one in asked]
+        asked = [_asked(home, of_model, user, history) for of_model in kept]
+        by_model = [_of_model(connection, home, one, user_id, history, top) for one in asked]
     return _with_what_is_published(home, Explanation(home.dataset, user_id, history, by_model), top, item_id)
 
 
@@ -141,7 +141,7 @@ def _user(connection: duckdb.DuckDBPyConnection, home: Home, user_id: str) -> in
     raise InputError(f"--user {shown}: no such user in {home.dataset}. There are {others} and others.")
 
 
-def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, user_id: str, history: list[Liked]) -> _Asked:
+def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, history: list[Liked]) -> _Asked:
     """The first fit that has the user among its training users; where none has, the first fit, to fold the user in."""
     splits = [matrices.read(home, fit["matrices"], parts=()) for fit in of_model]
     rows = [np.flatnonzero(split.users == user_index) for split in splits]
@@ -154,9 +154,6 @@ def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, user_id:
     columns = np.flatnonzero(np.isin(split.items, [liked.item_index for liked in history])).astype(np.int32)
     ones = np.ones(len(columns), dtype=np.float32)
     folded = csr_matrix((ones, columns, np.array([0, len(columns)], dtype=np.int32)), shape=(1, len(split.items)))
-    if split.places is not None:
-        ids = {liked.item_index: liked.item_id for liked in history}
-        folded = ordered(folded, _places(home, user_id, [ids[index] for index in split.items[columns].tolist()]))
     return _Asked(fit["model"], fit["score"], fit["digest"], split, folded, None)
 
 
@@ -166,23 +163,26 @@ def _places(home: Home, user_id: str, item_ids: list[str]) -> np.ndarray:
     places = {item_id: place for place, item_id in enumerate(newest_first)}
     if lacking := [item_id for item_id in item_ids if item_id not in places]:
         raise InputError(
-            f"--user {user_id}: what is published for them does not have {lacking[0]}, so that the order of their likes is "
-            f"not known, which the run kept. {_run_again(home)}"
+            f"--user {user_id}: the published model does not know that they like {lacking[0]}, and so not the order of "
+            f"their likes, which a model of the run weighs. {_run_again(home)}"
         )
     return np.array([places[item_id] for item_id in item_ids], dtype=np.int32)
 
 
 def _of_model(
-    connection: duckdb.DuckDBPyConnection, home: Home, asked: _Asked, history: list[Liked], top: int
+    connection: duckdb.DuckDBPyConnection, home: Home, asked: _Asked, user_id: str, history: list[Liked], top: int
 ) -> ByModel:
     model = fits.load(home, asked.name, asked.digest)
+    own = {liked.item_index: liked.item_id for liked in history}
+    if asked.row is None and model.settings.reads_order:
+        item_ids = [own[index] for index in asked.split.items[asked.history.indices].tolist()]
+        asked = replace(asked, history=ordered(asked.history, _places(home, user_id, item_ids)))
     users = None if asked.row is None else np.array([asked.row], dtype=np.int32)
     score = asked.score or model.score_names[0]
     ids, values = model.recommend(asked.history, min(top, len(asked.split.items)), users=users, score=score)
     ids, values = ids[:, ids[0] >= 0], values[0]
     likes = model.like(asked.history, users=users, items=ids)
     facts = _item_facts(connection, asked.split.items[ids[0]])
-    own = {liked.item_index: liked.item_id for liked in history}
     items = [
         Recommended(
             facts[index]["item_id"],

@@ -155,13 +155,9 @@ def _reached(home: Home, night: Night, candidate: Candidate, split: SplitMatrice
         if candidate.model not in night.fits:
             return _OnValidation(fault=f"{candidate.model} could not be fitted tonight")
         digest = night.fits[candidate.model]
-    elif MODELS[candidate.model].Settings(**candidate.settings).reads_order and split.places is None:
-        return _OnValidation(
-            fault=f"{candidate.model} with its settings reads the order of likes, which tonight's split lacks"
-        )
     else:
         try:
-            digest = _fit(home, night, candidate)
+            digest = _fit(home, night, candidate, split)
         except Exception as error:
             if not is_of_the_model(error):
                 raise
@@ -177,9 +173,11 @@ def _reached(home: Home, night: Night, candidate: Candidate, split: SplitMatrice
     return _OnValidation(of_users[METRIC], mean(of_users[METRIC]), mean(of_users["mean_rank_midtie"]))
 
 
-def _fit(home: Home, night: Night, candidate: Candidate) -> str:
-    logger.info("%s stands as published and is fitted for the comparison", candidate.name)
+def _fit(home: Home, night: Night, candidate: Candidate, split: SplitMatrices) -> str:
     settings: Any = MODELS[candidate.model].Settings(**candidate.settings)
+    if settings.reads_order and split.places is None:
+        raise ValueError("its recency_exponent reads the order of likes, which tonight's split does not keep")
+    logger.info("%s stands as published and is fitted for the comparison", candidate.name)
     made = fitted(
         home,
         matrices_digest=night.matrices_digest,

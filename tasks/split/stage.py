@@ -75,7 +75,9 @@ def split(
     with warehouse.stage(home, run_id, "split", parameters) as connection:
         reads = "; ".join(table_digest(connection, table) for table in binarize.TABLES)
         if by_time or "given" in protocols:  # the logs tell the counts of the one, and the parts of the other
-            reads += f"; {table_digest(connection, 'raw.events')}; {table_digest(connection, 'raw.places')}"
+            reads += f"; {table_digest(connection, 'raw.events')}"
+        if by_time or "given" in protocols or settings.order:
+            reads += f"; {table_digest(connection, 'raw.places')}"
         kept = StageResult(
             connection,
             "split",
@@ -136,7 +138,7 @@ def _rewrite(
         day = next_events.cut(connection, settings)
         made = next_events.make(connection, day, asked.threshold, asked.since)
         if settings.order:
-            made = with_order(connection, made, "next_events_roles where role = 'train'")
+            made = with_order(connection, made, "next_events_roles where role = 'train'", position="position")
         made, said["next_events"] = line_ends.of_next_events(connection, made, settings)
         store.keep(observed_negatives.beside(connection, made, asked.seed, day))
         drawn["next_from"] = str(day)
