@@ -74,9 +74,8 @@ def test_every_protocol_keeps_the_order_of_times_and_lines(home, log_events, tim
     events = list(drawn(1, timed))
     log_events(events[:400], file_id=1)
     log_events(events[400:], file_id=2)
-    protocols = ["strong_generalization", "leave_one_out"] + ["next_events"] * timed
     order = newest_first(events)
-    for protocol, digest in made(home, protocols).items():
+    for protocol, digest in made(home, ["strong_generalization", "leave_one_out"]).items():
         stored = matrices.read(home, digest)
         assert (stored.places >= 0).all() and stored.places.dtype == np.int32
         found = by_places(home, stored.histories, stored.users, stored.items)
