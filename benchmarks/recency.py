@@ -33,7 +33,8 @@ from tasks.tuning import validation
 
 LOGS = {
     "gowalla": ("given", ("train.txt", "test.txt")),
-    "ml-1m": ("next_events", ("ratings.csv",)),
+    "ml-1m": ("next_events", ("ratings_ge4.dat",)),
+    "ml-100k": ("next_events", ("u.data",)),
     "ml-latest-small": ("next_events", ("ratings.csv",)),
 }
 READ_ORDER = ("mrf_sparse", "mrf_dense", "slim", "graph_filter")
