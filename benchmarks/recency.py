@@ -91,7 +91,7 @@ def print_log(name: str, options: argparse.Namespace, folder: Path) -> None:
     print(f"| model | part | p | {recall} | to p = 0 | {ndcg} | to p = 0 |\n|---|---|---|---|---|---|---|", flush=True)
     place = [recall, ndcg].index(PROTOCOLS[protocol].tuned_by)
     for kind in options.models:
-        settings = run.dataset.models.get(kind, {})
+        settings = {} if options.defaults else run.dataset.models.get(kind, {})
 
         def fitted(train: csr_matrix, kind: str = kind, settings: dict = settings) -> Model:
             chosen = MODELS[kind].Settings(**settings)
@@ -99,6 +99,8 @@ def print_log(name: str, options: argparse.Namespace, folder: Path) -> None:
 
         tried = judged(fitted(cut.train), judges, [0.0, *options.exponents], [recall, ndcg])
         print_rows(kind, "validation", tried)
+        if options.without_test:
+            continue
         best = max(tried, key=lambda exponent: tried[exponent][place].mean())
         exponents = [0.0, best] if best else [0.0]
         print_rows(kind, "test", judged(fitted(split.train), test, exponents, [recall, ndcg]))
@@ -110,6 +112,8 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True, help="the folder of the logs' folders")
     parser.add_argument("--logs", nargs="+", choices=list(LOGS), default=list(LOGS))
     parser.add_argument("--models", nargs="+", choices=READ_ORDER, default=["mrf_sparse"])
+    parser.add_argument("--defaults", action="store_true", help="not the settings of the data set's file")
+    parser.add_argument("--without-test", action="store_true", help="the validation part alone")
     parser.add_argument("--exponents", nargs="+", type=float, default=list(TRIED), help="above 0")
     parser.add_argument("--judges", type=int, default=10_000, help="validation users")
     parser.add_argument("--seed", type=int, default=1)

@@ -101,6 +101,9 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     cut = validation(home, "given", digest, 1).part.histories  # without the last two of each
     found = by_places(home, cut, stored.users, stored.items)
     assert found == {str(user): [str(item) for item in items[7::-1]] for user, items in own.items()}
+    sampled = validation(home, "given", digest, 1, edges=60).part.histories  # some users, and the items that they have
+    for row in range(sampled.shape[0]):
+        assert len(sampled[row].places) == sampled[row].nnz > 0
 
 
 def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events):
