@@ -8,21 +8,23 @@ from scipy.sparse import csr_matrix
 
 import sql
 from models.numerics.ordered_histories import ordered
+from tasks.protocols import ALL_EDGES
 from tasks.split.matrix import matrix
 from tasks.stores.matrices import SplitMatrices
 
+TRAINING = {  # the relation of a protocol's training edges, while its split is made
+    "strong_generalization": "roles where role = 'fit'",
+    "leave_one_out": "leave_one_out_roles where role = 'train'",
+    "next_events": "next_events_roles where role = 'train'",
+    "given": "given_roles where role = 'train'",
+    ALL_EDGES: "all_edges where true",
+}
+POSITION = {"next_events": "position"}  # the column that says which line of the logs counts, where not the edge's first
 
-def with_order(
-    connection: duckdb.DuckDBPyConnection, made: SplitMatrices, edges: str, *, position: str = "null", **of_parts: str
-) -> SplitMatrices:
-    """The matrices with the places of the training edges, and of the histories of users never seen in training.
 
-    Args:
-        edges: the relation of the training edges: user_index, item_index, item_column.
-        position: a column of the relations, the place in the logs that counts where times are the same; where that is
-            null, the edge's first line does.
-        of_parts: by the part's name, the relation of its histories.
-    """
+def with_order(connection: duckdb.DuckDBPyConnection, made: SplitMatrices) -> SplitMatrices:
+    """The matrices with the places of the training edges, and of the histories of users never seen in training."""
+    position = POSITION.get(made.protocol, "null")
 
     def places(relation: str, of: csr_matrix, users: np.ndarray) -> np.ndarray:
         """int32, in the order of the entries of the matrix of the relation's edges."""
@@ -31,7 +33,8 @@ def with_order(
         return found.data.astype(np.int32)
 
     parts = dict(made.parts)
-    for name, relation in of_parts.items():
-        part = made.parts[name]
-        parts[name] = replace(part, histories=ordered(part.histories, places(relation, part.histories, part.users)))
-    return replace(made, places=places(edges, made.train, made.users), parts=parts)
+    for name, part in made.parts.items():
+        if part.rows is None:
+            told = places(f"roles where part = '{name}' and role = 'fold_in'", part.histories, part.users)
+            parts[name] = replace(part, histories=ordered(part.histories, told))
+    return replace(made, places=places(TRAINING[made.protocol], made.train, made.users), parts=parts)

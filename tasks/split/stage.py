@@ -118,39 +118,29 @@ def _rewrite(
     said: dict[str, str] = {}
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
-    store = _Store(home, connection)
+    store = _Store(home, connection, settings.order)
     if "strong_generalization" in asked.protocols:
         made = _strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers)
-        if settings.order:
-            of_parts = {name: f"roles where part = '{name}' and role = 'fold_in'" for name in made.parts}
-            made = with_order(connection, made, "roles where role = 'fit'", **of_parts)
         store.keep(observed_negatives.beside(connection, made, asked.seed))
         if settings.scheme == "liang2018":
             drawn = select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
     if "leave_one_out" in asked.protocols:
-        made = _leave_one_out(connection, asked.seed)
-        if settings.order:
-            made = with_order(connection, made, "leave_one_out_roles where role = 'train'")
-        store.keep(observed_negatives.beside(connection, made, asked.seed))
+        store.keep(observed_negatives.beside(connection, _leave_one_out(connection, asked.seed), asked.seed))
         warehouse.drop_temporary(connection)
     if "next_events" in asked.protocols:
         day = next_events.cut(connection, settings)
         made = next_events.make(connection, day, asked.threshold, asked.since)
-        if settings.order:
-            made = with_order(connection, made, "next_events_roles where role = 'train'", position="position")
         made, said["next_events"] = line_ends.of_next_events(connection, made, settings)
         store.keep(observed_negatives.beside(connection, made, asked.seed, day))
         drawn["next_from"] = str(day)
     if "given" in asked.protocols:
         made = _given(connection, asked.given_files)
-        if settings.order:
-            made = with_order(connection, made, "given_roles where role = 'train'")
         made, said["given"] = line_ends.of_given(connection, made, settings)
         store.keep(made)
     warehouse.drop_temporary(connection)
     if set(asked.protocols) != {"given"}:
-        store.keep(_all_edges(connection, settings.order))
+        store.keep(_all_edges(connection))
         warehouse.drop_temporary(connection)
     return {"digests": store.digests, "drawn": drawn, "validation": said}
 
@@ -158,14 +148,17 @@ def _rewrite(
 class _Store:
     """Puts matrices into the store and keeps their digests by protocol."""
 
-    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection, order: bool) -> None:
         self.digests: dict[str, str] = {}
-        self._home = home
+        self._home, self._connection, self._order = home, connection, order
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
 
     def keep(self, made: SplitMatrices) -> None:
-        """Store matrices, unless there is nothing to train on: a small log may lack a training user by chance."""
+        """Store matrices, with the order of likes where it is kept, whose relations are still there.
+
+        Not where there is nothing to train on: a small log may lack a training user by chance.
+        """
         if made.train.nnz == 0:
             logger.warning(
                 "%s: left out, because no edge is left to train on; the log is too small for this protocol, or the "
@@ -173,6 +166,7 @@ class _Store:
                 made.protocol,
             )
         else:
+            made = with_order(self._connection, made) if self._order else made
             self.digests[made.protocol] = matrices.write(self._home, replace(made, numbering=self._numbering))
 
 
@@ -235,13 +229,11 @@ def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str
     return SplitMatrices(protocol, train, everyone, np.arange(width, dtype=np.int32), {"test": part})
 
 
-def _all_edges(connection: duckdb.DuckDBPyConnection, order: bool) -> SplitMatrices:
+def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
     connection.execute(sql.statement("split/all_edges"))
     items = select(connection, "split/sizes")["items"].item()
     users, train = matrix(connection, "all_edges where true", items)
     made = SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
-    if order:
-        made = with_order(connection, made, "all_edges where true")
     return observed_negatives.beside(connection, made, seed=0)  # which holds nothing out, and so draws nothing
 
 
@@ -252,8 +244,8 @@ def all_edges(home: Home, *, order: bool = False) -> str:
         order: `split.order`.
     """
     with warehouse.connect(home) as connection:
-        store = _Store(home, connection)
-        store.keep(_all_edges(connection, order))
+        store = _Store(home, connection, order)
+        store.keep(_all_edges(connection))
     if not store.digests:
         raise InputError(f"{home.dataset}: has no edge to fit a model on.")
     return store.digests[ALL_EDGES]
