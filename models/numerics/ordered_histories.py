@@ -1,6 +1,6 @@
 """Histories that tell in which order a user came to like the items, and weights by that order.
 
-A log's last likes say more of what comes next than its first ones. An entry after which n others of its row came weighs
+The last likes of a log may say more of what comes next than its first ones. An entry after which n others of its row came weighs
 (1 + n)^-p, p being the setting `recency_exponent`; with p = 0 all weigh 1.
 """
 

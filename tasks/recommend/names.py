@@ -74,12 +74,13 @@ class Names:
         ascending = np.argsort(columns)
         return self.history(columns[ascending], places=len(columns) - 1 - ascending)
 
-    def histories(self, likes: pl.DataFrame, users: pl.Series) -> csr_matrix:
-        """(users, items), of one event an item, with their order: a user's last row is the newest, as `ordered_history`.
+    def histories(self, likes: pl.DataFrame, users: pl.Series, *, in_order: bool = False) -> csr_matrix:
+        """(users, items), of one event an item.
 
         Args:
             likes: user_id and item_id, as text; unknown items are left out.
             users: the user_id of each row.
+            in_order: with their order, as in `ordered_history`: a user's last row is the newest.
         """
         places = pl.DataFrame({"user_id": users, "row": np.arange(len(users), dtype=np.int32)})
         columns = pl.DataFrame({"item_id": self.ids, "column": np.arange(len(self.ids), dtype=np.int32)})
@@ -88,7 +89,8 @@ class Names:
         counts = np.bincount(edges["row"].to_numpy(), minlength=len(users))
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         counts = np.ones(len(edges), dtype=np.float32)
-        return csr_of(counts, edges["column"].to_numpy(), indptr, len(self.ids), -edges["mention"].to_numpy())
+        newest_lowest = -edges["mention"].to_numpy() if in_order else None
+        return csr_of(counts, edges["column"].to_numpy(), indptr, len(self.ids), newest_lowest)
 
 
 def texts(item_ids: Iterable[str], name: str) -> list[str]:

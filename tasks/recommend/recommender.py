@@ -131,7 +131,7 @@ class Recommender:
         if "item_id" in users.columns:
             likes = users.select(pl.col("user_id", "item_id").cast(pl.String))
             self.names.tell_unknown(likes["item_id"].unique(maintain_order=True), "item_id")
-            histories, rows = self.names.histories(likes, names), None
+            histories, rows = self.names.histories(likes, names, in_order=self._reads_order), None
         else:
             rows = np.array([self._row_of(name) for name in names], dtype=np.int32)
             histories = self._histories[rows]
