@@ -208,7 +208,7 @@ class Recommend(OfDataset):
 
     user: Annotated[str | None, Flag("ID")] = Field(None, description="a user's id, as it stands in the logs")
     history: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
-        [], description="items that somebody likes, known to the logs or not, instead of --user"
+        [], description="items that somebody likes, the newest last, known to the logs or not, instead of --user"
     )
     n: Annotated[int, Flag("N")] = Field(20, description="how many items")
     within: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(

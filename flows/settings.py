@@ -110,6 +110,8 @@ def resolve(given: Backfill) -> RunSettings:
         raise InputError(f"setting publish.model = {published}: is not among this run's models, {', '.join(chosen)}.")
     if any(getattr(settings[name], "observed_negatives", False) for name in chosen):
         settings["binarize"] = settings["binarize"].model_copy(update={"observed_negatives": True})
+    if any(settings[name].reads_order for name in chosen):
+        settings["split"] = settings["split"].model_copy(update={"order": True})
     _check_flags(given)
     return RunSettings(
         home=Home(root, declared.name, _limits(given), settings["files"]),

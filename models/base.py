@@ -107,7 +107,8 @@ class Model(ABC):
 
         Args:
             histories: (block, items) CSR, what each user of the block is known to like. Items without a training
-                edge are ignored, with a warning. A user with an empty history is scored by popularity.
+                edge are ignored, with a warning. A user with an empty history is scored by popularity. Where
+                `settings.reads_order`, they have to tell their order (`models.numerics.ordered_histories`).
             users: (block,) rows of the training matrix, if the users of the block were in training. A model that
                 learned something about each user then uses it, instead of folding the histories in.
             items: columns to score, all by default.
@@ -119,7 +120,7 @@ class Model(ABC):
         Raises:
             TypeError: the histories are no `csr_matrix`, or their values are no real numbers.
             ValueError: their columns are not sorted or come twice, a value is not a positive finite number, there is not
-                one of `users` for each of them, or the model has no such score.
+                one of `users` for each of them, they do not tell an order that is read, or the model has no such score.
         """
         score = self.score_names[0] if score is None else score
         if score not in self.score_names:
@@ -255,7 +256,8 @@ class Model(ABC):
         """`make()`, kept by a loaded model for the block that was asked for last."""
         if self._kept is None:
             return make()
-        asked = tuple(array.tobytes() for array in (histories.indptr, histories.indices, histories.data))
+        arrays = histories.indptr, histories.indices, histories.data, getattr(histories, "places", None)
+        asked = tuple(array.tobytes() for array in arrays if array is not None)
         last, found = self._kept.get(name, (None, None))
         if last != asked:
             self._kept[name] = asked, (found := make())

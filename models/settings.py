@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
 
 from models.search_space import Multiple, SearchSpace
@@ -22,6 +22,11 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     search_space: ClassVar[SearchSpace] = {}
     elsewhere: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def reads_order(self) -> bool:
+        """Whether scores depend on the order in which a user came to like the items of a history."""
+        return False
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings for a fit on this matrix: those that are None, which leaves them to the log, by their rules."""
@@ -43,3 +48,20 @@ class ModelSettings(BaseModel):
             if name in values and (by_rule := getattr(found.resolved(interactions), name)) is not None:
                 found = found.model_copy(update={name: values[name] * by_rule})
         return type(self)(**found.model_dump())
+
+
+class RecencySettings(ModelSettings):
+    """Settings of a model that weighs the entries of a history by their order. The fit does not depend on it."""
+
+    recency_exponent: float = Field(
+        0.0,
+        ge=0,
+        le=4,
+        description="p: an item of the history after which the user came to like n others weighs (1 + n)^-p in the "
+        "scores; 0 weighs all alike. Above 0, a run keeps the order of likes with its matrices.",
+    )
+
+    @property
+    def reads_order(self) -> bool:
+        """Whether scores depend on the order in which a user came to like the items of a history."""
+        return self.recency_exponent > 0

@@ -103,7 +103,7 @@ def publish_by_hand(home: Home, run_id: str, model: str) -> Published:
     """
     evaluated = _evaluated(home, model)
     settings = MODELS[model].Settings(**evaluated.settings["models"][model])
-    matrices_digest, seed = all_edges(home), evaluated.settings["seed"]
+    matrices_digest, seed = all_edges(home, order=settings.reads_order), evaluated.settings["seed"]
     fit = train(
         home,
         run_id,

@@ -206,7 +206,7 @@ def _model_and_split(home: Home, asked: Asked) -> tuple[Model, matrices.SplitMat
 
 def _ranked(model: Model, split: matrices.SplitMatrices, asked: Asked, first: int, end: int) -> pl.DataFrame:
     rows = np.arange(first, end, dtype=np.int32)
-    histories = split.train[rows]
+    histories = split.histories[rows]
     ids, values = model.recommend(histories, asked.top_n, users=rows, score=asked.choice.score)
     user, place = np.nonzero(ids >= 0)
     like = model.like(histories, users=rows, items=ids)

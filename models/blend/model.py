@@ -45,6 +45,14 @@ class BlendSettings(ModelSettings):
         Blend.made_of(self)
         return self
 
+    @property
+    def reads_order(self) -> bool:
+        """Whether a member's scores depend on the order of a history."""
+        kinds = Blend.made_of(self)
+        return any(
+            kind.Settings(**member.settings).reads_order for kind, member in zip(kinds, self.members, strict=True)
+        )
+
 
 class Blend(Model):
     """Other models, fitted together and added.

@@ -1,6 +1,7 @@
 """Graph filters: scores are a user's row, filtered by the normalised graph of users and items.
 
-R are the edges, D_u and D_i the degrees, x is a user's row of zeros and ones. With
+R are the edges, D_u and D_i the degrees, x is a user's row of zeros and ones, or of the weights of their places
+(`recency_exponent`). With
 
     W = D_u^(-du/2) R D_i^(-(in+out)/2),    S = W'W / its largest eigenvalue,    A = D_i^-delta S D_i^delta,
     delta = (in - out) / 2,    V the top right singular vectors of W
@@ -36,18 +37,19 @@ from models.fitting import Epoch, FitOptions
 from models.graph_filter.graph import COLUMNS, NormalizedGraph, powers, top_eigenvectors
 from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
 from models.numerics.no_evidence import factors_below, order_by_popularity
+from models.numerics.ordered_histories import weights_by_place
 from models.numerics.products import dense_times, pattern_times
 from models.numerics.sparse_products import rows_times
 from models.numerics.threads import kernel_threads, single_threaded_blas
 from models.search_space import Choice, SearchSpace, Span
-from models.settings import ModelSettings
+from models.settings import RecencySettings
 
 VECTORS = 2.0  # times the square root of the number of items
 KEPT = 1 << 25  # numbers in the columns that a loaded model keeps: 128 MB
 ALONE = 8  # so many columns are made one by one, since most of the graph is far from most items
 
 
-class GraphFilterSettings(ModelSettings):
+class GraphFilterSettings(RecencySettings):
     """The defaults were chosen on validation users of seven logs; the papers' are in `benchmarks.graph_filter`."""
 
     search_space: ClassVar[SearchSpace] = {
@@ -128,8 +130,11 @@ class GraphFilter(Model):
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """Columns `items` of the filter, at the items of the history; a sum is the score where it is not all zero."""
+        """Columns `items` of the filter, at the items of the history, each times the weight of its place; a sum is the score
+        where it is not all zero.
+        """
         before, _ = self._low_pass()
+        of_places = weights_by_place(history, self.settings.recency_exponent)[:, None]
         with kernel_threads(self.threads):
             columns = self._columns(items)
             if self._end_at_users:
@@ -139,7 +144,7 @@ class GraphFilter(Model):
             else:
                 added = np.array([column[history.indices] for column, _ in columns]).T
             low = before[history.indices] * self.vectors[history.indices]
-            return added + dense_times(low, np.array([factor for _, factor in columns]).T)
+            return of_places * (added + dense_times(low, np.array([factor for _, factor in columns]).T))
 
     def _columns(self, items: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor, (k,).
@@ -181,9 +186,10 @@ class GraphFilter(Model):
             for start in range(0, histories.shape[0], COLUMNS):
                 some = histories if len(scores) <= COLUMNS else histories[start : start + COLUMNS]
                 block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
-                block[some.indices, np.repeat(np.arange(some.shape[0]), np.diff(some.indptr))] = 1
+                of_places = weights_by_place(some, self.settings.recency_exponent)
+                block[some.indices, np.repeat(np.arange(some.shape[0]), np.diff(some.indptr))] = of_places
                 of_block = self._sharpened(self._between(self._polynomial, block, 1), 1).T
-                low = pattern_times(some, self.vectors, before[some.indices, 0])
+                low = pattern_times(some, self.vectors, of_places * before[some.indices, 0])
                 np.add(of_block, dense_times(low, after), out=scores[start : start + COLUMNS])
             return order_by_popularity(scores, self.item_degrees, below)
 

@@ -20,16 +20,17 @@ from models.mrf.dense_blocks import gram_by_blocks
 from models.numerics.gram import Rescaling, columns, mean_over_edges, rescaling
 from models.numerics.gram_inverse import inverse_of_gram, regularized_inverse
 from models.numerics.no_evidence import factors_below, order_by_popularity
+from models.numerics.ordered_histories import weights_by_place
 from models.numerics.products import dense_times, pattern_times
 from models.numerics.spd_inverse import TILE
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, Multiple, SearchSpace, Span
-from models.settings import ModelSettings
+from models.settings import RecencySettings
 
 RIDGE = 6.0  # times `mean_over_edges`
 
 
-class MRFSettings(ModelSettings):
+class MRFSettings(RecencySettings):
     """The settings of both fields, dense and sparse."""
 
     search_space: ClassVar[SearchSpace] = {
@@ -113,11 +114,12 @@ class MRFDense(Model):
     block_bytes = 1 << 29  # each block reads all weights, at 17,770 items 1.3 GB
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """The weights B_ji of the items j of the history; the score is their sum plus `offset`.
+        """The weights B_ji of the items j of the history, each times that of its place; the score is their sum plus `offset`.
 
         Without an intercept, an item that has none of these weights is placed below by its popularity alone.
         """
-        return np.asarray(self.weights[history.indices[:, None], items])
+        of_places = weights_by_place(history, self.settings.recency_exponent)
+        return of_places[:, None] * self.weights[history.indices[:, None], items]
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
@@ -141,7 +143,8 @@ class MRFDense(Model):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            scores = pattern_times(histories, self.weights)
+            of_places = weights_by_place(histories, self.settings.recency_exponent)
+            scores = pattern_times(histories, self.weights, of_places)
             if self.settings.intercept:
                 return scores + self.offset
             below = self.kept("below", lambda: factors_below(self.item_degrees))

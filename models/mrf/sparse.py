@@ -31,6 +31,7 @@ from models.mrf.sparse_blocks import estimates
 from models.mrf.sparse_pattern import Pattern, above, of_density
 from models.numerics.gram import GramRows, columns, gram_rows, rescaling
 from models.numerics.no_evidence import factors_below, order_by_popularity
+from models.numerics.ordered_histories import weights_by_place
 from models.numerics.sparse_products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
@@ -126,11 +127,12 @@ class MRFSparse(Model):
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """The weights B_ji of the items j of the history; the score is their sum plus `offset`.
+        """The weights B_ji of the items j of the history, each times that of its place; the score is their sum plus `offset`.
 
         Without an intercept, an item that has none of these weights is placed below by its popularity alone.
         """
-        return entries_of(self.weights, history.indices, items)
+        of_places = weights_by_place(history, self.settings.recency_exponent)
+        return of_places[:, None] * entries_of(self.weights, history.indices, items)
 
     def _pattern(self, gram: GramRows) -> Pattern:
         most = self.settings.max_in_column
@@ -140,7 +142,8 @@ class MRFSparse(Model):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            scores = sparse_times(histories, self.weights)
+            of_places = weights_by_place(histories, self.settings.recency_exponent)
+            scores = sparse_times(histories, self.weights, of_places)
             if self.settings.intercept:
                 return scores + self.offset
             below = self.kept("below", lambda: factors_below(self.item_degrees))

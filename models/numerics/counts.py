@@ -5,6 +5,8 @@ import warnings
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from models.numerics.ordered_histories import ordered
+
 
 def checked(interactions: csr_matrix) -> csr_matrix:
     """The matrix itself, if a model can be fitted on it.
@@ -50,7 +52,8 @@ def checked_matrix(matrix: csr_matrix, name: str) -> None:
 def one_each(items: np.ndarray, count: int) -> csr_matrix:
     """Histories of one item each, (len(items), count); `items` are columns."""
     indptr = np.arange(len(items) + 1, dtype=np.int32)
-    return csr_matrix((np.ones(len(items), np.float32), np.asarray(items, np.int32), indptr), (len(items), count))
+    alone = csr_matrix((np.ones(len(items), np.float32), np.asarray(items, np.int32), indptr), (len(items), count))
+    return ordered(alone, np.zeros(len(items), dtype=np.int32))
 
 
 def row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
@@ -63,6 +66,8 @@ def row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
 
 def known_entries(histories: csr_matrix, trained: np.ndarray, model: str) -> csr_matrix:
     """Histories, (users, items), without the entries of items that have no training edge, of which a warning tells.
+
+    The others keep their order, where it is known.
 
     Args:
         trained: bool (items,), whether an item has a training edge.
@@ -86,4 +91,5 @@ def known_entries(histories: csr_matrix, trained: np.ndarray, model: str) -> csr
         )
     indptr = np.concatenate([[0], np.cumsum(known)])[histories.indptr]
     parts = (histories.data[known], histories.indices[known], indptr.astype(histories.indptr.dtype))
-    return csr_matrix(parts, shape=(histories.shape[0], items))
+    places = getattr(histories, "places", None)
+    return ordered(csr_matrix(parts, shape=(histories.shape[0], items)), None if places is None else places[known])

@@ -10,12 +10,18 @@ from models.numerics.lanes import element
 from models.numerics.products import read_only
 
 
-def sparse_times(histories: csr_matrix, table: csr_matrix) -> np.ndarray:
-    """H T, float32 (block, columns), dense: H (block, items) read as zeros and ones, T (items, columns) sparse."""
+def sparse_times(histories: csr_matrix, table: csr_matrix, weights: np.ndarray | None = None) -> np.ndarray:
+    """H T, float32 (block, columns), dense: H (block, items) read as zeros and ones, T (items, columns) sparse.
+
+    Args:
+        weights: (entries of H,), what to read in place of the ones.
+    """
+    weights = np.ones(len(histories.indices), dtype=np.float32) if weights is None else weights
     out = np.zeros((histories.shape[0], table.shape[1]), dtype=np.float32)
     _add_sparse(
         read_only(histories.indptr, np.int64),
         read_only(histories.indices, np.int32),
+        read_only(weights, np.float32),
         read_only(table.indptr, np.int64),
         read_only(table.indices, np.int32),
         read_only(table.data, np.float32),
@@ -62,13 +68,13 @@ def entries_of(table: csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.n
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def _add_sparse(indptr, indices, table_indptr, table_indices, values, out):
+def _add_sparse(indptr, indices, weights, table_indptr, table_indices, values, out):
     for row in prange(len(out)):
         total = out[row]
         for entry in range(indptr[row], indptr[row + 1]):
-            item = indices[entry]
+            item, weight = indices[entry], weights[entry]
             for at in range(table_indptr[item], table_indptr[item + 1]):
-                total[table_indices[at]] += values[at]
+                total[table_indices[at]] += weight * values[at]
 
 
 def _of_vector(kernel: Callable[..., None], vector: np.ndarray, table: csr_matrix, size: int) -> np.ndarray:

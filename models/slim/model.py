@@ -21,18 +21,19 @@ from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.numerics.gram import GramRows, columns, gram_rows, mean_over_edges
 from models.numerics.no_evidence import factors_below, order_by_popularity
+from models.numerics.ordered_histories import weights_by_place
 from models.numerics.products import read_only
 from models.numerics.sparse_products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Multiple, SearchSpace, Span
-from models.settings import ModelSettings
+from models.settings import RecencySettings
 from models.slim.kernels import Solved, count_candidates, count_pairs, fill_pairs, solve_columns
 
 L1, L2 = 0.05, 5.0  # times `mean_over_edges`
 BATCH = 1 << 22  # candidates of the columns that are solved together: 32 MB
 
 
-class SLIMSettings(ModelSettings):
+class SLIMSettings(RecencySettings):
     """Penalties are on the scale of the rescaled Gram matrix, which with alpha = 0 is in users."""
 
     search_space: ClassVar[SearchSpace] = {
@@ -149,12 +150,16 @@ class SLIM(Model):
         return (rows[held], weights[held], found[:, 0]), int(found[:, 1].sum())
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """The weights w_ij of the items i of the history; their sum is the score, but for an item that has none."""
-        return entries_of(self.weights, history.indices, items)
+        """The weights w_ij of the items i of the history, each times that of its place; their sum is the score, but for
+        an item that has none.
+        """
+        of_places = weights_by_place(history, self.settings.recency_exponent)
+        return of_places[:, None] * entries_of(self.weights, history.indices, items)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            scores = sparse_times(histories, self.weights)
+            of_places = weights_by_place(histories, self.settings.recency_exponent)
+            scores = sparse_times(histories, self.weights, of_places)
             below = self.kept("below", lambda: factors_below(self.item_degrees))
             return order_by_popularity(scores, self.item_degrees, below)
 

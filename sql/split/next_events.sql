@@ -1,4 +1,5 @@
 -- One row per curated edge with its role; `event_count` is of events before the cut, as no later one may be learned from.
+-- `position` is where the first of these was in the logs; null where that is the edge's own first line.
 create or replace temp table next_events_roles as
 with astride as (  -- edges with events on both sides of the cut
     select
@@ -12,7 +13,8 @@ with astride as (  -- edges with events on both sides of the cut
     select
         user_index,
         item_index,
-        count(*)::integer as events
+        count(*)::integer as events,
+        min((file_id << 40) | line_number) as position
     from raw.events
     join astride using (user_id, item_id)
     where value >= $threshold
@@ -33,6 +35,7 @@ select
     item_column,
     coalesce(events, event_count) as event_count,
     first_at,
+    position,
     case
         when first_at < $next_from then 'train'
         when first_at >= $next_from and user_known and item_column is not null then 'next'

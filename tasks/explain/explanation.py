@@ -17,6 +17,7 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from models.base import Model
+from models.numerics.ordered_histories import ordered
 from tasks import recommend
 from tasks.errors import InputError
 from tasks.explain import place
@@ -95,7 +96,7 @@ def explain(
         found = select(connection, "explain/history", user_index=user)
         history = [Liked(**row) for row in found.iter_rows(named=True)]
         asked = [_asked(home, of_model, user, history) for of_model in kept]
-        by_model = [_of_model(connection, home, one, history, top) for one in asked]
+        by_model = [_of_model(connection, home, one, user_id, history, top) for one in asked]
     return _with_what_is_published(home, Explanation(home.dataset, user_id, history, by_model), top, item_id)
 
 
@@ -149,24 +150,39 @@ def _asked(home: Home, of_model: list[dict[str, Any]], user_index: int, history:
     fit, split = of_model[place], splits[place]
     if of_user is not None:
         row = int(rows[place][0])
-        return _Asked(fit["model"], fit["score"], fit["digest"], split, split.train[[row]], row)
+        return _Asked(fit["model"], fit["score"], fit["digest"], split, split.histories[[row]], row)
     columns = np.flatnonzero(np.isin(split.items, [liked.item_index for liked in history])).astype(np.int32)
     ones = np.ones(len(columns), dtype=np.float32)
     folded = csr_matrix((ones, columns, np.array([0, len(columns)], dtype=np.int32)), shape=(1, len(split.items)))
     return _Asked(fit["model"], fit["score"], fit["digest"], split, folded, None)
 
 
+def _places(home: Home, user_id: str, item_ids: list[str]) -> np.ndarray:
+    """How many of the user's likes are newer than each of these items, by the history that is published."""
+    newest_first = recommend.load(home.root, home.dataset).history(user_id)[::-1]
+    places = {item_id: place for place, item_id in enumerate(newest_first)}
+    if lacking := [item_id for item_id in item_ids if item_id not in places]:
+        raise InputError(
+            f"--user {user_id}: the published model does not know that they like {lacking[0]}, and so not the order of "
+            f"their likes, which a model of the run weighs. {_run_again(home)}"
+        )
+    return np.array([places[item_id] for item_id in item_ids], dtype=np.int32)
+
+
 def _of_model(
-    connection: duckdb.DuckDBPyConnection, home: Home, asked: _Asked, history: list[Liked], top: int
+    connection: duckdb.DuckDBPyConnection, home: Home, asked: _Asked, user_id: str, history: list[Liked], top: int
 ) -> ByModel:
     model = fits.load(home, asked.name, asked.digest)
+    own = {liked.item_index: liked.item_id for liked in history}
+    if asked.row is None and model.settings.reads_order:
+        item_ids = [own[index] for index in asked.split.items[asked.history.indices].tolist()]
+        asked = replace(asked, history=ordered(asked.history, _places(home, user_id, item_ids)))
     users = None if asked.row is None else np.array([asked.row], dtype=np.int32)
     score = asked.score or model.score_names[0]
     ids, values = model.recommend(asked.history, min(top, len(asked.split.items)), users=users, score=score)
     ids, values = ids[:, ids[0] >= 0], values[0]
     likes = model.like(asked.history, users=users, items=ids)
     facts = _item_facts(connection, asked.split.items[ids[0]])
-    own = {liked.item_index: liked.item_id for liked in history}
     items = [
         Recommended(
             facts[index]["item_id"],

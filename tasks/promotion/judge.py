@@ -157,7 +157,7 @@ def _reached(home: Home, night: Night, candidate: Candidate, split: SplitMatrice
         digest = night.fits[candidate.model]
     else:
         try:
-            digest = _fit(home, night, candidate)
+            digest = _fit(home, night, candidate, split)
         except Exception as error:
             if not is_of_the_model(error):
                 raise
@@ -173,9 +173,11 @@ def _reached(home: Home, night: Night, candidate: Candidate, split: SplitMatrice
     return _OnValidation(of_users[METRIC], mean(of_users[METRIC]), mean(of_users["mean_rank_midtie"]))
 
 
-def _fit(home: Home, night: Night, candidate: Candidate) -> str:
-    logger.info("%s stands as published and is fitted for the comparison", candidate.name)
+def _fit(home: Home, night: Night, candidate: Candidate, split: SplitMatrices) -> str:
     settings: Any = MODELS[candidate.model].Settings(**candidate.settings)
+    if settings.reads_order and split.places is None:
+        raise ValueError("its recency_exponent reads the order of likes, which tonight's split does not keep")
+    logger.info("%s stands as published and is fitted for the comparison", candidate.name)
     made = fitted(
         home,
         matrices_digest=night.matrices_digest,

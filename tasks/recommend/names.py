@@ -57,25 +57,40 @@ class Names:
             named = ", ".join(unknown[:NAMED]) + more
             warnings.warn(f"{name}: not known in {self.dataset}, left out: {named}", UnknownItems, stacklevel=3)
 
-    def history(self, columns: np.ndarray, counts: np.ndarray | None = None) -> csr_matrix:
-        """(1, items), one history of sorted columns; by default of one event an item."""
+    def history(
+        self, columns: np.ndarray, counts: np.ndarray | None = None, places: np.ndarray | None = None
+    ) -> csr_matrix:
+        """(1, items), one history of sorted columns; by default of one event an item, and without an order."""
         counts = np.ones(len(columns), dtype=np.float32) if counts is None else counts
-        return csr_of(counts, columns, np.array([0, len(columns)], dtype=np.int32), len(self.ids))
+        return csr_of(counts, columns, np.array([0, len(columns)], dtype=np.int32), len(self.ids), places)
 
-    def histories(self, likes: pl.DataFrame, users: pl.Series) -> csr_matrix:
+    def ordered_history(self, item_ids: Iterable[str], name: str) -> csr_matrix:
+        """(1, items), the history of ids, the last one the newest; of an id that comes twice the first mention counts.
+
+        Ids that are not known are left out.
+        """
+        mentioned = dict.fromkeys(map(self._columns.get, texts(item_ids, name)))
+        columns = np.array([column for column in mentioned if column is not None], dtype=np.int32)
+        ascending = np.argsort(columns)
+        return self.history(columns[ascending], places=len(columns) - 1 - ascending)
+
+    def histories(self, likes: pl.DataFrame, users: pl.Series, *, in_order: bool = False) -> csr_matrix:
         """(users, items), of one event an item.
 
         Args:
             likes: user_id and item_id, as text; unknown items are left out.
             users: the user_id of each row.
+            in_order: with their order, as in `ordered_history`: a user's last row is the newest.
         """
         places = pl.DataFrame({"user_id": users, "row": np.arange(len(users), dtype=np.int32)})
         columns = pl.DataFrame({"item_id": self.ids, "column": np.arange(len(self.ids), dtype=np.int32)})
-        edges = likes.join(places, on="user_id").join(columns, on="item_id").select("row", "column").unique()
-        edges = edges.sort("row", "column")
+        edges = likes.with_row_index("mention").join(places, on="user_id").join(columns, on="item_id")
+        edges = edges.group_by("row", "column").agg(pl.col("mention").cast(pl.Int64).min()).sort("row", "column")
         counts = np.bincount(edges["row"].to_numpy(), minlength=len(users))
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        return csr_of(np.ones(len(edges), dtype=np.float32), edges["column"].to_numpy(), indptr, len(self.ids))
+        counts = np.ones(len(edges), dtype=np.float32)
+        newest_lowest = -edges["mention"].to_numpy() if in_order else None
+        return csr_of(counts, edges["column"].to_numpy(), indptr, len(self.ids), newest_lowest)
 
 
 def texts(item_ids: Iterable[str], name: str) -> list[str]:

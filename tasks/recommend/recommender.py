@@ -76,7 +76,8 @@ class Recommender:
         An empty history gets the popular items. Items that are not known are named in a warning, `UnknownItems`.
 
         Args:
-            history: item ids.
+            history: item ids, in the order in which they came to be liked, the last one the newest; it counts where the
+                model has a `recency_exponent` above 0. Of an id that comes twice the first mention counts.
             within: item ids to choose among; all by default.
             without: item ids to leave out.
 
@@ -89,7 +90,10 @@ class Recommender:
         """
         history = texts(history, "history")
         self.names.tell_unknown(history, "history")
-        row = self.names.history(self.names.columns_of(history, "history"))
+        if self._reads_order:
+            row = self.names.ordered_history(history, "history")
+        else:
+            row = self.names.history(self.names.columns_of(history, "history"))
         return self._answered(row, None, n, within, without)
 
     def recommend_for(
@@ -112,8 +116,8 @@ class Recommender:
         """The n best items for many users, in blocks.
 
         Args:
-            users: one row per user and item that they like, `user_id` and `item_id`; or, for users of the logs by
-                what the logs have of them, one row per user, `user_id` alone.
+            users: one row per user and item that they like, `user_id` and `item_id`, a user's rows in the order of
+                `recommend`; or, for users of the logs by what the logs have of them, one row per user, `user_id` alone.
 
         Returns:
             One row per user and rank: user_id, rank, and the columns of `recommend`; users in order of appearance.
@@ -127,7 +131,7 @@ class Recommender:
         if "item_id" in users.columns:
             likes = users.select(pl.col("user_id", "item_id").cast(pl.String))
             self.names.tell_unknown(likes["item_id"].unique(maintain_order=True), "item_id")
-            histories, rows = self.names.histories(likes, names), None
+            histories, rows = self.names.histories(likes, names, in_order=self._reads_order), None
         else:
             rows = np.array([self._row_of(name) for name in names], dtype=np.int32)
             histories = self._histories[rows]
@@ -157,12 +161,16 @@ class Recommender:
         return frames.of_items(Ranked(items, scores), self.names).select("item_id", "title", "score")
 
     def history(self, user_id: str) -> list[str]:
-        """The items that a user of the logs likes, in order of their first appearance in the logs.
+        """The items that a user of the logs likes: the newest last, where the run kept the order of likes
+        (`split.order`), else in the order of the items' first appearance in the logs.
 
         Raises:
             InputError: no such user.
         """
-        return [self.names.ids[column] for column in self._history(self._row_of(user_id)).indices.tolist()]
+        columns, places = self._entries(self._row_of(user_id))
+        if places is not None:
+            columns = columns[np.argsort(-places)]
+        return [self.names.ids[column] for column in columns.tolist()]
 
     def unknown(self, item_ids: Iterable[str]) -> list[str]:
         """Those of the items that the published model does not know."""
@@ -192,7 +200,11 @@ class Recommender:
     def sums_over_history(self) -> bool:
         """Whether scores are sums of what each item of the history adds."""
         first = np.zeros(1, dtype=np.int32)
-        return self.fitted.contributions(self.names.history(first), first) is not None
+        return self.fitted.contributions(self.names.history(first, places=first), first) is not None
+
+    @functools.cached_property
+    def _reads_order(self) -> bool:
+        return self.fitted.settings.reads_order
 
     @functools.cached_property
     def _rows(self) -> dict[str, int]:
@@ -210,7 +222,14 @@ class Recommender:
     def _history(self, row: int) -> csr_matrix:
         """A user's row of the histories; scipy's own indexing takes a millisecond."""
         start, stop = self._histories.indptr[row : row + 2]
-        return self.names.history(self._histories.indices[start:stop], self._histories.data[start:stop])
+        columns, places = self._entries(row)
+        return self.names.history(columns, self._histories.data[start:stop], places if self._reads_order else None)
+
+    def _entries(self, row: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """The columns of a user's row, and their places where they are known."""
+        start, stop = self._histories.indptr[row : row + 2]
+        places = getattr(self._histories, "places", None)
+        return self._histories.indices[start:stop], None if places is None else places[start:stop]
 
     def _answered(
         self,

@@ -80,7 +80,9 @@ def app(following: Following, home: Home) -> FastAPI:
     @made.get("/recommend", response_model=Answer)
     async def recommend(
         user: Annotated[str | None, Query(description="a user of the logs")] = None,
-        item: Annotated[Ids, Query(description="the history instead of a user: items that are liked")] = None,
+        item: Annotated[
+            Ids, Query(description="the history instead of a user: items that are liked, the newest last")
+        ] = None,
         n: Count = 20,
         within: Annotated[Ids, Query(description="items to choose among; all by default")] = None,
         without: Annotated[Ids, Query(description="items to leave out")] = None,

@@ -37,6 +37,11 @@ class SplitSettings(BaseModel):
         "adjacency lists, or by time; under next_events those of the last days. `auto`: line_end, under given where a "
         "test finds that items drift along the lines, under next_events where 50 users or more can judge by it.",
     )
+    order: bool = Field(
+        False,
+        description="Keep with the matrices in which order each user came to like the items: by time, else by the lines of "
+        "the logs. A run with a model whose recency_exponent is above 0 sets it.",
+    )
     next_from: date | None = Field(None, description="next_events: the first day to be found, instead of by the share.")
 
     def require_used(self, given: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import ALL_EDGES, PROTOCOLS
 from tasks.split import liang2018, line_ends, next_events, observed_negatives
 from tasks.split.matrix import keep, matrix
+from tasks.split.order import with_order
 from tasks.split.settings import SplitSettings
 from tasks.stores import matrices, warehouse
 from tasks.stores.home import Home
@@ -74,7 +75,9 @@ def split(
     with warehouse.stage(home, run_id, "split", parameters) as connection:
         reads = "; ".join(table_digest(connection, table) for table in binarize.TABLES)
         if by_time or "given" in protocols:  # the logs tell the counts of the one, and the parts of the other
-            reads += f"; {table_digest(connection, 'raw.events')}; {table_digest(connection, 'raw.places')}"
+            reads += f"; {table_digest(connection, 'raw.events')}"
+        if by_time or "given" in protocols or settings.order:
+            reads += f"; {table_digest(connection, 'raw.places')}"
         kept = StageResult(
             connection,
             "split",
@@ -115,7 +118,7 @@ def _rewrite(
     said: dict[str, str] = {}
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
-    store = _Store(home, connection)
+    store = _Store(home, connection, settings.order)
     if "strong_generalization" in asked.protocols:
         made = _strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers)
         store.keep(observed_negatives.beside(connection, made, asked.seed))
@@ -145,14 +148,17 @@ def _rewrite(
 class _Store:
     """Puts matrices into the store and keeps their digests by protocol."""
 
-    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection, order: bool) -> None:
         self.digests: dict[str, str] = {}
-        self._home = home
+        self._home, self._connection, self._order = home, connection, order
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
 
     def keep(self, made: SplitMatrices) -> None:
-        """Store matrices, unless there is nothing to train on: a small log may lack a training user by chance."""
+        """Store matrices, with the order of likes where it is kept, whose relations are still there.
+
+        Not where there is nothing to train on: a small log may lack a training user by chance.
+        """
         if made.train.nnz == 0:
             logger.warning(
                 "%s: left out, because no edge is left to train on; the log is too small for this protocol, or the "
@@ -160,6 +166,7 @@ class _Store:
                 made.protocol,
             )
         else:
+            made = with_order(self._connection, made) if self._order else made
             self.digests[made.protocol] = matrices.write(self._home, replace(made, numbering=self._numbering))
 
 
@@ -230,10 +237,14 @@ def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
     return observed_negatives.beside(connection, made, seed=0)  # which holds nothing out, and so draws nothing
 
 
-def all_edges(home: Home) -> str:
-    """The digest of the matrix of every curated edge as they are now, which is put into the store."""
+def all_edges(home: Home, *, order: bool = False) -> str:
+    """The digest of the matrix of every curated edge as they are now, which is put into the store.
+
+    Args:
+        order: `split.order`.
+    """
     with warehouse.connect(home) as connection:
-        store = _Store(home, connection)
+        store = _Store(home, connection, order)
         store.keep(_all_edges(connection))
     if not store.digests:
         raise InputError(f"{home.dataset}: has no edge to fit a model on.")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from models.numerics.ordered_histories import ordered
 from tasks.stores import manifest
 from tasks.stores.home import Home
 
@@ -29,7 +30,8 @@ class Part:
     """Users that a protocol ranks items for.
 
     Attributes:
-        histories: (users, items) what is known of each user; left out of the ranking.
+        histories: (users, items) what is known of each user; left out of the ranking. `OrderedHistories` where the split
+            keeps the order.
         targets: (users, items) what has to be found; disjoint from the histories.
         users: int32 (users,) their curated `user_index`.
         rows: int32 (users,) their rows in `train`, or None when they are users never seen in training.
@@ -57,6 +59,8 @@ class SplitMatrices:
         ends: bool (training edges,), in the order of the entries of `train`: those that come last, which a search cuts
             out to judge by; None where it draws some.
         negatives: (training users, items), what they considered and did not like; None where the log does not tell.
+        places: int32 (training edges,), in the order of the entries of `train`: how many of the user's training edges are
+            newer; None where the split does not keep the order (`split.order`).
     """
 
     protocol: str
@@ -67,6 +71,12 @@ class SplitMatrices:
     numbering: dict[str, Any] = field(default_factory=dict)
     ends: np.ndarray | None = None
     negatives: csr_matrix | None = None
+    places: np.ndarray | None = None
+
+    @property
+    def histories(self) -> csr_matrix:
+        """`train` to score by: with the order of its entries where the split keeps it."""
+        return ordered(self.train, self.places)
 
 
 @dataclass(frozen=True)
@@ -136,23 +146,25 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None) -> Split
     manifest.checked(folder, RECORD, lambda name: not name.startswith(left_out))
     files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
     arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
-    train = _matrix(arrays, "train", description["shape"][1])
+    train, places = _matrix(arrays, "train", description["shape"][1]), arrays.get("train_places")
+    histories = ordered(train, places)
     return SplitMatrices(
         description["protocol"],
         train,
         arrays["users"],
         arrays["items"],
-        {name: _part(arrays, name, train) for name in wanted},
+        {name: _part(arrays, name, histories) for name in wanted},
         description["numbering"],
         arrays.get("train_ends"),
         _negatives(arrays, "train", description["shape"][1]),
+        places,
     )
 
 
 def _part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix) -> Part:
     rows = arrays.get(f"{name}_rows")
     if rows is None:
-        histories = _matrix(arrays, f"{name}_histories", train.shape[1])
+        histories = ordered(_matrix(arrays, f"{name}_histories", train.shape[1]), arrays.get(f"{name}_places"))
     else:  # training users: their histories are rows of `train`, and are not stored again
         histories = train if len(rows) == train.shape[0] else train[rows]
     targets, negatives = _matrix(arrays, f"{name}_targets", train.shape[1]), _negatives(arrays, name, train.shape[1])
@@ -167,13 +179,20 @@ def _arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
     arrays = {"users": split.users, "items": split.items, **_csr("train", split.train)}
     if split.ends is not None:
         arrays["train_ends"] = split.ends
+    if split.places is not None:
+        arrays["train_places"] = split.places
     if split.negatives is not None:
         arrays |= _csr("train_negatives", split.negatives)
     for name, part in split.parts.items():
         if part.negatives is not None:
             arrays |= _csr(f"{name}_negatives", part.negatives)
         arrays |= {**_csr(f"{name}_targets", part.targets), f"{name}_users": part.users}
-        arrays |= _csr(f"{name}_histories", part.histories) if part.rows is None else {f"{name}_rows": part.rows}
+        if part.rows is not None:
+            arrays[f"{name}_rows"] = part.rows
+        else:
+            arrays |= _csr(f"{name}_histories", part.histories)
+            if (places := getattr(part.histories, "places", None)) is not None:
+                arrays[f"{name}_places"] = places
     return arrays
 
 

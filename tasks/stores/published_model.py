@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
+from models.numerics.ordered_histories import ordered
 from tasks.errors import InputError
 from tasks.stores import manifest
 from tasks.stores.home import Home
@@ -29,6 +30,7 @@ from tasks.stores.home import Home
 RECORD = "manifest.json"  # of the publication
 FOLDER = "model"
 MATRIX = ("train_indptr.npy", "train_indices.npy", "train_counts.npy")
+PLACES = "train_places.npy"  # where the split keeps the order of likes
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class PublishedModel:
         fit: its folder.
         items: item_id, title, users; a row a column of the fit.
         users: user_id; a row a row of `histories`.
-        histories: (users, items), memory-mapped; a value is the number of events behind the edge.
+        histories: (users, items), memory-mapped; a value is the number of events behind the edge. `OrderedHistories` where
+            the run kept the order of likes.
     """
 
     publication: dict[str, Any]
@@ -76,8 +79,9 @@ def write(
     for file in sorted(fit.iterdir()):
         if file.name != "fit.json":  # it says how long the fit took, which differs between equal runs
             _link(file, folder / "fit" / file.name)
-    for name in MATRIX:
-        _link(matrices / name, folder / "histories" / name)
+    for name in (*MATRIX, PLACES):
+        if name in MATRIX or (matrices / name).exists():
+            _link(matrices / name, folder / "histories" / name)
     items.write_parquet(folder / "items.parquet")
     users.write_parquet(folder / "users.parquet")
     (folder / "recommends.json").write_text(json.dumps(recommends, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -141,7 +145,9 @@ def _read(home: Home, publication: Path) -> PublishedModel:
     items, users = (pl.read_parquet(folder / f"{name}.parquet") for name in ("items", "users"))
     # As plain arrays: each look into a `memmap` costs microseconds.
     indptr, indices, counts = (np.asarray(np.load(folder / "histories" / name, mmap_mode="r")) for name in MATRIX)
-    histories = csr_of(counts, indices, indptr, len(items))
+    file = folder / "histories" / PLACES
+    places = np.asarray(np.load(file, mmap_mode="r")) if file.exists() else None
+    histories = csr_of(counts, indices, indptr, len(items), places)
     recommends = json.loads((folder / "recommends.json").read_text(encoding="utf-8"))
     return PublishedModel(facts, **recommends, fit=folder / "fit", items=items, users=users, histories=histories)
 
@@ -152,12 +158,14 @@ def _blank(rows: int, width: int) -> csr_matrix:
     return csr_matrix((rows, width), dtype=np.float32)
 
 
-def csr_of(counts: np.ndarray, columns: np.ndarray, indptr: np.ndarray, width: int) -> csr_matrix:
-    """A CSR view over arrays of sorted columns, neither copied nor checked."""
+def csr_of(
+    counts: np.ndarray, columns: np.ndarray, indptr: np.ndarray, width: int, places: np.ndarray | None = None
+) -> csr_matrix:
+    """A CSR view over arrays of sorted columns, neither copied nor checked; with places, `OrderedHistories`."""
     matrix = copy.copy(_blank(len(indptr) - 1, width))
     matrix.data, matrix.indices, matrix.indptr = counts, columns, indptr
     matrix.has_sorted_indices = matrix.has_canonical_format = True
-    return matrix
+    return ordered(matrix, places)
 
 
 def _link(file: Path, target: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.evaluation.held_out_edges import held_out_edges, parted
+from models.numerics.ordered_histories import ordered
 from models.numerics.threads import kernel_threads
 from tasks.errors import InputError
 from tasks.protocols import PROTOCOLS
@@ -81,7 +82,8 @@ def _cut(split: SplitMatrices, seed: int) -> Validation:
         chosen = np.asarray(split.ends)
     train, targets = parted(split.train, chosen)
     rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
-    part = Part(histories=train[rows], targets=targets[rows], users=split.users[rows], rows=rows)
+    histories = ordered(train, None if split.places is None else split.places[~chosen])
+    part = Part(histories=histories[rows], targets=targets[rows], users=split.users[rows], rows=rows)
     return Validation(PROTOCOLS[split.protocol].tuned_by, train, part)
 
 

@@ -29,6 +29,18 @@ def test_layers_override_one_another(tmp_path):
     assert resolve("ml-1m", home=tmp_path).binarize.threshold == 4  # the data set's own over the default
 
 
+def test_a_model_that_reads_the_order_of_likes_has_the_split_keep_it(tmp_path):
+    chosen = {"home": tmp_path, "models": ["slim", "popularity"]}
+    assert not resolve("demo", **chosen).split.order
+    assert resolve("demo", **chosen, settings={"slim.recency_exponent": 0.5}).split.order
+    assert not resolve("demo", **chosen, settings={"mrf_dense.recency_exponent": 0.5}).split.order  # which does not run
+    members = [{"model": "slim", "settings": {"recency_exponent": 0.5}}, {"model": "wmf"}]
+    blend = {"home": tmp_path, "models": ["blend"], "settings": {"blend.members": members}}
+    assert resolve("demo", **blend).split.order
+    with pytest.raises(InputError, match="setting slim.recency_exponent = -1"):
+        resolve("demo", **chosen, settings={"slim.recency_exponent": -1})
+
+
 def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypatch):
     monkeypatch.delenv("ONECLASS_HOME", raising=False)
     assert str(resolve("demo").home.root) == "var"

@@ -115,6 +115,16 @@ def test_where_the_champion_failed_its_value_of_its_own_night_is_held_against(ho
     assert stays(home, judged(home, "bad", digests, "popularity", {"popularity": fit}), "of the champion's own night")
 
 
+def test_a_champion_that_reads_an_order_which_tonights_split_lacks_is_not_fitted(home, digests, caplog):
+    settings = SplitSettings(held_out_share=0.25, order=True)
+    ordered = split(home, settings, "x", protocols=[PROTOCOL], seed=1).digests
+    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    assert night(home, "second", ordered, limits=wide, recency_exponent=1.0).promoted
+    decision = night(home, "third", digests, limits=wide)
+    assert decision.promoted and "mrf_dense with its settings could not be fitted tonight" in decision.reason
+    assert "reads the order of likes, which tonight's split does not keep" in caplog.text
+
+
 def test_a_halved_log_is_not_promoted(home, digests):
     halved = changed(home, "delete from raw.events where hash(user_id, item_id) % 2 = 0")
     assert stays(home, night(home, "bad", halved), "publish.min_size_ratio = 0.8")
