@@ -47,6 +47,11 @@ class FlowsTogether(LoadScopeScheduling):
         return "flows" if file.startswith("tests/flows/") else file
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those of all flows come first, as the longest piece of one process; the others follow in their order."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/flows/"))
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     return FlowsTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 

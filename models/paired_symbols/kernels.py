@@ -177,7 +177,8 @@ def update_rows(lanes, edges, own, other, censored, precisions, limits):
     """
     for shard in prange(len(edges.bounds) - 1):
         if edges.bounds[shard] < edges.bounds[shard + 1]:  # with few vertices, some shards are empty
-            update_shard(lanes, shard, edges, own, other, censored, precisions, limits)
+            # numba types the loop's index as int64 and runs it as uint64: as it is, it compiles what it calls for both
+            update_shard(lanes, np.int64(shard), edges, own, other, censored, precisions, limits)
 
 
 @njit(**OPTIONS)
@@ -213,7 +214,7 @@ def edge_sums(lanes, edges, own, other, out):
     c (log sigma(xi) - xi/2 + E a / 2); t (log sigma(xi) - xi/2); t; t E a^2.
     """
     for shard in prange(len(edges.bounds) - 1):
-        edge_sums_of_shard(lanes, shard, edges, own, other, out)
+        edge_sums_of_shard(lanes, np.int64(shard), edges, own, other, out)
 
 
 @njit(**OPTIONS)

@@ -103,7 +103,8 @@ def fill_pairs(rows, workers, gram):
 def count_candidates(gram, l1, out):
     """Fill `out`, int64 (items,), with the number of candidates of each column, an upper bound on its weights."""
     for item in prange(len(out)):
-        out[item] = len(_candidates(item, gram, l1)[0]) - 1
+        # The loop's own index is a uint64, for which `_candidates` would be compiled once more.
+        out[item] = len(_candidates(np.int64(item), gram, l1)[0]) - 1
 
 
 @njit(parallel=True, nogil=True, cache=True)

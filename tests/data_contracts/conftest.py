@@ -1,5 +1,7 @@
 """A small warehouse in which every contract holds, inside the open transaction of a stage."""
 
+import shutil
+
 import duckdb
 import pytest
 
@@ -72,9 +74,6 @@ insert into diagnostics.nightly_exponents values
     ('ml-1m 10:02:03', date '2026-01-02', 'user_exponent', 1.52, false, 1.5, 0.001, 14),
     ('ml-1m 10:02:03', date '2026-01-02', 'item_exponent', 1.5, false, null, null, 3),
     ('another', date '2026-01-01', 'user_exponent', 9, false, 1.5, 0.001, 14);
-create temp table fitted_arrays
-    (protocol varchar, model varchar, "array" varchar, entries bigint, not_finite bigint);
-insert into fitted_arrays values ('leave_one_out', 'popularity', 'counts', 3, 0);
 insert into evaluation.metrics values
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'mean_rank', 0.8, 0.01, 3),
     ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'mean_rank', 0.6, 0.01, 3),
@@ -140,6 +139,12 @@ insert into diagnostics.hidden_graph_ratios
 insert into published.recommendations values ('u1', 'i3', 1, 0.5, 0.4, 0.1), ('u2', 'i3', 1, 0.5, null, null);
 """
 
+FITTED_ARRAYS = """
+create temp table fitted_arrays
+    (protocol varchar, model varchar, "array" varchar, entries bigint, not_finite bigint);
+insert into fitted_arrays values ('leave_one_out', 'popularity', 'counts', 3, 0);
+"""  # which each connection has for itself
+
 
 @pytest.fixture
 def parameters():
@@ -182,6 +187,15 @@ def file(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def filled(file):
+    """An open warehouse with the rows that keep every contract, for tests that change it in transactions of their own."""
+    path = shutil.copy(file, file.with_name("filled.duckdb"))
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(GOOD_ROWS)
+        yield connection
+
+
 @pytest.fixture
 def empty(file):
     """A connection inside an open transaction, all tables empty; rolled back afterwards."""
@@ -192,7 +206,10 @@ def empty(file):
 
 
 @pytest.fixture
-def good(empty):
-    """The same with rows that keep every contract, not committed."""
-    empty.execute(GOOD_ROWS)
-    return empty
+def good(filled):
+    """A connection inside an open transaction, with rows that keep every contract; rolled back afterwards."""
+    with filled.cursor() as connection:
+        connection.begin()
+        connection.execute(FITTED_ARRAYS)
+        yield connection
+        connection.rollback()

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter, LogFilter
+from prefect.client.schemas.filters import ArtifactFilter, LogFilter
 from prefect.flow_engine import run_flow
 from prefect.states import AwaitingRetry, Running, Scheduled
 
@@ -75,7 +75,8 @@ def test_the_readmes_commands_deploy_and_run_a_night_whose_tables_are_in_the_hom
         assert connection.execute("select flow, state from operations.runs").fetchall() == [
             ("nightly-retrain", "completed")
         ]
-    assert "Created flow run" in pasted(readme("prefect deployment run nightly-retrain/"), environment)
+    full_form = pasted(readme("prefect deployment run nightly-retrain/"), environment, "--start-in", "1 day")
+    assert "Created flow run" in full_form
 
 
 def stars(folder, value):
@@ -89,12 +90,11 @@ def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment,
     home, name = tmp_path / "home" / "ml-latest-small", "nightly-retrain/nightly-retrain-ml-latest-small"
     stars(home / "landing", 1)  # nobody likes anything
     assert deploy.main(["--dataset", home.name, "--models", "popularity", "--home", str(home.parent)]) == 0
-    pasted("prefect deployment run", environment, name)
     worker = readme("prefect worker start")
-    pasted(worker, environment, "--run-once")
     with get_client(sync_client=True) as client:
-        of_deployment = FlowRunFilter(deployment_id={"any_": [client.read_deployment_by_name(name).id]})
-        [night] = [one for one in client.read_flow_runs(flow_run_filter=of_deployment) if one.state.is_final()]
+        begun = client.create_flow_run_from_deployment(client.read_deployment_by_name(name).id)
+        pasted(worker, environment, "--run-once")
+        night = client.read_flow_run(begun.id)
         why = "none of 560 events has a value of at least binarize.threshold = 4"
         assert night.state.is_failed() and why in night.state.message
         assert any(why in log.message for log in client.read_logs(LogFilter(flow_run_id={"any_": [night.id]})))

@@ -1,6 +1,8 @@
 """Evaluations of the same fits on the same split are taken, those that changed are not."""
 
+import shutil
 from datetime import datetime, timedelta
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,10 +13,12 @@ from tasks.evaluate import stage
 from tasks.evaluate.stage import evaluate
 from tasks.split import SplitSettings, split
 from tasks.stores import warehouse
+from tasks.stores.home import Home
 from tasks.train import train
-from tests.conftest import two_tastes
+from tests.conftest import home_in, two_tastes
 
 BEGAN = datetime(2026, 1, 2)
+SHORT = {"popularity": {}, "random_graph": {"factors": 2, "iterations": 2}}
 OF_RUN = (
     "metrics",
     "comparisons",
@@ -26,32 +30,61 @@ OF_RUN = (
 )
 
 
-@pytest.fixture
-def night(home, monkeypatch):
-    """Evaluate as a run does; `judged` counts the models that were ranked anew."""
+@pytest.fixture(scope="module")
+def split_once(tmp_path_factory):
+    """A home with the log of two tastes, split, and the digests of the split."""
+    home = home_in(tmp_path_factory.mktemp("split"))
     two_tastes(home)
     binarize(home, BinarizeSettings(), "r0")
-    digests = split(home, SplitSettings(), "r0", protocols=["leave_one_out"], seed=1).digests
-    judged, of_model = [], stage._of_model
-    monkeypatch.setattr(stage, "_of_model", lambda model, *more: judged.append(model.name) or of_model(model, *more))
+    return home, split(home, SplitSettings(), "r0", protocols=["leave_one_out"], seed=1).digests
+
+
+@pytest.fixture(scope="module")
+def after_r1(split_once, tmp_path_factory):
+    """The same after the run r1."""
+    home = copy_of(split_once[0], tmp_path_factory.mktemp("r1") / "var")
+    evaluated(home, split_once[1], "r1")
+    return home
+
+
+@pytest.fixture
+def home(split_once, tmp_path):
+    return copy_of(split_once[0], tmp_path / "var")
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """The models that are ranked anew from now on."""
+    found, of_model = [], stage._of_model
+    monkeypatch.setattr(stage, "_of_model", lambda model, *more: found.append(model.name) or of_model(model, *more))
+    return found
+
+
+@pytest.fixture
+def run(home, split_once, judged):
+    """Evaluate as a run of a name does."""
+    return partial(evaluated, home, split_once[1])
+
+
+def copy_of(home, folder):
+    return Home(shutil.copytree(home.root, folder, symlinks=True), home.dataset, home.limits)
+
+
+def evaluated(home, digests, name, models=("popularity", "random_graph"), **settings):
+    """What a run of that name finds, with settings of its own for some models."""
+    with warehouse.connect(home) as connection:
+        connection.execute(
+            "insert into operations.runs by name select ? as run_id, ? as started_at, 'backfill' as flow, "
+            "'completed' as state, 'tiny' as dataset, '{}' as settings, '' as code_version "
+            "where not exists (from operations.runs where run_id = ?)",
+            [name, BEGAN + timedelta(days=int(name.removeprefix("r"))), name],
+        )
     fitted = {}
-
-    def run(name, models=("popularity", "random_graph"), **settings):
-        number = int(name.removeprefix("r"))
-        with warehouse.connect(home) as connection:
-            connection.execute(
-                "insert into operations.runs by name select ? as run_id, ? as started_at, 'backfill' as flow, "
-                "'completed' as state, 'tiny' as dataset, '{}' as settings, '' as code_version "
-                "where not exists (from operations.runs where run_id = ?)",
-                [name, BEGAN + timedelta(days=number), name],
-            )
-        for model in models:
-            chosen = MODELS[model].Settings(**settings.get(model, {}))
-            arguments = {"protocol": "leave_one_out", "matrices_digest": digests["leave_one_out"], "model": model}
-            fitted[model] = train(home, name, **arguments, settings=chosen, seed=0).digest
-        return evaluate(home, name, "leave_one_out", digests["leave_one_out"], {m: fitted[m] for m in models})
-
-    return run, judged
+    for model in models:
+        chosen = MODELS[model].Settings(**SHORT[model] | settings.get(model, {}))
+        arguments = {"protocol": "leave_one_out", "matrices_digest": digests["leave_one_out"], "model": model}
+        fitted[model] = train(home, name, **arguments, settings=chosen, seed=0).digest
+    return evaluate(home, name, "leave_one_out", digests["leave_one_out"], fitted)
 
 
 def tables(home, run_id):
@@ -65,8 +98,7 @@ def change(home, statement):
         connection.execute(statement)
 
 
-def test_a_run_with_nothing_new_takes_the_rows_of_the_last(home, night):
-    run, judged = night
+def test_a_run_with_nothing_new_takes_the_rows_of_the_last(home, run, judged):
     first = run("r1")
     assert judged == ["popularity", "random_graph"]
     assert run("r2") == first and run("r2") == first  # a retry too
@@ -74,8 +106,7 @@ def test_a_run_with_nothing_new_takes_the_rows_of_the_last(home, night):
     assert tables(home, "r1") == tables(home, "r2") and all(tables(home, "r2").values())
 
 
-def test_other_fits_or_another_order_are_judged_anew(night):
-    run, judged = night
+def test_other_fits_or_another_order_are_judged_anew(run, judged):
     run("r1")
     run("r2", random_graph={"factors": 3})
     run("r3", models=("random_graph", "popularity"))
@@ -85,21 +116,20 @@ def test_other_fits_or_another_order_are_judged_anew(night):
 
 
 @pytest.mark.parametrize("table", OF_RUN)
-def test_rows_that_changed_or_went_are_not_taken(home, night, table, caplog):
-    run, judged = night
-    run("r1")
+def test_rows_that_changed_or_went_are_not_taken(after_r1, split_once, judged, tmp_path, table, caplog):
+    home = copy_of(after_r1, tmp_path / "copied")
+    run = partial(evaluated, home, split_once[1])
     true = tables(home, "r1")
     change(home, f"delete from evaluation.{table} where rowid = (select min(rowid) from evaluation.{table})")
     run("r2")
-    assert judged == ["popularity", "random_graph"] * 2 and tables(home, "r2") == true
+    assert judged == ["popularity", "random_graph"] and tables(home, "r2") == true
     assert "the evaluation by run r1 changed since; made anew" in caplog.text
     change(home, f"delete from evaluation.{table} where run_id = 'r1'")
     run("r3")  # that of r2 stands
-    assert len(judged) == 4 and tables(home, "r3") == true
+    assert len(judged) == 2 and tables(home, "r3") == true
 
 
-def test_an_evaluation_without_one_of_its_models_is_made_again(home, night, monkeypatch):
-    run, judged = night
+def test_an_evaluation_without_one_of_its_models_is_made_again(run, judged, monkeypatch):
     kind = MODELS["random_graph"]
     with monkeypatch.context() as patch:
         patch.setattr(kind, "_each_score", lambda model, histories, users: iter([np.full(histories.shape, np.nan)] * 3))

@@ -56,6 +56,11 @@ def test_a_bad_file_is_set_aside_and_the_others_go_in(home, dataset, caplog, nam
         ("may/ratings-2.csv", "set aside"), ("ratings-1.csv", "new")
     ]  # fmt: skip
 
+
+def test_a_file_that_was_set_aside_can_be_put_back(home, dataset):
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    (bad := home.landing / "ratings-2.csv").write_bytes(UNREADABLE)
+    assert ingest(home, dataset, [], "run-1").set_aside == (str(bad),)
     assert ingest(home, dataset, [], "run-2").set_aside == ()
     csv(bad, "b,x,5")
     assert ingest(home, dataset, [], "run-3").new == (str(bad),)

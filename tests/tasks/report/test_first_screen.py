@@ -1,6 +1,7 @@
 """The report's first screen: the verdict, the alarms, the sample users, and the dots of the main table."""
 
 import html
+import importlib
 import re
 
 import duckdb
@@ -16,6 +17,12 @@ from tasks.report.verdict import CHOSEN, lead_of, verdict
 from tasks.stores import warehouse
 from tasks.stores.home import Home, Limits
 from tests.report_rows import MAIN, RUN, USERS, WORSE, asked, fill
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Reports whose figures stay empty; drawing them takes most of the time."""
+    monkeypatch.setattr(importlib.import_module("tasks.report.page"), "svg", lambda panel: "<svg></svg>")
 
 
 def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, page):
@@ -112,7 +119,7 @@ def test_alarms_are_in_proportion():
     assert "no model's best score is below popularity's" in alarm.text and not alarm.grave
 
 
-def test_four_bad_lines_are_a_footnote_of_the_page(tmp_path, page):
+def test_four_bad_lines_are_a_footnote_of_the_page(undrawn, tmp_path, page):
     assert 'id="look"' in page and "could not be read" not in page.split('id="look"')[1].split("</ul>")[0]
     home = Home(tmp_path, "sound", Limits(threads=2, memory=1 << 30))
     with warehouse.connect(home) as connection:
@@ -143,7 +150,7 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
         assert lists[1] == [f"item {item}" for (item,) in first]
 
 
-def test_titles_stand_for_ids_and_are_escaped(tmp_path):
+def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
     home = Home(tmp_path, "titled", Limits(threads=2, memory=1 << 30))
     with warehouse.connect(home) as connection:
         fill(connection)
@@ -157,7 +164,7 @@ def test_titles_stand_for_ids_and_are_escaped(tmp_path):
     assert "<b>Film" not in page and page.count("&lt;b&gt;Film") >= 25 and "<li><span>item" not in page
 
 
-def test_a_run_that_recommends_nothing_has_no_sample_users(tmp_path):
+def test_a_run_that_recommends_nothing_has_no_sample_users(undrawn, tmp_path):
     home = Home(tmp_path, "given", Limits(threads=2, memory=1 << 30))
     with warehouse.connect(home) as connection:
         fill(connection)

@@ -1,5 +1,7 @@
 """The store of sums: the next night's fits are those of a home that begins with everything, and damage is made good."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -41,16 +43,25 @@ def events(first, end):
 MORE = [*events(100, 103), ("u7", "new", 1), ("u8", "new", 1)]
 
 
-@pytest.fixture
-def first(home, log_events):
-    log_events(events(0, 100))
-    return night(home, "first")
+@pytest.fixture(scope="module")
+def first_night(tmp_path_factory):
+    """A home after a first night, for tests to copy; and the digest of its matrices."""
+    home = home_in(tmp_path_factory.mktemp("first"))
+    log_into(home, events(0, 100))
+    return home, night(home, "first")
 
 
 @pytest.fixture
-def of_both(tmp_path):
-    """A home that was made from nothing with the events of both nights."""
-    home = home_in(tmp_path / "other")
+def first(first_night, home):
+    """The digest of the first night's matrices; `home` is as that night left it."""
+    shutil.copytree(first_night[0].root, home.root, symlinks=True)
+    return first_night[1]
+
+
+@pytest.fixture(scope="module")
+def of_both(tmp_path_factory):
+    """A home that was made from nothing with the events of both nights; for tests that only read it."""
+    home = home_in(tmp_path_factory.mktemp("both"))
     log_into(home, events(0, 100))
     log_into(home, MORE, file_id=2)
     night(home, "both")
