@@ -22,7 +22,9 @@ logger = logging.getLogger(__name__)
 
 TOLD = 10**6  # bytes that a model needs, from which on that is worth saying
 SPARED = 64 << 20  # bytes
-DISK_IS_FULL = re.compile(r"No space left on device|Not enough free space|\d+ requested and \d+ written")
+DISK_IS_FULL = re.compile(
+    r"No space left on device|Disk quota exceeded|Not enough free space|\d+ requested and \d+ written"
+)
 OF_A_MODEL = "Give the run more memory, or leave the model out (--models); what the other models made is kept."
 
 
@@ -83,7 +85,7 @@ def shortage(error: Exception, what: str) -> str | None:
             "machine; the same command goes on from here."
         )
     number, file = getattr(error, "errno", None), getattr(error, "filename", None)
-    if number == errno.ENOSPC or (number is None and DISK_IS_FULL.search(str(error))):
+    if number in (errno.ENOSPC, errno.EDQUOT) or (number is None and DISK_IS_FULL.search(str(error))):
         reason = getattr(error, "strerror", None) or str(error)
         return f"{file or what}: the disk is full ({reason}). Free some space or choose another --home, then run again."
     return None
