@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 TOLD = 10**6  # bytes that a model needs, from which on that is worth saying
 SPARED = 64 << 20  # bytes
+OF_KERNELS = 56 * 10**6  # bytes that a first fit takes beside its arrays, for code that is loaded and compiled
 DISK_IS_FULL = re.compile(
     r"No space left on device|Disk quota exceeded|Not enough free space|\d+ requested and \d+ written"
 )
@@ -34,11 +35,12 @@ def memory_for_model(what: str, needed: int = 0) -> Iterator[None]:
 
     Args:
         what: the model, and the stage that works on it.
-        needed: bytes that it takes at least, about, beside what the process has.
+        needed: bytes that its arrays take at least, about, beside what the process has; 0 where that is not known.
 
     Raises:
         OneclassError: it needs more than is free, or has met a MemoryError; the message has both numbers.
     """
+    needed += OF_KERNELS if needed else 0
     needs = f"needs about {allowance.size_in_words(needed)} of memory, and " if needed >= TOLD else ""
     if needed > allowance.free_memory():
         raise OneclassError(f"{what}: {needs}{allowance.free_in_words()}. {OF_A_MODEL}")

@@ -18,7 +18,7 @@ STAGES = ("ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate"
 COMPARED = ("recommendations.parquet", "evaluation.csv")
 LONGEST = 400  # seconds that a run may take until it is ended
 FAILED = re.compile(r"Task run '([^']*)' - Finished in state Failed")
-DONE = re.compile(r"Task run '([^']*)' - Finished in state Completed")
+DONE = re.compile(r"Task run '([^']*)' - Finished in state")
 
 Begins = Callable[[str, int], None]  # called with a stage's name as it begins, and which of that name it is, from 1
 
@@ -101,7 +101,8 @@ def command(home: Path, words: list[str], log: Path, first: Callable[[], None] |
         ).returncode
     text = log.read_text(errors="replace")
     *_, done = ["the beginning", *DONE.findall(text)]
-    *_, at = [f"after {done}" if status < 0 else "", *FAILED.findall(text)]
+    *_, at = ["", *FAILED.findall(text)]
+    at = f"after {done}" if status < 0 else at
     return Ended(status, at, _last_words(text) if status >= 0 else "")
 
 

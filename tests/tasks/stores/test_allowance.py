@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from benchmarks.shortage import groups
+from tasks.stores.home import share_of
 
 LIMIT, FILE = 400 << 20, 100 << 20
 SEEN = f"""
@@ -57,7 +58,7 @@ def numbers_of(ended):
 
 def test_a_real_control_group_limits_what_a_process_may_have_and_what_is_free(group):
     may_have, of_duckdb, before, after = numbers_of(inside(group, SEEN))
-    assert (may_have, of_duckdb) == (LIMIT, LIMIT // 2)
+    assert (may_have, of_duckdb) == (LIMIT, share_of(LIMIT))
     assert LIMIT > before > after > 0
     assert before - after >= 0.9 * LIMIT // 4
 
