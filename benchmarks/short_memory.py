@@ -106,6 +106,8 @@ def main() -> int:
     )
     parser.add_argument("--items", type=int, default=2500, help="of the demo; mrf_dense takes 8 bytes for each pair")
     given = parser.parse_args()
+    if given.group and os.geteuid() != 0:
+        parser.error("--group: only root makes control groups; run it in a virtual machine of your own")
     run = [*RUN, f"demo.items={given.items}"]
     with TemporaryDirectory() as name, server(Path(name) / "prefect"):
         folder = Path(name)
