@@ -1,6 +1,6 @@
-"""What only Prefect's server can tell of: a night that has not begun, for no worker runs, and one whose process died.
+"""What only Prefect's server can tell of: nights that do not begin, that fail before they can tell, or whose process died.
 
-Both are automations of the server's, which call the webhook of `notify.webhook` with the body that a run itself would send.
+Each is an automation of the server's, which calls the webhook of `notify.webhook` with the body that a run itself would send.
 """
 
 import json
@@ -17,10 +17,29 @@ from prefect.exceptions import ObjectNotFound
 
 from flows.parameters import Deploy
 from flows.sequence import LATE
+from tasks.errors import SettingsWrong
 from tasks.orchestration.artifacts import key
 
 TAKEN_UP = ("Pending", "Running", "Completed", "Failed", "Crashed", "Cancelling", "Cancelled")
+BEFORE_IT_CAN_TELL = (  # the messages of runs that failed before they knew whom to tell
+    "Validation of flow parameters failed*",
+    f"Flow run encountered an exception: {SettingsWrong.__name__}:*",
+)
 EVENT = "prefect.flow-run.{}"
+WORDS = {  # what is posted as the state, and as the text, by the name of the automation
+    "not begun": (
+        "not begun",
+        "a night that was due at {{{{ flow_run.expected_start_time }}}} has not begun. Does a worker run? `prefect worker start --pool {pool}`",
+    ),
+    "crashed": (
+        "crashed",
+        "the process of a night ended without a word. What was published before stays as it was; the next night, or the same run again, goes on from there.",
+    ),
+    "failed before it could tell": (
+        "failed",
+        "a night failed before its first stage: its parameters or settings are wrong. Its page has the message; run `python -m flows.deploy` again with better ones.",
+    ),
+}
 
 
 def tell(given: Deploy, name: str, deployment: UUID, webhook: str | None) -> None:
@@ -35,45 +54,35 @@ def tell(given: Deploy, name: str, deployment: UUID, webhook: str | None) -> Non
     block = key("oneclass", name)
     with get_client(sync_client=True) as client:
         if webhook is None:
-            _remove(client, [f"{name}: not begun", f"{name}: crashed"], block)
+            _remove(client, [f"{name}: {what}" for what in WORDS], block)
             return
         Webhook(url=webhook, headers={"Content-Type": "application/json"}).save(block, overwrite=True)
         called = client.read_block_document_by_name(block, "webhook").id
-        begun = {EVENT.format(state) for state in TAKEN_UP}
-        _put(
-            client,
-            f"{name}: not begun",
-            _trigger(deployment, after={EVENT.format("Late")}, expect=begun, posture=Posture.Proactive, within=LATE),
-            CallWebhook(
-                block_document_id=called,
-                payload=_body(
-                    given.dataset,
-                    "not begun",
-                    "a night that was due at {{ flow_run.expected_start_time }} has not begun. Does a worker run? "
-                    f"`prefect worker start --pool {given.pool}`",
-                ),
-            ),
-        )
-        _put(
-            client,
-            f"{name}: crashed",
-            _trigger(deployment, expect={EVENT.format("Crashed")}, posture=Posture.Reactive, within=timedelta(0)),
-            CallWebhook(
-                block_document_id=called,
-                payload=_body(
-                    given.dataset,
-                    "crashed",
-                    "the process of a night ended without a word. What was published before stays as it was; the "
-                    "next night, or the same run again, goes on from there.",
-                ),
-            ),
-        )
+        for what, trigger in _triggers(deployment).items():
+            state, words = WORDS[what]
+            body = _body(given.dataset, state, words.format(pool=given.pool))
+            _put(client, f"{name}: {what}", trigger, CallWebhook(block_document_id=called, payload=body))
 
 
-def _trigger(deployment: UUID, **more) -> EventTrigger:
-    """Of the runs of one deployment, each by itself."""
+def _triggers(deployment: UUID) -> dict[str, EventTrigger]:
+    """When each of WORDS is posted."""
+    reactive = {"posture": Posture.Reactive, "within": timedelta(0)}
+    taken_up = {EVENT.format(state) for state in TAKEN_UP}
+    failed, crashed = ({EVENT.format(state)} for state in ("Failed", "Crashed"))
+    return {
+        "not begun": _trigger(
+            deployment, after={EVENT.format("Late")}, expect=taken_up, posture=Posture.Proactive, within=LATE
+        ),
+        "crashed": _trigger(deployment, expect=crashed, **reactive),
+        "failed before it could tell": _trigger(deployment, BEFORE_IT_CAN_TELL, expect=failed, **reactive),
+    }
+
+
+def _trigger(deployment: UUID, messages: Sequence[str] = (), **more) -> EventTrigger:
+    """Of the runs of one deployment, each by itself; where there are `messages`, of states that have one of these."""
+    of_the_state = {"prefect.state-message": list(messages)} if messages else {}
     return EventTrigger(
-        match={"prefect.resource.id": "prefect.flow-run.*"},
+        match={"prefect.resource.id": "prefect.flow-run.*", **of_the_state},
         match_related={
             "prefect.resource.role": "deployment",
             "prefect.resource.id": f"prefect.deployment.{deployment}",

@@ -26,7 +26,7 @@ from tasks import cluster, item_titles, machine, main_table, overview, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
-from tasks.errors import InputError, PartlyFailed
+from tasks.errors import InputError, OneclassError, PartlyFailed, SettingsWrong
 from tasks.evaluate.stage import evaluate_task
 from tasks.ingest import expected_sources, ingest_task, inspect
 from tasks.orchestration import artifacts, crashed_runs, run_ids, run_summary
@@ -65,7 +65,10 @@ def nightly_retrain(given: NightlyRetrain) -> Published | State:
     One night at a time works on a data set, whichever deployment it is of: the data set's own lock sees to that, which
     a process that died does not keep. A run that comes too late, or meets another, ends as cancelled.
     """
-    run = resolve(given.as_backfill())
+    try:
+        run = resolve(given.as_backfill())
+    except InputError as error:
+        raise SettingsWrong(str(error)) from error
     if why := _needless(run):
         logger.warning("%s: %s", run.dataset.name, why)
         notify(run.notify, dataset=run.dataset.name, run_id=run_ids.current(), state="cancelled", text=why)
@@ -74,12 +77,18 @@ def nightly_retrain(given: NightlyRetrain) -> Published | State:
 
 
 def _needless(run: RunSettings) -> str | None:
-    """Why there is nothing for this run to do; None where there is."""
+    """Why there is nothing for this run to do; None where there is.
+
+    And None where the home cannot be opened: the run meets that again, where somebody is told of it.
+    """
+    later = None
     try:
         with runs.exclusive(run.home):
             later = runs.completed_since(run.home, flow_run.scheduled_start_time, NIGHTLY)
     except runs.Held:
         return "another run is at work on this data set; nothing was done."
+    except OneclassError as error:
+        logger.debug("%s: %s", run.dataset.name, error)
     if later:
         return f"this run was due before run {later} began, which did its work; nothing was done."
     return None

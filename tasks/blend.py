@@ -19,6 +19,7 @@ from models.blend import BlendSettings, Candidates, Member, Weighed, weigh
 from models.blend.scale import brought_to_scale
 from models.catalogue import MODELS
 from models.evaluation import metrics
+from models.memory import fit_bytes
 from models.numerics.threads import kernel_threads
 from models.settings import ModelSettings
 from tasks import machine
@@ -101,7 +102,7 @@ def _refitted(train: csr_matrix, settings: Mapping[str, ModelSettings], seed: in
     for name, chosen in settings.items():
         logger.info("blend: fitting %s on %s edges to weigh it", name, f"{train.nnz:,}")
         try:
-            with machine.memory_for_model(f"blend: {name}"):
+            with machine.memory_for_model(f"blend: {name}", fit_bytes(MODELS[name], chosen, train.shape, train.nnz)):
                 fitted = MODELS[name](chosen, seed=seed, threads=threads).fit(train)
             yield fitted
         except Exception as error:

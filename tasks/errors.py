@@ -17,6 +17,10 @@ class InputError(OneclassError):
     exit_status = 2
 
 
+class SettingsWrong(InputError):
+    """A night's settings are wrong, those of whom to tell among them perhaps; `flows.automations` knows it by its name."""
+
+
 class MachineShort(OneclassError):
     """The machine gives no more memory, or no more room on the disk; nothing that the run was asked for is to blame."""
 

@@ -22,7 +22,10 @@ logger = logging.getLogger(__name__)
 
 TOLD = 10**6  # bytes that a model needs, from which on that is worth saying
 SPARED = 64 << 20  # bytes
-DISK_IS_FULL = re.compile(r"No space left on device|Not enough free space|\d+ requested and \d+ written")
+OF_KERNELS = 56 * 10**6  # bytes that a first fit takes beside its arrays, for code that is loaded and compiled
+DISK_IS_FULL = re.compile(
+    r"No space left on device|Disk quota exceeded|Not enough free space|\d+ requested and \d+ written"
+)
 OF_A_MODEL = "Give the run more memory, or leave the model out (--models); what the other models made is kept."
 
 
@@ -32,11 +35,12 @@ def memory_for_model(what: str, needed: int = 0) -> Iterator[None]:
 
     Args:
         what: the model, and the stage that works on it.
-        needed: bytes that it takes at least, about, beside what the process has.
+        needed: bytes that its arrays take at least, about, beside what the process has; 0 where that is not known.
 
     Raises:
         OneclassError: it needs more than is free, or has met a MemoryError; the message has both numbers.
     """
+    needed += OF_KERNELS if needed else 0
     needs = f"needs about {allowance.size_in_words(needed)} of memory, and " if needed >= TOLD else ""
     if needed > allowance.free_memory():
         raise OneclassError(f"{what}: {needs}{allowance.free_in_words()}. {OF_A_MODEL}")
@@ -83,7 +87,7 @@ def shortage(error: Exception, what: str) -> str | None:
             "machine; the same command goes on from here."
         )
     number, file = getattr(error, "errno", None), getattr(error, "filename", None)
-    if number == errno.ENOSPC or (number is None and DISK_IS_FULL.search(str(error))):
+    if number in (errno.ENOSPC, errno.EDQUOT) or (number is None and DISK_IS_FULL.search(str(error))):
         reason = getattr(error, "strerror", None) or str(error)
         return f"{file or what}: the disk is full ({reason}). Free some space or choose another --home, then run again."
     return None

@@ -18,6 +18,7 @@ STAGES = ("ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate"
 COMPARED = ("recommendations.parquet", "evaluation.csv")
 LONGEST = 400  # seconds that a run may take until it is ended
 FAILED = re.compile(r"Task run '([^']*)' - Finished in state Failed")
+DONE = re.compile(r"Task run '([^']*)' - Finished in state")
 
 Begins = Callable[[str, int], None]  # called with a stage's name as it begins, and which of that name it is, from 1
 
@@ -79,6 +80,30 @@ def backfill(home: Path, words: list[str], log: Path, begins: Begins | None = No
     text = log.read_text(errors="replace")
     *_, at = ["the flow itself", *FAILED.findall(text)]
     return Ended(status, at, _last_words(text) if status in (0, 1, 2) else text.strip().rpartition("\n")[2])
+
+
+def command(home: Path, words: list[str], log: Path, first: Callable[[], None] | None = None) -> Ended:
+    """The same in a process that begins anew, so that all its memory is its own.
+
+    Args:
+        first: called in that process before it begins, to put it into a control group, say.
+    """
+    module = [sys.executable, "-m", "flows.backfill", "--dataset", "demo", "--home", str(home), *words]
+
+    def before() -> None:
+        signal.alarm(LONGEST)
+        if first:
+            first()
+
+    with open(log, "wb") as said:
+        status = subprocess.run(
+            module, stdout=said, stderr=subprocess.STDOUT, preexec_fn=before, check=False
+        ).returncode
+    text = log.read_text(errors="replace")
+    *_, done = ["the beginning", *DONE.findall(text)]
+    *_, at = ["", *FAILED.findall(text)]
+    at = f"after {done}" if status < 0 else at
+    return Ended(status, at, _last_words(text) if status >= 0 else "")
 
 
 def digests(home: Path) -> list[str]:

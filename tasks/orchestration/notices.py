@@ -28,7 +28,7 @@ class NotifySettings(BaseModel):
     webhook: str | None = Field(
         None,
         description="an address that gets a POST of JSON: text (the run's summary), dataset, run_id, state. Given to "
-        "flows.deploy, Prefect's server calls it too, for nights that do not begin and nights whose process died",
+        "flows.deploy, Prefect's server calls it too, for nights that do not begin, fail before they can tell, or crash",
         pattern="^https?://",
     )
     when: Literal["failure", "always"] = Field(

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tasks.errors import InputError
 from tasks.stores import allowance
 
+OWN = 400 * 10**6  # bytes that a run takes beside what DuckDB does, about
 UMASKS = {"owner": 0o077, "group": 0o027, "everybody": 0}
 
 
@@ -47,8 +48,13 @@ class Limits:
 
 
 def share_of(memory: int) -> int:
-    """What DuckDB may take of that many bytes: a third, but a gigabyte where that is no more than half."""
-    return max(memory // 3, min(1 << 30, memory // 2))
+    """What DuckDB may take of that many bytes: a third, but a gigabyte where that is no more than half.
+
+    Of a small container, what the run itself does not take: the system kills a process that has more than its container,
+    while DuckDB goes on on the disk at its limit. It gets a fourth at least, for with less it cannot work.
+    """
+    share = max(memory // 3, min(1 << 30, memory // 2))
+    return min(share, max(memory - OWN, memory // 4))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from models.catalogue import MODELS
 from models.evaluation import metrics
 from models.evaluation.metrics import Mean
 from models.fitting import Epoch, FitOptions, ValidationUsers
+from models.memory import fit_bytes
+from tasks import machine
 from tasks.errors import OneclassError
 from tasks.evaluate.stage import rank_each
 from tasks.stores.home import Home
@@ -33,7 +35,8 @@ FOLD_IN = 3  # folding in one user costs at most so many times as much as a whol
 def run_trial(home: Home, search: Search) -> Outcome:
     """Ask the study for settings, fit and judge them, and tell the study.
 
-    A trial fails where the model refuses the settings, or where the fit ends in numbers that cannot be ranked.
+    A trial fails where the model refuses the settings, where the fit ends in numbers that cannot be ranked, and where it
+    takes more memory than there is.
     """
     study, kind = Study(home, search), MODELS[search.model]
     judged = validation(home, search.protocol, search.matrices_digest, search.seed, search.edges)
@@ -52,7 +55,9 @@ def run_trial(home: Home, search: Search) -> Outcome:
         if kind.scorable_each_epoch:
             checkpoints = _Checkpoints(model, judged, trial)
             options = replace(options, on_epoch=checkpoints)
-        model.fit(judged.train, options)
+        needed = fit_bytes(kind, chosen, judged.train.shape, judged.train.nnz)
+        with machine.memory_for_model(f"tune: {search.model}", needed):
+            model.fit(judged.train, options)
         ended = {"seconds": time.perf_counter() - began}
         mean, score = judge(model, judged.part, search.metric)
         ended |= {"state": "done", "value": mean.value, "standard_error": mean.standard_error, "score": score}

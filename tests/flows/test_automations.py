@@ -1,6 +1,7 @@
 """Nights that no run can tell of: a real server that watches for them, and a real receiver of its webhook."""
 
 import contextlib
+import fnmatch
 import json
 import os
 import socket
@@ -14,10 +15,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from prefect.client.orchestration import get_client
+from prefect.flow_engine import run_flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect.states import Crashed, Pending, Scheduled
+from prefect.states import Crashed, Failed, Pending, Scheduled
 
-from flows import automations, deployments
+from flows import automations, deployments, sequence
 from flows.parameters import Deploy
 
 QUICK = {  # seconds; the server's own are 15, 5 and 5
@@ -27,6 +29,11 @@ QUICK = {  # seconds; the server's own are 15, 5 and 5
     "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
+BEFORE_IT_CAN_TELL = (
+    "Validation of flow parameters failed with error:",
+    "Flow run encountered an exception: SettingsWrong:",
+)
+TOLD_BY_THE_RUN = "Flow run encountered an exception: InputError:"
 LEAST = timedelta(seconds=10)  # that Prefect lets such an automation wait
 
 
@@ -78,33 +85,71 @@ def there_are(client):
     return sorted(client.request("POST", "/automations/filter").json(), key=lambda one: one["name"])
 
 
-def test_the_server_tells_of_nights_that_do_not_begin_or_crash(watching_server, receiver, tmp_path, monkeypatch):
+def test_the_server_tells_of_nights_that_do_not_begin_or_crash_or_fail_before_they_can_tell(
+    watching_server, receiver, tmp_path, monkeypatch
+):
     address, posted = receiver
     monkeypatch.setattr(automations, "LATE", LEAST)
     given = Deploy(dataset="ml-1m", home=str(tmp_path), settings={"notify.webhook": address})
     with get_client(sync_client=True) as client:
         deployments.deploy(given)
         before = there_are(client)
-        assert [one["name"] for one in before] == ["nightly-retrain-ml-1m: crashed", "nightly-retrain-ml-1m: not begun"]
+        assert [one["name"] for one in before] == [
+            "nightly-retrain-ml-1m: crashed",
+            "nightly-retrain-ml-1m: failed before it could tell",
+            "nightly-retrain-ml-1m: not begun",
+        ]
         deployments.deploy(given)
         assert there_are(client) == before  # not even the time of their last change
         time.sleep(3)  # until the server has loaded them
         deployment = client.read_deployment_by_name("nightly-retrain/nightly-retrain-ml-1m").id
+        later = Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
         past = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(minutes=5))
         missed, begun, died = (client.create_flow_run_from_deployment(deployment, state=past).id for _ in range(3))
+        wrong, given_wrongly, alone = (
+            client.create_flow_run_from_deployment(deployment, state=later).id for _ in range(3)
+        )
+        for run, message in zip((wrong, given_wrongly, alone), (*BEFORE_IT_CAN_TELL, TOLD_BY_THE_RUN), strict=True):
+            client.set_flow_run_state(run, Failed(message=message), force=True)
         wait_for(lambda: all(client.read_flow_run(one).state.name == "Late" for one in (missed, begun, died)))
         client.set_flow_run_state(begun, Pending(), force=True)
         client.set_flow_run_state(died, Crashed(message='killed by "-9"'), force=True)
-        wait_for(lambda: {one["state"] for one in posted} == {"not begun", "crashed"})
+        wait_for(lambda: len({one["run_id"] for one in posted}) == 4)
         time.sleep(3)
-        told = {one["state"]: one for one in posted}
-        assert all(one == told[one["state"]] for one in posted)  # the server may say it twice, and says nothing else
-        assert told["not begun"]["run_id"] == str(missed) and told["crashed"]["run_id"] == str(died)
-        assert told["not begun"]["dataset"] == "ml-1m"
-        assert "prefect worker start --pool oneclass" in told["not begun"]["text"]
-        assert "ended without a word" in told["crashed"]["text"] and str(died) in told["crashed"]["text"]
+        told = {one["run_id"]: one for one in posted}
+        assert all(one == told[one["run_id"]] for one in posted)  # the server may say it twice, and says nothing else
+        states = {missed: "not begun", died: "crashed", wrong: "failed", given_wrongly: "failed"}
+        assert {run: one["state"] for run, one in told.items()} == {str(run): state for run, state in states.items()}
+        assert {one["dataset"] for one in posted} == {"ml-1m"}
+        assert "prefect worker start --pool oneclass" in told[str(missed)]["text"]
+        assert "ended without a word" in told[str(died)]["text"] and str(died) in told[str(died)]["text"]
+        for run in (wrong, given_wrongly):
+            assert "before its first stage" in told[str(run)]["text"] and str(run) in told[str(run)]["text"]
         deployments.deploy(given.model_copy(update={"settings": {}}))
         assert there_are(client) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"seed": "many"}, BEFORE_IT_CAN_TELL[0]),
+        ({"until": "no day"}, BEFORE_IT_CAN_TELL[0]),
+        ({"a_parameter_of_an_earlier_version": 1}, BEFORE_IT_CAN_TELL[0]),
+        ({"settings": {"publish.keep": "few"}}, BEFORE_IT_CAN_TELL[1]),
+        ({"config": ["absent.toml"]}, BEFORE_IT_CAN_TELL[1]),
+        ({}, TOLD_BY_THE_RUN),  # no log is there, of which the night itself tells
+    ],
+)
+def test_the_server_is_to_look_for_what_prefect_says_of_a_night_that_cannot_tell(
+    prefect_server, tmp_path, wrong, message
+):
+    given = {"dataset": "ml-1m", "home": str(tmp_path), "models": ["popularity"], **wrong}
+    with get_client(sync_client=True) as client:
+        run = client.create_flow_run(sequence.nightly_retrain, parameters=given)
+    said = run_flow(sequence.nightly_retrain, flow_run=run, parameters=given, return_type="state").message
+    assert said.startswith(message)
+    looked_for = (fnmatch.fnmatchcase(said, pattern) for pattern in automations.BEFORE_IT_CAN_TELL)
+    assert any(looked_for) == (message in BEFORE_IT_CAN_TELL)
 
 
 def wait_for(condition):

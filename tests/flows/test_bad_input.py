@@ -123,6 +123,7 @@ def test_a_warehouse_without_tables_is_filled_again(tmp_path, capsys):
     "error",
     [
         OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights.npy"),
+        OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "weights.npy"),
         OSError("Not enough free space to write 152275600 bytes after offset 128"),  # numpy's own, before it writes
         OSError("38068900 requested and 1024 written"),  # and after
         pl.exceptions.ComputeError("parquet: underlying IO error: No space left on device (os error 28)"),

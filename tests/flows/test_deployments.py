@@ -171,6 +171,14 @@ def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(nigh
     assert (tmp_path / "told").read_text() == f"cancelled\n{state.message}"
 
 
+def test_a_night_whose_home_cannot_be_opened_is_told_of(night, tmp_path):
+    given, home = night
+    home.warehouse.write_bytes(b"no database")
+    state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "told")}})
+    assert state.is_failed() and "cannot be opened as a DuckDB warehouse" in state.message
+    assert (tmp_path / "told").read_text().startswith("failed\n")
+
+
 KILLED = """
 import os, signal, sys
 import duckdb

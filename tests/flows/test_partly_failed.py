@@ -41,7 +41,7 @@ def test_a_model_that_needs_more_memory_than_there_is_fails_alone_and_is_made_on
         assert backfill.main(words) == 1
     message = capsys.readouterr().err
     assert (
-        "mrf_dense failed and was left out: train: mrf_dense (strong_generalization): needs about 6400.0 GB" in message
+        "mrf_dense failed and was left out: train: mrf_dense (strong_generalization): needs about 6400.1 GB" in message
     )
     assert "Give the run more memory, or leave the model out (--models)" in message
     assert backfill.main(words) == 0

@@ -183,3 +183,12 @@ def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home
     found, row = blended(home, digest, **of, protocol="given")
     assert {one.model for one in found.members} == {"half", "other_half"} and row["reached"] > row["at_start"] + 0.02
     assert row["protocol"] == "given" and row["edges"] < whole.nnz and len(Half.fits) == 2
+
+
+def test_a_member_that_needs_more_memory_than_there_is_is_not_fitted_to_weigh_it(home, log, monkeypatch):
+    digest = split(home, SplitSettings(), "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
+    of = two_halves(home, digest)
+    monkeypatch.setattr(OtherHalf, "item_matrices", 10**9)
+    Half.fits[:] = []
+    found, row = blended(home, digest, **of, protocol="given")
+    assert found is None and "there are not two models" in row["reason"] and [name for name, _ in Half.fits] == ["half"]

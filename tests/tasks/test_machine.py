@@ -21,12 +21,21 @@ ROOM = 100 << 20
 def test_a_model_that_needs_more_than_there_is_is_refused_before_it_begins():
     with (
         limited(ROOM),
-        pytest.raises(OneclassError, match=r"m: needs about 5.0 GB of memory, and \d+ MB are free of"),
+        pytest.raises(OneclassError, match=r"m: needs about 5.1 GB of memory, and \d+ MB are free of"),
         machine.memory_for_model("m", 5_000_000_000),
     ):
         raise AssertionError("it began")
-    with limited(ROOM), machine.memory_for_model("m", ROOM // 2):
+    with limited(ROOM), machine.memory_for_model("m", ROOM // 4):
         pass
+
+
+def test_what_the_kernels_of_a_fit_take_counts_too():
+    with (
+        limited(ROOM),
+        pytest.raises(OneclassError, match="m: needs about 116 MB of memory"),
+        machine.memory_for_model("m", 60 * 10**6),
+    ):
+        raise AssertionError("it began")
 
 
 def test_a_model_that_runs_out_of_memory_is_named_with_what_there_is_and_the_error_holds_nothing():

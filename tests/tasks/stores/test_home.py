@@ -111,6 +111,8 @@ def test_duckdb_takes_a_third_of_what_there_is():
     assert share_of(30 << 30) == 10 << 30
     assert share_of(2 << 30) == 1 << 30
     assert share_of(1 << 30) == 1 << 29  # of a small container half, not more than all
+    assert share_of(650_000_000) == 250_000_000  # the rest of a smaller one is the run's own
+    assert share_of(400_000_000) == 100_000_000
     assert Limits().memory == share_of(allowance.memory()) and Limits().threads == allowance.cores()
 
 

@@ -250,6 +250,12 @@ def test_fits_that_fall_behind_are_stopped_and_those_that_fail_are_passed_over(h
                 assert reached == epochs
 
 
+def test_a_trial_that_needs_more_memory_than_there_is_fails_before_it_begins(home, digests, toy, monkeypatch):
+    monkeypatch.setattr(toy, "item_matrices", 10**9)
+    [outcome] = tried(home, search(digests), 1)
+    assert outcome.state == "failed" and "toy: needs about" in outcome.note and not toy.seen
+
+
 def test_the_file_holds_the_best_settings_and_how_they_were_found(home, digests, tmp_path):
     what = search(digests, noise=0.9)
     assert tuning.write(home, what, Study(home, what), set(), 7, "the command") is None
