@@ -1,6 +1,9 @@
 -- night_figures: one row per figure of a night that its events tell, some of them beside those of the last nights.
 -- `hours_moved` is how many hours an event would have to be moved round the clock, on average, for the night's to be
--- spread over the day as the last nights' were: the earth mover's distance on the circle.
+-- spread over the day as the last nights' were: the earth mover's distance on the circle. `clock_off` is by how many hours
+-- the last nights' spread, moved as it is, comes nearest to the night's: one step of maximum likelihood from 0. `users_away`
+-- is the share of the users who were to come that did not: who had n of the E events of the last nights comes on a night of
+-- e events with the probability 1 - exp(-n e / E).
 insert into night_figures
 with night as (
     from night_events
@@ -36,6 +39,22 @@ with night as (
     group by hour
 ), ahead as (
     select sum(tonight - earlier) over (order by hour) as share from hours
+), slopes as (
+    select
+        hours.hour,
+        hours.tonight - hours.earlier as more,
+        (later.earlier - sooner.earlier) / 2 as slope,
+        hours.earlier + 0.001 as share  -- an hour that never had an event counts for little
+    from hours
+    join hours as later on later.hour = (hours.hour + 1) % 24
+    join hours as sooner on sooner.hour = (hours.hour + 23) % 24
+), regulars as (
+    select
+        users.user_id is null as away,
+        exp(-count(*) * (select events from sizes) / sum(count(*)) over ()) as free_to_stay
+    from earlier_events
+    left join users using (user_id)
+    group by user_id, away
 ), item_counts as (
     select item_id, count(*) as events from earlier_events group by item_id
 ), overlap as (
@@ -69,6 +88,10 @@ union all
 select 'value_level', sum(tonight * below) / nullif(sum(tonight) * sum(earlier), 0), false from values_in_order
 union all
 select 'hours_moved', 24 * avg(abs(share - (select median(share) from ahead))), false from ahead
+union all
+select 'clock_off', -sum(more * slope / share) / nullif(sum(slope * slope / share), 0), false from slopes
+union all
+select 'users_away', sum(away::int - free_to_stay) / nullif(sum(1 - free_to_stay), 0), false from regulars
 union all
 select 'other_day_share', 1 - max(events) / sum(events), false from days
 union all

@@ -63,9 +63,12 @@ BREACHES = [
     ("operations.nights", "newcomers_usual", f"{NIGHT} 0.151 where figure = 'new_user_share'"),
     ("operations.nights", "values_usual", f"{NIGHT} 0.551 where figure = 'value_level'"),
     ("operations.nights", "times_usual", f"{NIGHT} 0.351 where figure = 'hours_moved'"),
+    ("operations.nights", "times_usual", f"{NIGHT} -0.71 where figure = 'clock_off'"),
+    ("operations.nights", "times_usual", f"{NIGHT} 0.91 where figure = 'clock_off'"),
+    ("operations.nights", "users_came_back", f"{NIGHT} 0.059 where figure = 'users_away'"),
     ("operations.nights", "items_usual", f"{NIGHT} 0.824 where figure = 'item_overlap'"),
     ("operations.nights", "nobody_overdoes", f"{NIGHT} 0.0166 where figure = 'heaviest_user_share'"),
-    ("operations.nights", "night_believable", f"{NIGHT} 0.7 where figure = 'new_user_share'"),
+    ("operations.nights", "night_believable", f"{NIGHT} 0.95 where figure = 'new_user_share'"),
     (
         "diagnostics.nightly_exponents",
         "figure_once",

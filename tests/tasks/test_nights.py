@@ -112,6 +112,29 @@ def test_nothing_is_usual_before_seven_nights(year):
     assert set(figures(connection, "n0")) == {"events", "delivered", "reject_share", "hours_old"}
 
 
+def test_users_away_and_clock_off_are_what_a_naive_count_finds(tonight):
+    connection, log = tonight
+    late = faults.clock_that_cuts(log, np.random.default_rng(0))
+    bring(connection, "tonight", late, 99)
+    nights.record(connection, "tonight")
+    asked = "select user_id::integer, hour(occurred_at) from raw.events where file_id between ? and ?"
+    user, hour = (np.array(column) for column in zip(*connection.execute(asked, [NIGHTS - 13, NIGHTS]).fetchall()))
+    came, expected, away = set(late.user.tolist()), 0.0, 0.0
+    for one in set(user.tolist()):
+        stays = np.exp(-np.sum(user == one) * len(late.user) / len(user))
+        expected += 1 - stays
+        away += (one not in came) - stays
+    then, now = (np.bincount(hours, minlength=24) / len(hours) for hours in (hour, late.seconds // 3600 % 24))
+    up = down = 0.0
+    for at in range(24):
+        slope = (then[(at + 1) % 24] - then[at - 1]) / 2
+        up -= (now[at] - then[at]) * slope / (then[at] + 0.001)
+        down += slope**2 / (then[at] + 0.001)
+    found = figures(connection, "tonight")
+    assert found["users_away"] == pytest.approx(away / expected)
+    assert found["clock_off"] == pytest.approx(up / down) and 0.5 < abs(up / down) < 1.5
+
+
 CAUGHT = {
     "half a file": ("times_usual", "hours_moved"),
     "doubled file": ("nobody_overdoes", "doubled_share"),
@@ -120,7 +143,9 @@ CAUGHT = {
     "bots: three busy ones": ("nobody_overdoes", "heaviest_user_share"),
     "bots: a swarm": ("newcomers_usual", "new_user_share"),
     "missing country of 50 %": ("times_usual", "hours_moved"),
+    "missing country of 25 %": ("users_came_back", "users_away"),
     "clock an hour off": ("times_usual", "other_day_share"),
+    "clock an hour off, days cut by it": ("times_usual", "clock_off"),
 }
 
 
