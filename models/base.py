@@ -106,11 +106,9 @@ class Model(ABC):
         """Utilities by which items are ranked.
 
         Args:
-            histories: (block, items) CSR, what each user of the block is known to like. Items without a training
-                edge are ignored, with a warning. A user with an empty history is scored by popularity. Where
-                `settings.reads_order`, they have to tell their order (`models.numerics.ordered_histories`).
-            users: (block,) rows of the training matrix, if the users of the block were in training. A model that
-                learned something about each user then uses it, instead of folding the histories in.
+            histories: (block, items) CSR, what each user likes, `OrderedHistories` where `settings.reads_order`. Items
+                without a training edge are ignored, with a warning; an empty history is scored by popularity.
+            users: (block,) rows of the training matrix, of users who were in training: what was learned of them is used.
             items: columns to score, all by default.
             score: one of `score_names`, the first by default.
 
@@ -256,7 +254,7 @@ class Model(ABC):
         """`make()`, kept by a loaded model for the block that was asked for last."""
         if self._kept is None:
             return make()
-        arrays = histories.indptr, histories.indices, histories.data, getattr(histories, "places", None)
+        arrays = (getattr(histories, name, None) for name in ("indptr", "indices", "data", "places"))
         asked = tuple(array.tobytes() for array in arrays if array is not None)
         last, found = self._kept.get(name, (None, None))
         if last != asked:
