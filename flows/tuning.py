@@ -60,7 +60,7 @@ def planned(given: Tune) -> tuple[RunSettings, tuning.SearchSpace]:
         raise InputError(f"--trials {given.trials}: must be at least 1.")
     if given.timeout is not None and given.timeout <= 0:
         raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
-    return run, search_space(given.model, fixed=given.settings)
+    return run, search_space(given.model, fixed=given.settings, order=run.split.order)
 
 
 def _searched(run: RunSettings, search: Search, given: Tune) -> Tuned:

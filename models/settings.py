@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
 
-from models.search_space import Multiple, SearchSpace
+from models.search_space import Choice, Multiple, SearchSpace
 
 
 class ModelSettings(BaseModel):
@@ -15,12 +15,14 @@ class ModelSettings(BaseModel):
     Attributes:
         search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
             that are a `Multiple`, each one's rule may rest on the ones before it.
+        order_space: what tuning tries besides where histories keep their order.
         elsewhere: values that rank well on one log as on another, by setting, of a `Multiple` the multiple; the search
             that a run makes by itself tries them second, after the settings that it begins at.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     search_space: ClassVar[SearchSpace] = {}
+    order_space: ClassVar[SearchSpace] = {}
     elsewhere: ClassVar[Mapping[str, Any]] = {}
 
     @property
@@ -52,6 +54,8 @@ class ModelSettings(BaseModel):
 
 class RecencySettings(ModelSettings):
     """Settings of a model that weighs the entries of a history by their order. The fit does not depend on it."""
+
+    order_space: ClassVar[SearchSpace] = {"recency_exponent": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0))}
 
     recency_exponent: float = Field(
         0.0,

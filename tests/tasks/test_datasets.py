@@ -10,7 +10,7 @@ from tasks.errors import InputError
 
 BUILT_IN = {
     "demo", "netflix", "ml-100k", "ml-1m", "ml-20m", "ml-25m", "msd", "lastfm", "ml-latest-small",
-    "citeulike-a", "gowalla", "yelp2018",
+    "citeulike-a", "gowalla", "yelp2018", "amazon-book",
 }  # fmt: skip
 
 
