@@ -65,7 +65,7 @@ def planned(given: Tune) -> tuple[RunSettings, tuning.SearchSpace]:
 
 def _searched(run: RunSettings, search: Search, given: Tune) -> Tuned:
     """Trials until the study has as many as were asked for, or the time is up."""
-    judged = tuning.validation(run.home, search.protocol, search.matrices_digest, search.seed)
+    judged = search.judged_on(run.home)
     users = judged.users
     study, began = Study(run.home, search), time.monotonic()
     study.begin(judged.train)

@@ -1,6 +1,6 @@
 """The search that a run makes by itself before the fits: which models it is for, how long it is, and what it found.
 
-It is short: TRIALS fits at most, on a sample of the users of a large log, judged on validation users. It leaves alone
+It is short: TRIALS fits at most, on a sample of the users or items of a large log, judged on validation users. It leaves alone
 what was given, and the settings that are for a person to choose (`by_hand`). What it found is good for DAYS days, or until the log has
 moved.
 """
@@ -25,13 +25,12 @@ from tasks.tuning.best_settings import short
 from tasks.tuning.settled import Settled
 from tasks.tuning.study import Outcome, Search, Study
 from tasks.tuning.trial import LEAST_USERS, numbered, trial_task
-from tasks.tuning.validation import validation
 
 logger = logging.getLogger(__name__)
 
 TRIALS = 12
 SHARE, SMALLEST, LARGEST = 1 / 8, 50_000, 400_000  # training edges of a trial: a share of all, and its bounds
-ITEMS = 8_000  # with more, a model whose cost is that of its items is not searched: a trial is as long as a fit
+ITEMS = 8_000  # of a trial of a model whose cost is that of its items
 LONG_FITS = 2_000_000  # training edges; with more, the numbers of factors and passes stay as they are
 DAYS, MOVED = 30, 1.25  # a search is good for so long, while users, items and edges are so many times as many at most
 
@@ -104,8 +103,10 @@ def settle(
 def _search(log: Log, model: str, settings: ModelSettings, given: Collection[str]) -> Search:
     space = {name: range_ for name, range_ in settings.search_space.items() if not range_.by_hand and name not in given}
     edges = int(min(max(SHARE * log.train.nnz, SMALLEST), LARGEST))
+    items = ITEMS if MODELS[model].cost_is_of_items and log.train.shape[1] > ITEMS else None
     elsewhere = _elsewhere(log, settings, given)
-    return Search(model, log.protocol, log.digest, settings, space, log.seed, edges, short=True, elsewhere=elsewhere)
+    on = {"edges": edges, "items": items, "short": True}
+    return Search(model, log.protocol, log.digest, settings, space, log.seed, elsewhere=elsewhere, **on)
 
 
 def _elsewhere(log: Log, settings: ModelSettings, given: Collection[str]) -> dict[str, Any]:
@@ -123,11 +124,8 @@ def _elsewhere(log: Log, settings: ModelSettings, given: Collection[str]) -> dic
 
 def _not_worth_it(log: Log, search: Search) -> str:
     """Why there is no search; empty where there is one."""
-    items = log.train.shape[1]
-    if MODELS[search.model].cost_is_of_items and items > ITEMS:
-        return f"with {items:,} items a search would take longer than the fits"
     try:
-        users = validation(log.home, log.protocol, log.digest, log.seed, search.edges).users
+        users = search.judged_on(log.home).users
     except InputError:
         users = 0
     return f"{users} validation users are too few to choose by" if users < LEAST_USERS else ""
@@ -136,7 +134,7 @@ def _not_worth_it(log: Log, search: Search) -> str:
 def trials(home: Home, search: Search, trial: Trial = numbered) -> tuple[list[Outcome], Outcome | None]:
     """A search's trials, one after the other, and the best of them; None where all failed."""
     study = Study(home, search)
-    study.begin(validation(home, search.protocol, search.matrices_digest, search.seed, search.edges).train)
+    study.begin(search.judged_on(home).train)
     for number in range(1, TRIALS + 1):
         trial(home, search, number)
     found = study.outcomes(), study.best()
@@ -156,7 +154,7 @@ def _searched(log: Log, search: Search, origin: str, outcomes: list[Outcome], be
         "%s: the best of %d trials on %s edges: %s %s, at the start %s; %s",
         search.model,
         TRIALS,
-        f"{validation(log.home, log.protocol, log.digest, log.seed, search.edges).train.nnz:,}",
+        f"{search.judged_on(log.home).train.nnz:,}",
         search.metric,
         short(best.value),
         short(first.value),

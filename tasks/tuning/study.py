@@ -26,6 +26,7 @@ from models.search_space import Choice, Multiple, Range, SearchSpace
 from models.settings import ModelSettings
 from tasks.protocols import PROTOCOLS
 from tasks.stores.home import Home
+from tasks.tuning.validation import Validation, validation
 
 optuna.logging.disable_default_handler()  # the flow says what happens
 
@@ -43,6 +44,7 @@ class Search:
         space: the range of each setting that is searched.
         seed: for the draws of settings, for the models, and for cutting a validation part.
         edges: about how many training edges a trial is fitted on, those of a sample of the users; None for all.
+        items: how many of the items a trial is fitted on, those with the most edges; None for all.
         short: a search of few trials: the next ones lie half way from where it begins to a draw, and the study lasts no
             longer than the process.
         elsewhere: values that the second trial of a short search has; also of settings outside the space, which later
@@ -56,12 +58,17 @@ class Search:
     space: SearchSpace
     seed: int = 0
     edges: int | None = None
+    items: int | None = None
     short: bool = False
     elsewhere: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def metric(self) -> str:
         return PROTOCOLS[self.protocol].tuned_by
+
+    def judged_on(self, home: Home) -> Validation:
+        """What the trials are fitted on and judged by."""
+        return validation(home, self.protocol, self.matrices_digest, self.seed, self.edges, self.items)
 
     @property
     def source(self) -> str:
@@ -82,6 +89,7 @@ class Search:
             self.edges,
             self.short,
             dict(self.elsewhere),
+            *([] if self.items is None else [f"{self.items} items"]),
         ]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         return f"{self.model} {self.protocol} {digest}"

@@ -22,7 +22,7 @@ from tasks.stores.home import Home
 from tasks.stores.matrices import Part
 from tasks.tuning.best_settings import short
 from tasks.tuning.study import Outcome, Search, Study
-from tasks.tuning.validation import Validation, validation
+from tasks.tuning.validation import Validation
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def run_trial(home: Home, search: Search) -> Outcome:
     takes more memory than there is.
     """
     study, kind = Study(home, search), MODELS[search.model]
-    judged = validation(home, search.protocol, search.matrices_digest, search.seed, search.edges)
+    judged = search.judged_on(home)
     number, beside = len(study.outcomes()) + 1, study.beside()
     trial = study.ask()
     whole = trial.user_attrs.get("settings")

@@ -46,12 +46,15 @@ class Validation:
 
 
 @functools.lru_cache(maxsize=1)  # a study asks for the same parts at every trial
-def validation(home: Home, protocol: str, matrices_digest: str, seed: int, edges: int | None = None) -> Validation:
+def validation(
+    home: Home, protocol: str, matrices_digest: str, seed: int, edges: int | None = None, items: int | None = None
+) -> Validation:
     """The training and validation parts of a stored split.
 
     Args:
         seed: of the hash that cuts a validation part, where one is drawn, and of the sample.
         edges: take a sample of the training users who have about so many edges together; None for all.
+        items: take so many of the items, those with the most edges among these users; None for all.
 
     Raises:
         InputError: no user has an edge to be found, or nothing is left to train on.
@@ -63,8 +66,8 @@ def validation(home: Home, protocol: str, matrices_digest: str, seed: int, edges
         split = matrices.read(home, matrices_digest, parts=())
         with kernel_threads(home.limits.threads):
             found = _cut(split, seed)
-    if edges is not None and found.train.nnz > edges:
-        found = _sample(found, edges, seed)
+    if (edges or found.train.nnz) < found.train.nnz or (items or found.train.shape[1]) < found.train.shape[1]:
+        found = _sample(found, edges or found.train.nnz, items or found.train.shape[1], seed)
     if not found.users or not found.train.nnz:
         raise InputError(
             f"{protocol}: {found.users} validation users with an edge to be found and {found.train.nnz} edges to "
@@ -87,12 +90,14 @@ def _cut(split: SplitMatrices, seed: int) -> Validation:
     return Validation(PROTOCOLS[split.protocol].tuned_by, train, part)
 
 
-def _sample(whole: Validation, edges: int, seed: int) -> Validation:
-    """Some of the training users, the items that they have, and at most JUDGES users to judge by."""
-    generator, (users, items) = np.random.default_rng(seed), whole.train.shape
+def _sample(whole: Validation, edges: int, items: int, seed: int) -> Validation:
+    """Some of the training users, the items that most of them have, and at most JUDGES users to judge by."""
+    generator, users = np.random.default_rng(seed), whole.train.shape[0]
     trained = _drawn(generator, np.arange(users), max(1, round(users * edges / whole.train.nnz)))
     train, part = whole.train[trained], whole.part
-    known = np.flatnonzero(np.bincount(train.indices, minlength=items))
+    degrees = np.bincount(train.indices, minlength=train.shape[1])
+    most = np.argsort(-degrees, kind="stable")[:items]
+    known = np.sort(most[degrees[most] > 0])
     found = np.diff(part.targets[:, known].indptr) > 0
     if part.rows is not None:
         found &= np.isin(part.rows, trained)
