@@ -5,6 +5,7 @@ of threads nor on the order of the users, sums that were kept can be read instea
 centring loses no digits to cancellation.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -100,7 +101,8 @@ class GramRows(NamedTuple):
         weights: float64 (users,).
         shift, factor: float64 (items,), as in `lower_gram`.
         sums: float64, the rows sum_m w_m x_ma x_mb for b <= a, one after the other, to be read instead of summed; or
-            empty.
+            empty. Where there are `starts`, the elements of whole rows that are not zero, in ascending columns.
+        starts, columns: int64 (items + 1,) and int32, where each row begins in `sums`, and the columns there; or empty.
     """
 
     indptr: np.ndarray
@@ -112,6 +114,8 @@ class GramRows(NamedTuple):
     shift: np.ndarray
     factor: np.ndarray
     sums: np.ndarray
+    starts: np.ndarray
+    columns: np.ndarray
 
 
 def gram_rows(
@@ -134,12 +138,44 @@ def gram_rows(
         read_only(shift, np.float64),
         read_only(factor, np.float64),
         read_only(np.zeros(0) if sums is None else sums, np.float64),
+        *_nothing(np.int64, np.int32),
     )
+
+
+def summed_rows(
+    starts: np.ndarray,
+    columns: np.ndarray,
+    sums: np.ndarray,
+    item_indptr: np.ndarray,
+    shift: np.ndarray,
+    factor: np.ndarray,
+) -> GramRows:
+    """The `GramRows` of sums that were made; no user is in it. `item_indptr` tells how many users each item has."""
+    return GramRows(
+        *_nothing(np.int64, np.int32),
+        read_only(item_indptr, np.int64),
+        *_nothing(np.int32, np.int64, np.float64),
+        read_only(shift, np.float64),
+        read_only(factor, np.float64),
+        read_only(sums, np.float64),
+        read_only(starts, np.int64),
+        read_only(columns, np.int32),
+    )
+
+
+def _nothing(*types: type) -> Iterator[np.ndarray]:
+    return (read_only(np.zeros(0), kind) for kind in types)
 
 
 @njit(nogil=True, cache=True)
 def add_lower_row(gram, item, row):
-    """Add sum_m w_m x_m,item x_mb to `row` for b <= item; returns how many numbers were added."""
+    """Add sum_m w_m x_m,item x_mb to `row` for b <= item; returns how many numbers were added, at most."""
+    if len(gram.starts) > 0:
+        for at in range(gram.starts[item], gram.starts[item + 1]):
+            if gram.columns[at] > item:
+                break
+            row[gram.columns[at]] += gram.sums[at]
+        return item + 1
     if len(gram.sums) > 0:
         start = item * (item + 1) // 2
         for other in range(item + 1):
@@ -158,6 +194,10 @@ def add_lower_row(gram, item, row):
 @njit(nogil=True, cache=True)
 def add_row(gram, item, row):
     """Add sum_m w_m x_m,item x_mb to `row` for all b."""
+    if len(gram.starts) > 0:
+        for at in range(gram.starts[item], gram.starts[item + 1]):
+            row[gram.columns[at]] += gram.sums[at]
+        return
     if len(gram.sums) > 0:
         add_lower_row(gram, item, row)
         at = item * (item + 1) // 2 + item
