@@ -8,8 +8,8 @@ from scipy.sparse import csr_matrix
 
 from models.fitting import FitOptions
 from models.numerics.gram import gram_rows
-from models.slim import kernels as slim_kernels
 from models.slim import columns
+from models.slim import kernels as slim_kernels
 from models.slim.model import SLIM, SLIMSettings
 
 VARIANTS = {
