@@ -13,8 +13,10 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
+from models.numerics.counts import AT_ONCE, item_degrees
 from models.numerics.degree_weights import exact_degree_weights
 from models.numerics.products import read_only
+from models.numerics.shards import within
 from models.numerics.threads import kernel_threads
 
 
@@ -43,12 +45,21 @@ def columns(interactions: csr_matrix, user_weight_exponent: float) -> Columns:
     users = int(np.count_nonzero(degrees))
     weights = exact_degree_weights(degrees, user_weight_exponent)
     unit = users / float(weights.sum())
-    of_entries = np.repeat(weights, degrees)
-    mean = unit * np.bincount(interactions.indices, weights=of_entries, minlength=interactions.shape[1]) / users
+    mean = unit * _weighted_degrees(interactions, weights) / users
     spread = users * mean * (1 - mean)
-    item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
-    spread[(item_degrees == 0) | (item_degrees == users)] = 0.0
+    degrees_of_items = item_degrees(interactions)
+    spread[(degrees_of_items == 0) | (degrees_of_items == users)] = 0.0
     return Columns(weights, unit, mean, spread, users)
+
+
+def _weighted_degrees(interactions: csr_matrix, weights: np.ndarray) -> np.ndarray:
+    """sum_m w_m x_m, float64 (items,), some users at a time: in whatever pieces, these sums are exact."""
+    indptr, total = interactions.indptr, np.zeros(interactions.shape[1])
+    for users in within(np.diff(indptr), AT_ONCE):
+        of_entries = np.repeat(weights[users], np.diff(indptr[users.start : users.stop + 1]))
+        items = interactions.indices[indptr[users.start] : indptr[users.stop]]
+        total += np.bincount(items, weights=of_entries, minlength=len(total))
+    return total
 
 
 def mean_over_edges(moments: Columns, alpha: float) -> float:

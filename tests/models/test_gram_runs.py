@@ -12,7 +12,9 @@ from models.gram_runs import STARTS, Run, cut_into_runs, sums
 from models.mrf import sparse_blocks
 from models.mrf.sparse import MRFSparse, MRFSparseSettings
 from models.mrf.sparse_runs import COLUMNS, SUMS, as_summed
+from models.numerics import gram
 from models.numerics.gram import columns
+from models.popularity import Popularity
 from models.slim.model import SLIM, SLIMSettings
 from tests.models.block_fits import Backwards, Processes, Scales, assert_same_bits, shelved
 
@@ -104,6 +106,8 @@ def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(odd, t
     options = FitOptions(workers=workers, rows=shelved(odd, tmp_path), scratch=tmp_path / "seen by all")
     for mode in (MODES["slim"], MODES["mrf_sparse"]):
         assert_same_bits(of_one_machine[id(mode)], fitted(mode, odd, blocks=4, options=options))
+    counted = fitted((Popularity, {}), odd, blocks=4, options=options)
+    np.testing.assert_array_equal(counted.item_degrees, fitted((Popularity, {}), odd).item_degrees)
     workers.pool.shutdown()
     assert workers.killed == 2
     assert not list((tmp_path / "seen by all").iterdir())
@@ -165,3 +169,14 @@ def test_blocks_are_no_less_than_one():
     for settings in (SLIMSettings, MRFSparseSettings):
         with pytest.raises(ValueError, match="blocks"):
             settings(blocks=0)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.3])
+def test_moments_of_the_items_are_exact_sums_in_pieces_of_any_size(odd, exponent, monkeypatch):
+    whole = columns(odd, exponent)
+    monkeypatch.setattr(gram, "AT_ONCE", 50)
+    pieces = columns(odd, exponent)
+    for name in ("mean", "spread"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
+    right = whole.weights * whole.unit @ (odd.toarray() > 0) / whole.users
+    np.testing.assert_allclose(whole.mean, right, rtol=1e-12)
