@@ -26,6 +26,7 @@ from models.numerics.shards import runs, within
 from models.user_blocks import Block, cut_into_blocks
 
 AT_ONCE = 1 << 22  # elements of the rows that a call sums at once, 50 MB; some three times that is in use
+PIECE = 1 << 20  # elements of the rows that are written at once
 STARTS = "starts.int64"
 
 
@@ -166,7 +167,9 @@ def sums(run: Run, blocks: Sequence[Block]) -> Iterator[tuple[int, csr_matrix]]:
             own = csr_matrix((np.ones(own.nnz), own.indices, own.indptr), shape=own.shape)
             part = own.T.tocsr() @ weighted
             total = part if total is None else total + part
-        yield first, total.tocsc().tocsr()  # sorted in linear time
+        total = total.tocsc().tocsr()  # sorted in linear time
+        for rows in within(np.diff(total.indptr), PIECE):
+            yield first + rows.start, total[rows]
 
 
 def _write_rows(run: Run, blocks: Sequence[Block], form: Callable) -> np.ndarray:
