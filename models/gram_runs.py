@@ -11,8 +11,10 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from scipy.sparse import csr_matrix
 
 from models.fitting import FitOptions, Workers
 from models.numerics.products import read_only
-from models.numerics.shards import runs, within
+from models.numerics.shards import even_runs, runs, within
 from models.user_blocks import Block, cut_into_blocks
 
 AT_ONCE = 1 << 22  # elements of the rows that a call sums at once, 50 MB; some three times that is in use
@@ -157,19 +159,35 @@ def cut_into_runs(
 
 def sums(run: Run, blocks: Sequence[Block]) -> Iterator[tuple[int, csr_matrix]]:
     """sum_m w_m x_ma x_mb for the items a of a run and all b: a first item, and rows from there on, columns ascending."""
-    for first, end in _at_once(run, blocks):
-        total = None
-        for block in blocks:
-            matrix = block.matrix(run.items)
-            of_entries = np.repeat(block.read(0)["weights"], np.diff(matrix.indptr))
-            weighted = csr_matrix((of_entries, matrix.indices, matrix.indptr), shape=matrix.shape)
-            own = matrix[:, first:end]
-            own = csr_matrix((np.ones(own.nnz), own.indices, own.indptr), shape=own.shape)
-            part = own.T.tocsr() @ weighted
-            total = part if total is None else total + part
-        total = total.tocsc().tocsr()  # sorted in linear time
-        for rows in within(np.diff(total.indptr), PIECE):
-            yield first + rows.start, total[rows]
+    with ThreadPoolExecutor(max(1, run.threads)) as pool:
+        for first, end in _at_once(run, blocks):
+            bounds = np.unique(even_runs(end - first, run.threads)) + first
+            parts = [_Part(*ends) for ends in pairwise(bounds.tolist())]
+            for block in blocks:
+                matrix = block.matrix(run.items)
+                of_entries = np.repeat(block.read(0)["weights"], np.diff(matrix.indptr))
+                weighted = csr_matrix((of_entries, matrix.indices, matrix.indptr), shape=matrix.shape)
+                list(pool.map(partial(_Part.add, weighted=weighted), parts))
+            for part in parts:
+                total = part.total.tocsc().tocsr()  # sorted in linear time
+                for rows in within(np.diff(total.indptr), PIECE):
+                    yield part.first + rows.start, total[rows]
+
+
+@dataclass
+class _Part:
+    """Rows of the items [first, end) that one thread sums."""
+
+    first: int
+    end: int
+    total: csr_matrix | None = None
+
+    def add(self, weighted: csr_matrix) -> None:
+        """Add some users, whose edges have their weights as values."""
+        own = weighted[:, self.first : self.end]
+        own = csr_matrix((np.ones(own.nnz), own.indices, own.indptr), shape=own.shape)
+        found = own.T.tocsr() @ weighted
+        self.total = found if self.total is None else self.total + found
 
 
 def _write_rows(run: Run, blocks: Sequence[Block], form: Callable) -> np.ndarray:
