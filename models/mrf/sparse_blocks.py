@@ -48,16 +48,25 @@ def blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, n
 
 
 def inverses(
-    gram: GramRows, pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray, l2: float, threads: int
+    gram: GramRows,
+    pattern: Pattern,
+    leaders: np.ndarray,
+    dependents: np.ndarray,
+    l2: float,
+    threads: int,
+    numbers_at_once: int | None = None,
 ) -> Iterator[tuple[Blocks, np.ndarray]]:
     """Batches of blocks, each with the columns of their inverses, float32; those of a batch are overwritten by the next.
+
+    Args:
+        numbers_at_once: float32 numbers in the matrices of a batch; `ROOM` by default. No bit depends on it.
 
     Raises:
         ValueError: a block's matrix is not positive definite in float32.
     """
     all_sizes = np.diff(pattern.indptr)[leaders]
     numbers = all_sizes * (all_sizes + 1) // 2 + all_sizes * dependents
-    batches = list(within(numbers, ROOM))
+    batches = list(within(numbers, numbers_at_once or ROOM))
     # all batches use the same memory, because the first access to a page is slow
     room = np.empty(max((numbers[batch].sum() for batch in batches), default=0), dtype=np.float32)
     workers = max(1, threads)

@@ -24,6 +24,9 @@ from models.numerics.shards import even_runs
 COLUMNS, SUMS, SHIFT, FACTOR = "columns.int32", "sums.float64", "shift.float64", "factor.float64"
 ITEM_STARTS, INDPTR, INDICES = "item_starts.int64", "pattern_starts.int64", "pattern_items.int32"
 INVERSES = "inverses.float32"
+AT_ONCE = (
+    1 << 25
+)  # float32 numbers in the matrices of a batch, 128 MiB: rows that are read, not summed, allow small ones
 
 
 @contextmanager
@@ -94,5 +97,5 @@ def invert(run: Run, l2: float, leaders: np.ndarray, dependents: np.ndarray) -> 
         ValueError: as `models.mrf.sparse_blocks.inverses`.
     """
     pattern = Pattern(run.read(INDPTR), run.read(INDICES), np.zeros(0), 0.0)
-    found = inverses(gram_of(run), pattern, leaders, dependents, l2, run.threads)
+    found = inverses(gram_of(run), pattern, leaders, dependents, l2, run.threads, AT_ONCE)
     run.write({INVERSES: columns} for _, columns in found)

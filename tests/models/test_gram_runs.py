@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, vstack
 from models import gram_runs
 from models.fitting import FitOptions
 from models.gram_runs import STARTS, Run, cut_into_runs, sums
-from models.mrf import sparse_blocks
+from models.mrf import sparse_runs
 from models.mrf.sparse import MRFSparse, MRFSparseSettings
 from models.mrf.sparse_runs import COLUMNS, SUMS, as_summed
 from models.numerics import gram
@@ -132,9 +132,8 @@ def test_awkward_data_have_the_bits_of_one_machine(likes, mode):
     assert np.isfinite(one.scores(matrix)).all()
 
 
-@pytest.mark.parametrize("room", [1 << 27, 5000])
-def test_inverses_in_batches_have_the_same_bits(odd, room, of_one_machine, monkeypatch):
-    monkeypatch.setattr(sparse_blocks, "ROOM", room)
+def test_inverses_in_small_batches_have_the_same_bits(odd, of_one_machine, monkeypatch):
+    monkeypatch.setattr(sparse_runs, "AT_ONCE", 5000)
     mode = MODES["mrf_sparse"]
     assert_same_bits(of_one_machine[id(mode)], fitted(mode, odd, blocks=3))
 
