@@ -46,6 +46,8 @@ def show_rates(rates: Rates) -> None:
     row("mrf_dense: a pair of a user's items", f"{rates.pair:.2e}", "", "", "", f"{rates.cube:.2e} x items^3")
     for name, item in rates.own.items():
         row(f"{name}: an item, beside the pairs", "", "", "", "", f"{item:.2e}")
+    for name, (pair, edge) in rates.rows.items():
+        print(f"\n{name}, by runs of items: a pair {pair:.2e} s, an edge that a run reads {edge:.2e} s")
     print(f"\na byte handled {rates.handled_byte:.2e} s; mean square of degrees over square of mean {rates.skew:.2f}")
 
 

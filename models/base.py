@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from models import fitting
 from models.fitting import NO_OPTIONS, FitOptions
-from models.numerics.counts import checked, known_entries, one_each
+from models.numerics.counts import checked, item_degrees, known_entries, one_each
 from models.numerics.products import dense_times, unit_columns
 from models.numerics.threads import kernel_threads
 from models.numerics.top_items import top_items
@@ -81,18 +81,15 @@ class Model(ABC):
             ValueError: the matrix has no edge, columns that are not sorted or come twice, a value that is not a positive
                 finite number, or a shape that the model cannot take; or the options do not fit the model or the matrix.
         """
-        interactions, self._kept = checked(interactions), None
+        degrees, self._kept = self._degrees(interactions, options), None
         fitting.check(self, interactions.shape, options)
-        self.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
+        self.item_degrees = degrees
         self.resolved = self.settings.resolved(interactions)
         self._fit(interactions, options)
         return self
 
     def fold_in(self, histories: csr_matrix) -> Any:
-        """What represents users who were not in training, computed from their (users, items) histories.
-
-        By default the histories themselves.
-        """
+        """What represents users who were not in training, from their (users, items) histories: by default these."""
         return histories
 
     def scores(
@@ -229,8 +226,7 @@ class Model(ABC):
         if description["model"] != cls.name:
             raise ValueError(f"{folder}: holds a {description['model']}, not a {cls.name}")
         model = cls(cls.Settings(**description["settings"]), seed=description["seed"], threads=threads)
-        resolved = description.get("resolved", description["settings"])  # absent from fits of earlier versions
-        model.resolved = cls.Settings(**resolved)
+        model.resolved = cls.Settings(**description.get("resolved", description["settings"]))  # absent in early fits
         # As plain arrays: each look into a `memmap` costs microseconds.
         arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in folder.glob("*.npy")}
         model.item_degrees = arrays.pop("item_degrees")
@@ -264,6 +260,10 @@ class Model(ABC):
     def _known(self, histories: csr_matrix) -> csr_matrix:
         """The histories without the items that have no training edge, with `item_count` columns; `checked_matrix`."""
         return known_entries(histories, self.kept("trained", lambda: self.item_degrees > 0), self.name)
+
+    def _degrees(self, interactions: csr_matrix, options: FitOptions) -> np.ndarray:
+        """The items' degrees, int64 (items,), of a matrix on which the model can be fitted, which is checked."""
+        return item_degrees(checked(interactions))
 
     @abstractmethod
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from benchmarks.cluster.als_messages import counted, vectors
 from benchmarks.cluster.events import Cluster, Exchange, sharded, star
-from benchmarks.cluster.plans import Size, random_graph
+from benchmarks.cluster.plans import Size, plan, random_graph
 from benchmarks.cluster.rates import Blocks, Rates
 
 EXCHANGE = Exchange(down=3e6, up=5e6, work=8.0, own=0.25, handling=0.125, update=2.0)
@@ -75,3 +75,14 @@ def test_the_plan_of_random_graph_has_the_bytes_of_its_messages():
     assert (biases.down, biases.up, factors.down, factors.up) == (16_800, 1_600, 16_800, 100_800)
     assert biases.work + factors.work == 2 * (1e3 + 10)
     assert biases.handling + factors.handling == pytest.approx(100)
+
+
+@pytest.mark.parametrize(("model", "element"), [("slim", 8), ("mrf_sparse", 12)])
+def test_runs_of_items_read_all_edges_and_at_most_all_rows(model, element):
+    rates = Rates(Blocks(*np.ones((3, 2)), 1.0, 1.0), 1.0, {}, 1.0, 1.0, {model: 2.0}, 1.0, 1.0, {model: (3.0, 5.0)})
+    size = Size(edges=1e3, users=1e2, items=1e3)  # 5,000 pairs, far fewer than items squared
+    edges, rows, gram, found = plan(model, size, rates, 4)
+    assert (edges.down, rows.own, rows.work) == (4e3, 5e3, 3.0 * 5_000)
+    assert (4 * rows.up, gram.down, found.work) == (element * 10_000, element * 10_000, 2e3)
+    assert size.gram_bytes(model, rates) == element * 10_000
+    assert Size(edges=1e3, users=1e2, items=50).gram_bytes(model, rates) == element * 2_500

@@ -22,6 +22,7 @@ BESIDE_THEM = {
     "catalogue",
     "fingerprint",
     "fitting",
+    "gram_runs",
     "kernel_cache",
     "kernel_code",
     "search_space",

@@ -1,8 +1,8 @@
 """What each model computes in a pass, what its machines tell each other, and what they must keep in memory.
 
-Bytes are those of the numbers that a fit by blocks of users cannot do without, float32 where it is not said otherwise. Of
-these models random_graph alone is built so; the plans of the others are what their updates allow: where an item's update is a
-sum over its users, blocks send their parts of that sum.
+Bytes are those of the numbers that a fit by blocks of users cannot do without, float32 where it is not said otherwise.
+random_graph, mrf_sparse, slim and popularity are planned as they are built; the plans of the others are what their updates
+allow: where an item's update is a sum over its users, blocks send their parts of that sum.
 
     random_graph    sums (K + 1)(K + 4) / 2 and the bias's 2 float64; back the items' q, 2 K + 2, in both exchanges
     paired_symbols  the same sums of an item's edges; back 2 K + 3; the background caches are sums over vertices, K + 2 squared
@@ -10,7 +10,8 @@ sum over its users, blocks send their parts of that sum.
     wmf             the right-hand sides, and in each step of conjugate gradients the products with them, K; back K
     spark_als       each user's factors once to every block of items that has one of his, and the other way round
     mrf_dense       the Gram matrix, items squared, half of it
-    mrf_sparse, slim  each machine takes all edges, 4 bytes each, and finds the rows of its items by itself
+    mrf_sparse, slim  each machine reads all edges, 4 bytes each, writes the rows of its items, 12 or 8 bytes an element, and reads
+                      at most those of all items; disks are taken to be as quick as the links
     popularity      a count, 8 bytes
 
 Spark's scheme is that of `benchmarks.cluster.als_messages`, with one block of users and one of items a machine.
@@ -42,6 +43,10 @@ class Size:
     def pairs(self, rates: Rates) -> float:
         """Pairs of items that users have both of, where degrees are as unequal as in the measured graph."""
         return self.edges**2 / self.users * rates.skew / 2
+
+    def gram_bytes(self, model: str, rates: Rates) -> float:
+        """The Gram matrix of mrf_sparse or slim in files, where no two users have the same pair, or every pair occurs."""
+        return (8 if model == "slim" else 12) * min(self.items**2, 2 * self.pairs(rates))
 
 
 @dataclass(frozen=True)
@@ -115,13 +120,13 @@ def _once(model: str, size: Size, rates: Rates, machines: int) -> list[Exchange]
         up = 4 * size.items**2 / 2
         update = rates.cube * size.items**3
         return [Exchange(up=up, work=rates.pair * pairs, handling=rates.handled_byte * up, update=update)]
-    found = 8 * NEIGHBOURS * size.items / machines
-    edges = Exchange(down=4 * size.edges)  # nothing is added
+    pair, edge = rates.rows[model]
+    gram, found = size.gram_bytes(model, rates), 8 * NEIGHBOURS * size.items / machines
     return [
-        edges,
-        Exchange(
-            up=found, work=rates.pair * pairs + rates.own[model] * size.items, handling=rates.handled_byte * found
-        ),
+        Exchange(down=4 * size.edges),  # nothing is added
+        Exchange(up=gram / machines, work=pair * pairs, own=edge * size.edges),
+        Exchange(down=gram),
+        Exchange(up=found, work=rates.own[model] * size.items, handling=rates.handled_byte * found),
     ]
 
 
@@ -129,7 +134,8 @@ def memory(model: str, size: Size, rates: Rates, machines: int = 1) -> Memory:
     """What machines hold while they fit.
 
     An edge is an item of a user and a user of an item, 4 bytes each, with 4 of a count where the model has counts;
-    random_graph holds those of the hidden graph, twice as many, beside G. Users' parameters are held old and new.
+    random_graph holds those of the hidden graph, twice as many, beside G. Users' parameters are held old and new. What lies
+    in files is not held.
     """
     edges, users, items = size.edges, size.users, size.items
     q, sums = 4 * (2 * K + 2), 4 * numbers(K)
@@ -141,8 +147,8 @@ def memory(model: str, size: Size, rates: Rates, machines: int = 1) -> Memory:
         "wmf": (4 * 5 * WMF_K * items, 16 * edges + 4 * WMF_K * users),
         "spark_als": (4 * WMF_K * (items + both * users), 16 * edges + 4 * WMF_K * users),
         "mrf_dense": (4 * items**2, 4 * edges),
-        "mrf_sparse": (8 * edges, 8 * NEIGHBOURS * items),
-        "slim": (8 * edges + 8 * min(items**2, 2 * size.pairs(rates)), 8 * NEIGHBOURS * items),
+        "mrf_sparse": (12 * NEIGHBOURS * items, 24 * edges),  # one block's edges, with their weights, and the run's
+        "slim": (8 * NEIGHBOURS * items, 24 * edges),
         "popularity": (8 * items, 4 * edges),
     }[model]
     return Memory(each, shared)

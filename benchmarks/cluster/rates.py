@@ -7,7 +7,7 @@ counts with its quickest pass, which other work on the machine slowed least.
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +37,9 @@ OF_BLOCKS = (  # users, items, edges, blocks: few users and many, few edges and 
 )  # fmt: skip
 OF_PASSES = (40_000, 40_000, 250_000), (40_000, 40_000, 1_000_000)  # rows of items that no cache holds
 OF_ITEMS = (5_000, 1_000, 300_000), (5_000, 3_000, 300_000), (15_000, 3_000, 900_000)
+OF_RUNS = (  # users, items, edges, blocks: many pairs and few, many runs and few
+    (15_000, 3_000, 600_000, 2), (15_000, 3_000, 600_000, 12), (60_000, 3_000, 600_000, 12),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Rates:
         own: mrf_sparse and slim -> of an item's own systems in a fit; what it has of the Gram matrix counts as pairs.
         counted: of an edge that is counted.
         skew: mean square of the users' degrees over the square of their mean, in the graph of the measurements.
+        rows: mrf_sparse and slim -> of a pair in the rows that a run of items sums, and of an edge that a run reads.
     """
 
     blocks: Blocks
@@ -79,6 +83,7 @@ class Rates:
     own: dict[str, float]
     counted: float
     skew: float
+    rows: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def by_blocks(matrix: csr_matrix, count: int) -> tuple[np.ndarray, float]:
@@ -103,6 +108,22 @@ def by_blocks(matrix: csr_matrix, count: int) -> tuple[np.ndarray, float]:
                 inside.append(np.reshape(posted.work, (2, -1)).sum(axis=1))
                 beside.append(took - inside[-1].sum())
     return np.min(inside[1:], axis=0), min(beside[1:])
+
+
+def of_rows(model: type[Model]) -> tuple[float, float]:
+    """Of a pair, and of an edge that a run reads: the first call of each run, in the quickest of `REPEATS` fits."""
+    sizes, seconds = [], []
+    for users, items, edges, blocks in OF_RUNS:
+        matrix, took = demo_graph(users, items, edges, SEED), []
+        with tempfile.TemporaryDirectory() as folder:
+            rows = shelved(matrix, Path(folder))
+            for _ in range(REPEATS):
+                model(model.Settings(blocks=blocks)).fit(matrix, FitOptions(workers=(posted := Posted()), rows=rows))
+                took.append(sum(posted.work[:blocks]))
+        sizes.append((pairs(matrix), blocks * matrix.nnz))
+        seconds.append(min(took))
+    pair, edge = solved(sizes, seconds)
+    return float(pair), float(edge)
 
 
 def a_pass(model: Model, matrix: csr_matrix) -> float:
@@ -199,7 +220,8 @@ def measured(message: int, checks: Sequence[tuple[int, int, int, int]]) -> tuple
         np.bincount(many.indices, minlength=many.shape[1])
     counted = (time.process_time() - began) / PASSES / many.nnz
     skew = (degrees**2).mean() / degrees.mean() ** 2
-    rates = Rates(blocks, blocks.handled / message, passes, pair, cube, own, counted, skew)
+    rows = {model.name: of_rows(model) for model in (MRFSparse, SLIM)}
+    rates = Rates(blocks, blocks.handled / message, passes, pair, cube, own, counted, skew, rows)
     return rates, made[len(OF_BLOCKS) :]
 
 

@@ -17,19 +17,22 @@ In both, an entry that several blocks estimate is the average of their estimates
 are the same. In the paper's variant B has more entries than the pattern, up to the sum over blocks of |D| (1 + |N|).
 """
 
+from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.mrf.dense import MRFSettings
-from models.mrf.sparse_blocks import estimates
-from models.mrf.sparse_pattern import Pattern, above, of_density
-from models.numerics.gram import GramRows, columns, gram_rows, rescaling
+from models.mrf.sparse_blocks import blocks, estimates, inverses
+from models.mrf.sparse_pattern import Pattern, above, find_neighbours, of_density
+from models.mrf.sparse_runs import gram_by_runs, inverses_by_runs, neighbours_by_runs
+from models.numerics.gram import Columns, GramRows, Rescaling, columns, gram_rows, rescaling
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
 from models.numerics.sparse_products import entries_of, sparse_times
@@ -79,6 +82,13 @@ class MRFSparseSettings(MRFSettings):
         "outside the pattern; `paper` estimates 1 + round(r (size - 1)) columns and keeps these weights.",
     )
 
+    blocks: int = Field(
+        1,
+        ge=1,
+        description="Blocks of users whose parts of the items' Gram matrix are summed apart, and runs of items, and of "
+        "the small inverses, that are computed apart (docs/scaling.md), with the bits of 1; 1 does it all as one.",
+    )
+
     @model_validator(mode="after")
     def _not_both(self) -> Self:
         if self.density is not None and self.threshold is not None:
@@ -110,11 +120,8 @@ class MRFSparse(Model):
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)
         rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
-        sums = options.gram_sums(interactions, self.settings.user_weight_exponent, self.threads)
-        gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor, sums)
-        pattern = self._pattern(gram)
-        in_paper = self.settings.variant == "paper"
-        table = estimates(gram, pattern, self.settings.r, self.resolved.l2, self.threads, in_paper)
+        find = self._here if self.settings.blocks == 1 else self._by_runs
+        pattern, table = find(interactions, moments, rescaled, options)
         table.data *= np.repeat(rescaled.back, np.diff(table.indptr)) / rescaled.scale[table.indices]
         table = table.tocsr()
         table.eliminate_zeros()
@@ -126,6 +133,32 @@ class MRFSparse(Model):
         kept = len(pattern.indices) / self.item_count**2
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
+    def _here(
+        self, interactions: csr_matrix, moments: Columns, rescaled: Rescaling, options: FitOptions
+    ) -> tuple[Pattern, csc_matrix]:
+        """The pattern, and B of the rescaled columns."""
+        sums = options.gram_sums(interactions, self.settings.user_weight_exponent, self.threads)
+        gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor, sums)
+        pattern = self._pattern(gram)
+        chosen = blocks(pattern, self.settings.r, self._in_paper)
+        solved = inverses(gram, pattern, *chosen, self.resolved.l2, self.threads)
+        return pattern, estimates(pattern, *chosen, solved, self.threads, self._in_paper)
+
+    def _by_runs(
+        self, interactions: csr_matrix, moments: Columns, rescaled: Rescaling, options: FitOptions
+    ) -> tuple[Pattern, csc_matrix]:
+        """As `_here`, by blocks of users and runs of items."""
+        shape = self.item_degrees, self.settings.blocks, self.threads
+        with gram_by_runs(interactions, moments, rescaled, *shape, options) as (runs, gram):
+            pattern = self._pattern(gram, partial(neighbours_by_runs, runs))
+            chosen = blocks(pattern, self.settings.r, self._in_paper)
+            solved = inverses_by_runs(runs, pattern, *chosen, self.resolved.l2)
+            return pattern, estimates(pattern, *chosen, solved, self.threads, self._in_paper)
+
+    @property
+    def _in_paper(self) -> bool:
+        return self.settings.variant == "paper"
+
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights B_ji of the items j of the history, each times that of its place; the score is their sum plus `offset`.
 
@@ -134,11 +167,11 @@ class MRFSparse(Model):
         of_places = weights_by_place(history, self.settings.recency_exponent)
         return of_places[:, None] * entries_of(self.weights, history.indices, items)
 
-    def _pattern(self, gram: GramRows) -> Pattern:
+    def _pattern(self, gram: GramRows, find: Callable[..., tuple] = find_neighbours) -> Pattern:
         most = self.settings.max_in_column
         if self.resolved.density is not None:
-            return of_density(gram, self.resolved.density, most, self.threads)
-        return above(gram, self.resolved.threshold, most, self.threads)
+            return of_density(gram, self.resolved.density, most, self.threads, find)
+        return above(gram, self.resolved.threshold, most, self.threads, find)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):

@@ -4,7 +4,7 @@ Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.2. Th
 summed for one batch of blocks at a time, so that they take a fixed amount of memory.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
@@ -13,6 +13,7 @@ from models.mrf.sparse_kernels import Blocks, Places, accumulate, choose_blocks,
 from models.mrf.sparse_pattern import Pattern
 from models.numerics.gram import GramRows
 from models.numerics.products import read_only
+from models.numerics.shards import within
 from models.numerics.threads import kernel_threads
 
 ROOM = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB
@@ -46,45 +47,70 @@ def blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, n
     return leaders[:count][several], dependents[:count][several]
 
 
-def estimates(
-    gram: GramRows, pattern: Pattern, r: float, l2: float, threads: int, as_in_paper: bool = False
-) -> csc_matrix:
-    """Step 3 and the averages: B of the rescaled columns.
+def inverses(
+    gram: GramRows,
+    pattern: Pattern,
+    leaders: np.ndarray,
+    dependents: np.ndarray,
+    l2: float,
+    threads: int,
+    numbers_at_once: int | None = None,
+) -> Iterator[tuple[Blocks, np.ndarray]]:
+    """Batches of blocks, each with the columns of their inverses, float32; those of a batch are overwritten by the next.
 
     Args:
-        as_in_paper: as in `blocks`; it also keeps every estimate, not only those at the entries of the pattern.
-
-    Returns:
-        float32 (items, items); 0 on the diagonal, and at kept entries that no block estimates.
+        numbers_at_once: float32 numbers in the matrices of a batch; `ROOM` by default. No bit depends on it.
 
     Raises:
         ValueError: a block's matrix is not positive definite in float32.
     """
-    leaders, dependents = blocks(pattern, r, as_in_paper)
-    kept = _estimated(pattern, leaders, dependents) if as_in_paper else (pattern.indptr, pattern.indices)
-    indptr, indices = read_only(kept[0], np.int64), read_only(kept[1], np.int32)
-    sums = np.zeros(len(indices), dtype=np.float32)
-    counts = np.zeros(len(sums), dtype=np.int32)
     all_sizes = np.diff(pattern.indptr)[leaders]
     numbers = all_sizes * (all_sizes + 1) // 2 + all_sizes * dependents
-    batches = list(_batches(numbers))
+    batches = list(within(numbers, numbers_at_once or ROOM))
     # all batches use the same memory, because the first access to a page is slow
     room = np.empty(max((numbers[batch].sum() for batch in batches), default=0), dtype=np.float32)
     workers = max(1, threads)
     for batch in batches:
-        block, places = _laid_out(pattern, leaders[batch], all_sizes[batch], dependents[batch])
+        block, places = _placed(listed(pattern, leaders[batch], dependents[batch]), len(pattern.indptr) - 1)
         middle = block.triangles[-1]
         triangles, columns = room[:middle], room[middle : middle + block.columns[-1]]
         sound = np.empty(len(block.sizes), dtype=np.bool_)
         with kernel_threads(threads):
             fill(gram, block, places, np.float32(l2), workers, triangles)
             solve(block, workers, triangles, columns, sound)
-            if not sound.all():
-                raise ValueError(
-                    f"the covariances of the neighbours of item {leaders[batch][np.argmin(sound)]} "
-                    "(column) are not positive definite in float32: raise l2"
-                )
-            accumulate(block, columns, indptr, indices, workers, sums, counts)
+        if not sound.all():
+            raise ValueError(
+                f"the covariances of the neighbours of item {leaders[batch][np.argmin(sound)]} "
+                "(column) are not positive definite in float32: raise l2"
+            )
+        yield block, columns
+
+
+def estimates(
+    pattern: Pattern,
+    leaders: np.ndarray,
+    dependents: np.ndarray,
+    solved: Iterable[tuple[Blocks, np.ndarray]],
+    threads: int,
+    as_in_paper: bool = False,
+) -> csc_matrix:
+    """Step 3 and the averages: B of the rescaled columns.
+
+    Args:
+        leaders, dependents: the `blocks` of the pattern.
+        solved: their `inverses`, in their order; it decides the order of sums in float32.
+        as_in_paper: as in `blocks`; it also keeps every estimate, not only those at the entries of the pattern.
+
+    Returns:
+        float32 (items, items); 0 on the diagonal, and at kept entries that no block estimates.
+    """
+    kept = _estimated(pattern, leaders, dependents) if as_in_paper else (pattern.indptr, pattern.indices)
+    indptr, indices = read_only(kept[0], np.int64), read_only(kept[1], np.int32)
+    sums = np.zeros(len(indices), dtype=np.float32)
+    counts = np.zeros(len(sums), dtype=np.int32)
+    for block, columns in solved:
+        with kernel_threads(threads):
+            accumulate(block, read_only(columns, np.float32), indptr, indices, max(1, threads), sums, counts)
     items = len(pattern.indptr) - 1
     return csc_matrix((sums / np.maximum(counts, 1), indices, indptr), shape=(items, items))
 
@@ -107,46 +133,40 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
-def _batches(numbers: np.ndarray) -> Iterator[slice]:
-    """Cut the blocks into runs whose `numbers` sum to at most ROOM; a larger block is a run of its own."""
-    ends = np.cumsum(numbers)
-    start = 0
-    while start < len(numbers):
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + ROOM, side="right")))
-        yield slice(start, stop)
-        start = stop
-
-
-def _laid_out(
-    pattern: Pattern, leaders: np.ndarray, sizes: np.ndarray, dependents: np.ndarray
-) -> tuple[Blocks, Places]:
-    """The blocks of a batch, and where each item stands in them.
+def listed(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> Blocks:
+    """The blocks of these leaders, without the places of their items in ascending order.
 
     A block lists the items of its leader's column from the smallest covariance to the largest, the leader last.
     """
-    items, starts = len(pattern.indptr) - 1, _starts(sizes)
+    sizes = np.diff(pattern.indptr)[leaders]
+    starts = _starts(sizes)
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-    listed = pattern.indices[np.repeat(pattern.indptr[leaders + 1] - 1, sizes) - positions]
-    shape = len(leaders), items
-    ascending = csr_matrix((positions, listed, starts), shape=shape).tocsc().tocsr()
+    items = pattern.indices[np.repeat(pattern.indptr[leaders + 1] - 1, sizes) - positions]
+    return Blocks(
+        starts,
+        sizes,
+        dependents,
+        read_only(items, np.int32),
+        read_only(np.zeros(0), np.int32),
+        _starts(sizes * (sizes + 1) // 2),
+        _starts(sizes * dependents),
+    )
+
+
+def _placed(blocks: Blocks, items: int) -> tuple[Blocks, Places]:
+    """The blocks with their items' places in ascending order, and where each of all `items` stands in them."""
+    starts, sizes = blocks.first, blocks.sizes
+    positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+    shape = len(sizes), items
+    ascending = csr_matrix((positions, blocks.listed, starts), shape=shape).tocsc().tocsr()
     entries = np.arange(starts[-1], dtype=np.int64)
     by_item = csr_matrix((entries, ascending.indices, ascending.indptr), shape=shape).tocsc()
     degrees = np.diff(by_item.indptr)
     order = np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)]
-    blocks = Blocks(
-        starts,
-        sizes,
-        dependents,
-        read_only(listed, np.int32),
-        read_only(ascending.data, np.int32),
-        _starts(sizes * (sizes + 1) // 2),
-        _starts(sizes * dependents),
-    )
-    return blocks, Places(
+    return blocks._replace(positions=read_only(ascending.data, np.int32)), Places(
         read_only(order, np.int64),
         read_only(by_item.indptr, np.int64),
         read_only(by_item.data, np.int64),
         read_only(ascending.indices, np.uint32),
-        read_only(np.repeat(np.arange(len(leaders)), sizes), np.int32),
+        read_only(np.repeat(np.arange(len(sizes)), sizes), np.int32),
     )

@@ -3,6 +3,7 @@
 Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.1. The dense matrix is never stored.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,50 +39,7 @@ class Pattern:
     threshold: float
 
 
-def above(gram: GramRows, threshold: float, max_in_column: int, threads: int) -> Pattern:
-    """The pattern of entries above `threshold`; a column keeps its `max_in_column` largest, with the diagonal."""
-    rows = np.arange(len(gram.factor))
-    return _pattern(*_largest(gram, rows, threshold, max_in_column, threads), threshold)
-
-
-def of_density(gram: GramRows, density: float, max_in_column: int, threads: int) -> Pattern:
-    """The pattern with the lowest threshold that keeps at most the share `density` of all entries, with the diagonal.
-
-    A threshold is guessed from a sample of rows, so that somewhat more entries than wanted lie above it. These are
-    collected, and the exact threshold is found among them.
-    """
-    items = len(gram.factor)
-    wanted = max(0, int(density * items * items) - items)
-    sample = np.argsort(-np.diff(gram.item_indptr), kind="stable")[:: max(1, items // SAMPLE)]
-    seen = _largest(gram, sample, 0.0, max_in_column, threads)[2]
-    guessed = int(MARGIN * wanted * len(sample) / items) + 1
-    while True:
-        guess = float(np.partition(seen, -guessed)[-guessed]) if guessed < len(seen) else 0.0
-        counts, neighbours, values, diagonal = _largest(gram, np.arange(items), guess, max_in_column, threads)
-        if len(values) > wanted or guess == 0:
-            break
-        guessed *= 2
-    threshold = guess if len(values) <= wanted else float(np.partition(values, -wanted - 1)[-wanted - 1])
-    kept = values > threshold
-    ends = np.cumsum(np.concatenate([[0], kept]))
-    counts = np.diff(ends[np.concatenate([[0], np.cumsum(counts)])])
-    return _pattern(counts, neighbours[kept], values, diagonal, threshold)
-
-
-def _pattern(
-    counts: np.ndarray, neighbours: np.ndarray, values: np.ndarray, diagonal: np.ndarray, threshold: float
-) -> Pattern:
-    """Put each item itself in front of its neighbours."""
-    indptr = np.concatenate([[0], np.cumsum(counts + 1)])
-    indices = np.empty(indptr[-1], dtype=np.int32)
-    own = np.zeros(len(indices), dtype=bool)
-    own[indptr[:-1]] = True
-    indices[own] = np.arange(len(counts))
-    indices[~own] = neighbours
-    return Pattern(indptr, indices, diagonal, threshold)
-
-
-def _largest(
+def find_neighbours(
     gram: GramRows, rows: np.ndarray, threshold: float, max_in_column: int, threads: int
 ) -> tuple[np.ndarray, ...]:
     """The neighbours of each row above the threshold, at most `max_in_column` - 1, largest first.
@@ -116,6 +74,60 @@ def _largest(
         neighbours.append(found[: len(filled)][filled])
         values.append(sizes[: len(filled)][filled])
     return counts, np.concatenate(neighbours), np.concatenate(values), diagonal
+
+
+def above(
+    gram: GramRows, threshold: float, max_in_column: int, threads: int, find: Callable[..., tuple] = find_neighbours
+) -> Pattern:
+    """The pattern of entries above `threshold`; a column keeps its `max_in_column` largest, with the diagonal.
+
+    Args:
+        find: finds the neighbours of rows as `find_neighbours` does.
+    """
+    rows = np.arange(len(gram.factor))
+    return _pattern(*find(gram, rows, threshold, max_in_column, threads), threshold)
+
+
+def of_density(
+    gram: GramRows, density: float, max_in_column: int, threads: int, find: Callable[..., tuple] = find_neighbours
+) -> Pattern:
+    """The pattern with the lowest threshold that keeps at most the share `density` of all entries, with the diagonal.
+
+    A threshold is guessed from a sample of rows, so that somewhat more entries than wanted lie above it. These are
+    collected, and the exact threshold is found among them.
+
+    Args:
+        find: as in `above`.
+    """
+    items = len(gram.factor)
+    wanted = max(0, int(density * items * items) - items)
+    sample = np.argsort(-np.diff(gram.item_indptr), kind="stable")[:: max(1, items // SAMPLE)]
+    seen = find(gram, sample, 0.0, max_in_column, threads)[2]
+    guessed = int(MARGIN * wanted * len(sample) / items) + 1
+    while True:
+        guess = float(np.partition(seen, -guessed)[-guessed]) if guessed < len(seen) else 0.0
+        counts, neighbours, values, diagonal = find(gram, np.arange(items), guess, max_in_column, threads)
+        if len(values) > wanted or guess == 0:
+            break
+        guessed *= 2
+    threshold = guess if len(values) <= wanted else float(np.partition(values, -wanted - 1)[-wanted - 1])
+    kept = values > threshold
+    ends = np.cumsum(np.concatenate([[0], kept]))
+    counts = np.diff(ends[np.concatenate([[0], np.cumsum(counts)])])
+    return _pattern(counts, neighbours[kept], values, diagonal, threshold)
+
+
+def _pattern(
+    counts: np.ndarray, neighbours: np.ndarray, values: np.ndarray, diagonal: np.ndarray, threshold: float
+) -> Pattern:
+    """Put each item itself in front of its neighbours."""
+    indptr = np.concatenate([[0], np.cumsum(counts + 1)])
+    indices = np.empty(indptr[-1], dtype=np.int32)
+    own = np.zeros(len(indices), dtype=bool)
+    own[indptr[:-1]] = True
+    indices[own] = np.arange(len(counts))
+    indices[~own] = neighbours
+    return Pattern(indptr, indices, diagonal, threshold)
 
 
 @njit(cache=True)

@@ -7,6 +7,8 @@ from scipy.sparse import csr_matrix
 
 from models.numerics.ordered_histories import ordered
 
+AT_ONCE = 1 << 23  # entries that are counted together, 64 MB
+
 
 def checked(interactions: csr_matrix) -> csr_matrix:
     """The matrix itself, if a model can be fitted on it.
@@ -14,10 +16,20 @@ def checked(interactions: csr_matrix) -> csr_matrix:
     Raises:
         TypeError, ValueError: as `checked_matrix`; or it has no edge.
     """
-    checked_matrix(interactions, "interactions")
+    check_kind(interactions, "interactions")
+    check_entries(interactions, "interactions")
+    check_edges(interactions)
+    return interactions
+
+
+def check_edges(interactions: csr_matrix) -> None:
+    """Refuse a matrix without an edge.
+
+    Raises:
+        ValueError: it has none.
+    """
     if interactions.nnz == 0:
         raise ValueError(f"the {interactions.shape[0]} x {interactions.shape[1]} matrix of interactions has no edge")
-    return interactions
 
 
 def checked_matrix(matrix: csr_matrix, name: str) -> None:
@@ -28,6 +40,16 @@ def checked_matrix(matrix: csr_matrix, name: str) -> None:
         ValueError: columns of a row are not sorted or come twice, or a count is not positive and finite; the first such
             entry is named.
     """
+    check_kind(matrix, name)
+    check_entries(matrix, name)
+
+
+def check_kind(matrix: csr_matrix, name: str) -> None:
+    """The part of `checked_matrix` that reads no entry.
+
+    Raises:
+        TypeError: as there.
+    """
     if not isinstance(matrix, csr_matrix):
         raise TypeError(
             f"{name}: a {type(matrix).__name__} where a scipy.sparse.csr_matrix of users x items belongs; give "
@@ -35,6 +57,17 @@ def checked_matrix(matrix: csr_matrix, name: str) -> None:
         )
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"{name}: its values are of type {matrix.dtype}; give counts, such as {name}.astype('float32')")
+
+
+def check_entries(matrix: csr_matrix, name: str, first: int = 0) -> None:
+    """The part of `checked_matrix` that reads every entry.
+
+    Args:
+        first: the user of the first row, where these are some rows of a matrix.
+
+    Raises:
+        ValueError: as there.
+    """
     if not matrix.has_canonical_format:
         raise ValueError(
             f"{name}: columns of a row are not sorted, or a column comes twice in a row; call {name}.sum_duplicates()"
@@ -44,9 +77,15 @@ def checked_matrix(matrix: csr_matrix, name: str) -> None:
         entry = int(np.argmax(bad))
         row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
         raise ValueError(
-            f"{name}: user {row} (row), item {matrix.indices[entry]}: the count {matrix.data[entry]} is not a positive "
+            f"{name}: user {first + row} (row), item {matrix.indices[entry]}: the count {matrix.data[entry]} is not a positive "
             "finite number; leave out what is no like, and call eliminate_zeros()"
         )
+
+
+def item_degrees(matrix: csr_matrix) -> np.ndarray:
+    """int64 (items,), how many entries each column has; some entries at a time, for a count in 64 bits copies them."""
+    pieces = np.split(matrix.indices, range(AT_ONCE, matrix.nnz, AT_ONCE))
+    return sum(np.bincount(piece, minlength=matrix.shape[1]) for piece in pieces)
 
 
 def one_each(items: np.ndarray, count: int) -> csr_matrix:

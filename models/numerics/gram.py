@@ -5,6 +5,7 @@ of threads nor on the order of the users, sums that were kept can be read instea
 centring loses no digits to cancellation.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,8 +13,10 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
+from models.numerics.counts import AT_ONCE, item_degrees
 from models.numerics.degree_weights import exact_degree_weights
 from models.numerics.products import read_only
+from models.numerics.shards import within
 from models.numerics.threads import kernel_threads
 
 
@@ -42,12 +45,21 @@ def columns(interactions: csr_matrix, user_weight_exponent: float) -> Columns:
     users = int(np.count_nonzero(degrees))
     weights = exact_degree_weights(degrees, user_weight_exponent)
     unit = users / float(weights.sum())
-    of_entries = np.repeat(weights, degrees)
-    mean = unit * np.bincount(interactions.indices, weights=of_entries, minlength=interactions.shape[1]) / users
+    mean = unit * _weighted_degrees(interactions, weights) / users
     spread = users * mean * (1 - mean)
-    item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
-    spread[(item_degrees == 0) | (item_degrees == users)] = 0.0
+    degrees_of_items = item_degrees(interactions)
+    spread[(degrees_of_items == 0) | (degrees_of_items == users)] = 0.0
     return Columns(weights, unit, mean, spread, users)
+
+
+def _weighted_degrees(interactions: csr_matrix, weights: np.ndarray) -> np.ndarray:
+    """sum_m w_m x_m, float64 (items,), some users at a time: in whatever pieces, these sums are exact."""
+    indptr, total = interactions.indptr, np.zeros(interactions.shape[1])
+    for users in within(np.diff(indptr), AT_ONCE):
+        of_entries = np.repeat(weights[users], np.diff(indptr[users.start : users.stop + 1]))
+        items = interactions.indices[indptr[users.start] : indptr[users.stop]]
+        total += np.bincount(items, weights=of_entries, minlength=len(total))
+    return total
 
 
 def mean_over_edges(moments: Columns, alpha: float) -> float:
@@ -100,7 +112,8 @@ class GramRows(NamedTuple):
         weights: float64 (users,).
         shift, factor: float64 (items,), as in `lower_gram`.
         sums: float64, the rows sum_m w_m x_ma x_mb for b <= a, one after the other, to be read instead of summed; or
-            empty.
+            empty. Where there are `starts`, the elements of whole rows that are not zero, in ascending columns.
+        starts, columns: int64 (items + 1,) and int32, where each row begins in `sums`, and the columns there; or empty.
     """
 
     indptr: np.ndarray
@@ -112,6 +125,8 @@ class GramRows(NamedTuple):
     shift: np.ndarray
     factor: np.ndarray
     sums: np.ndarray
+    starts: np.ndarray
+    columns: np.ndarray
 
 
 def gram_rows(
@@ -134,12 +149,44 @@ def gram_rows(
         read_only(shift, np.float64),
         read_only(factor, np.float64),
         read_only(np.zeros(0) if sums is None else sums, np.float64),
+        *_nothing(np.int64, np.int32),
     )
+
+
+def summed_rows(
+    starts: np.ndarray,
+    columns: np.ndarray,
+    sums: np.ndarray,
+    item_indptr: np.ndarray,
+    shift: np.ndarray,
+    factor: np.ndarray,
+) -> GramRows:
+    """The `GramRows` of sums that were made; no user is in it. `item_indptr` tells how many users each item has."""
+    return GramRows(
+        *_nothing(np.int64, np.int32),
+        read_only(item_indptr, np.int64),
+        *_nothing(np.int32, np.int64, np.float64),
+        read_only(shift, np.float64),
+        read_only(factor, np.float64),
+        read_only(sums, np.float64),
+        read_only(starts, np.int64),
+        read_only(columns, np.int32),
+    )
+
+
+def _nothing(*types: type) -> Iterator[np.ndarray]:
+    return (read_only(np.zeros(0), kind) for kind in types)
 
 
 @njit(nogil=True, cache=True)
 def add_lower_row(gram, item, row):
-    """Add sum_m w_m x_m,item x_mb to `row` for b <= item; returns how many numbers were added."""
+    """Add sum_m w_m x_m,item x_mb to `row` for b <= item; returns how many numbers were added, at most."""
+    if len(gram.starts) > 0:
+        for at in range(gram.starts[item], gram.starts[item + 1]):
+            if gram.columns[at] > item:
+                break
+            row[gram.columns[at]] += gram.sums[at]
+        return item + 1
     if len(gram.sums) > 0:
         start = item * (item + 1) // 2
         for other in range(item + 1):
@@ -158,6 +205,10 @@ def add_lower_row(gram, item, row):
 @njit(nogil=True, cache=True)
 def add_row(gram, item, row):
     """Add sum_m w_m x_m,item x_mb to `row` for all b."""
+    if len(gram.starts) > 0:
+        for at in range(gram.starts[item], gram.starts[item + 1]):
+            row[gram.columns[at]] += gram.sums[at]
+        return
     if len(gram.sums) > 0:
         add_lower_row(gram, item, row)
         at = item * (item + 1) // 2 + item

@@ -3,6 +3,8 @@
 The load of a row is the number of its entries, plus a cost of the row itself. The cuts depend on the rows alone.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 
@@ -34,3 +36,14 @@ def shards(starts: np.ndarray, count: int = 64) -> np.ndarray:
 def even_runs(rows: int, count: int) -> np.ndarray:
     """Bounds int64 (count + 1,) of `count` runs with about equal numbers of rows."""
     return np.linspace(0, rows, count + 1).astype(np.int64)
+
+
+def within(numbers: np.ndarray, room: int) -> Iterator[slice]:
+    """Cut rows into runs whose `numbers` sum to at most `room`; a larger row is a run of its own."""
+    ends = np.cumsum(numbers)
+    start = 0
+    while start < len(numbers):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + room, side="right")))
+        yield slice(start, stop)
+        start = stop

@@ -1,6 +1,6 @@
 """Sparse linear methods (Ning and Karypis 2011).
 
-`model` has the objective, `kernels` the coordinate descent.
+`model` has the objective, `kernels` the coordinate descent, `columns` what it is told and gives, `runs` the fit on many workers.
 """
 
 from models.slim.model import SLIM

@@ -100,11 +100,11 @@ def fill_pairs(rows, workers, gram):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def count_candidates(gram, l1, out):
-    """Fill `out`, int64 (items,), with the number of candidates of each column, an upper bound on its weights."""
-    for item in prange(len(out)):
+def count_candidates(gram, l1, first, out):
+    """Fill `out`, int64, with the number of candidates of each column from `first` on, an upper bound on its weights."""
+    for place in prange(len(out)):
         # The loop's own index is a uint64, for which `_candidates` would be compiled once more.
-        out[item] = len(_candidates(np.int64(item), gram, l1)[0]) - 1
+        out[place] = len(_candidates(first + np.int64(place), gram, l1)[0]) - 1
 
 
 @njit(parallel=True, nogil=True, cache=True)
@@ -112,7 +112,7 @@ def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solve
     """Fill the `Solved` weights of the columns first .. last - 1.
 
     Args:
-        gram: (indptr, indices, values), symmetric. diagonal: float32 (items,), of the Gram matrix.
+        gram: (starts, columns, values), symmetric, read-only. diagonal: float32 (items,), of the Gram matrix.
         penalties: (l1, l2), float32.
         limits: (tolerance float32, max_sweeps, neighbours), as in the settings.
     """

@@ -19,7 +19,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
-from models.numerics.gram import GramRows, columns, gram_rows, mean_over_edges
+from models.numerics.gram import Columns, GramRows, columns, gram_rows, mean_over_edges
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
 from models.numerics.products import read_only
@@ -27,10 +27,11 @@ from models.numerics.sparse_products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Multiple, SearchSpace, Span
 from models.settings import RecencySettings
-from models.slim.kernels import Solved, count_candidates, count_pairs, fill_pairs, solve_columns
+from models.slim.columns import ColumnWeights, Gram, Regression, batches, solved
+from models.slim.kernels import count_pairs, fill_pairs
+from models.slim.runs import columns_by_runs
 
 L1, L2 = 0.05, 5.0  # times `mean_over_edges`
-BATCH = 1 << 22  # candidates of the columns that are solved together: 32 MB
 
 
 class SLIMSettings(RecencySettings):
@@ -76,6 +77,12 @@ class SLIMSettings(RecencySettings):
         description="A column is done when no step of the descent would move a weight by more than this.",
     )
     max_sweeps: int = Field(1000, ge=1, description="Largest number of passes over a column's active weights.")
+    blocks: int = Field(
+        1,
+        ge=1,
+        description="Blocks of users whose parts of the items' Gram matrix are summed apart, and as many runs of items "
+        "whose columns are solved apart (docs/scaling.md), with the bits of 1; 1 does it all as one.",
+    )
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings with l1 and l2 for a (users, items) log."""
@@ -101,53 +108,49 @@ class SLIM(Model):
         moments = columns(interactions, self.settings.user_weight_exponent)
         norms = np.sqrt(moments.users * moments.mean)
         scale = np.where(norms > 0, norms, 1.0) ** self.settings.alpha
-        sums = options.gram_sums(interactions, self.settings.user_weight_exponent, self.threads)
-        factor = np.sqrt(moments.unit) / scale
-        rows = gram_rows(interactions, moments.weights, np.zeros(len(scale)), factor, sums)
-        with kernel_threads(self.threads):
-            gram = _gram(rows, self.threads)
-            diagonal = read_only((norms / scale) ** 2, np.float32)
-            parts, unsettled = [], 0
-            batches = _batches(gram, np.float32(self.resolved.l1), self.settings.neighbours)
-            for number, (first, bounds) in enumerate(batches, 1):
-                started = perf_counter()
-                part, stopped = self._solve(first, bounds, gram, diagonal)
-                parts.append(part)
-                unsettled += stopped
-                options.on_epoch(Epoch(number, len(batches), perf_counter() - started, {"weights": len(part[0])}))
-        if unsettled:
+        scaled = np.sqrt(moments.unit) / scale, read_only((norms / scale) ** 2, np.float32)
+        solve = self._here if self.settings.blocks == 1 else self._by_runs
+        found = solve(interactions, moments, scaled, options)
+        if found.unsettled:
             warnings.warn(
-                f"slim: {unsettled} of {len(scale)} columns were still moving after "
+                f"slim: {found.unsettled} of {len(scale)} columns were still moving after "
                 f"{self.settings.max_sweeps} passes; raise max_sweeps or tolerance",
                 stacklevel=3,
             )
-        rows, values, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        weights = csc_matrix((values, rows, indptr), shape=(len(scale),) * 2).tocsr()
+        indptr = np.concatenate([[0], np.cumsum(found.counts)])
+        weights = csc_matrix((found.weights, found.rows, indptr), shape=(len(scale),) * 2).tocsr()
         weights.data *= np.repeat(1 / scale, np.diff(weights.indptr)) * scale[weights.indices]
         self.weights = weights
 
-    def _solve(
-        self, first: int, bounds: np.ndarray, gram: tuple[np.ndarray, ...], diagonal: np.ndarray
-    ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], int]:
-        """(items, weights, number of weights in each column) of the columns from `first` on, and how many did not end."""
-        starts = np.concatenate([[0], np.cumsum(bounds)])
-        rows, weights = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
-        found = np.zeros((len(bounds), 2), dtype=np.int64)
-        penalties = np.float32(self.resolved.l1), np.float32(self.resolved.l2)
-        limits = np.float32(self.settings.tolerance), self.settings.max_sweeps, self.settings.neighbours
-        solve_columns(
-            first,
-            first + len(bounds),
-            gram,
-            diagonal,
-            penalties,
-            limits,
-            max(1, self.threads),
-            Solved(starts, rows, weights, found),
-        )
-        held = np.arange(starts[-1]) < np.repeat(starts[:-1] + found[:, 0], bounds)
-        return (rows[held], weights[held], found[:, 0]), int(found[:, 1].sum())
+    def _here(
+        self, interactions: csr_matrix, moments: Columns, scaled: tuple[np.ndarray, np.ndarray], options: FitOptions
+    ) -> ColumnWeights:
+        """The weights of all columns; `scaled` as in `models.slim.runs.columns_by_runs`."""
+        sums = options.gram_sums(interactions, self.settings.user_weight_exponent, self.threads)
+        factor, diagonal = scaled
+        rows = gram_rows(interactions, moments.weights, np.zeros(len(factor)), factor, sums)
+        with kernel_threads(self.threads):
+            gram, regression, parts = _gram(rows, self.threads), self._regression(), []
+            found = batches(gram, regression, 0, len(factor))
+            for number, batch in enumerate(found, 1):
+                started = perf_counter()
+                parts.append(solved(*batch, gram, diagonal, regression, self.threads))
+                values = {"weights": len(parts[-1].rows)}
+                options.on_epoch(Epoch(number, len(found), perf_counter() - started, values))
+        return ColumnWeights.joined(parts)
+
+    def _by_runs(
+        self, interactions: csr_matrix, moments: Columns, scaled: tuple[np.ndarray, np.ndarray], options: FitOptions
+    ) -> ColumnWeights:
+        """As `_here`, by blocks of users and runs of items."""
+        started, regression = perf_counter(), self._regression()
+        shape = regression, self.settings.blocks, self.threads
+        found = columns_by_runs(interactions, moments, self.item_degrees, scaled, *shape, options)
+        options.on_epoch(Epoch(1, 1, perf_counter() - started, {"weights": len(found.rows)}))
+        return found
+
+    def _regression(self) -> Regression:
+        return Regression(**self.resolved.model_dump(include=set(Regression.__annotations__)))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights w_ij of the items i of the history, each times that of its place; their sum is the score, but for
@@ -171,22 +174,10 @@ class SLIM(Model):
         self.weights = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
 
 
-def _gram(rows: GramRows, threads: int) -> tuple[np.ndarray, ...]:
-    """(indptr, indices, values) of diag(factor) X' diag(weights) X diag(factor); see `models.slim.kernels.fill_pairs`."""
-    indptr = np.zeros(len(rows.factor) + 1, dtype=np.int64)
-    count_pairs(rows, max(1, threads), indptr[1:])
-    np.cumsum(indptr, out=indptr)
-    gram = indptr, np.empty(indptr[-1], dtype=np.uint32), np.empty(indptr[-1], dtype=np.float32)
+def _gram(rows: GramRows, threads: int) -> Gram:
+    starts = np.zeros(len(rows.factor) + 1, dtype=np.int64)
+    count_pairs(rows, max(1, threads), starts[1:])
+    np.cumsum(starts, out=starts)
+    gram = Gram(starts, np.empty(starts[-1], dtype=np.uint32), np.empty(starts[-1], dtype=np.float32))
     fill_pairs(rows, max(1, threads), gram)
-    return gram
-
-
-def _batches(gram: tuple[np.ndarray, ...], l1: np.float32, neighbours: int) -> list[tuple[int, np.ndarray]]:
-    """Batches of consecutive columns: the first column, and int64 (columns,) upper bounds on the numbers of weights."""
-    bounds = np.zeros(len(gram[0]) - 1, dtype=np.int64)
-    count_candidates(gram, l1, bounds)
-    if neighbours:
-        bounds = np.minimum(bounds, neighbours)
-    number = np.cumsum(bounds) // BATCH
-    cuts = np.flatnonzero(np.diff(number)) + 1
-    return list(zip([0, *cuts.tolist()], np.split(bounds, cuts), strict=True))
+    return gram.read_only()

@@ -14,7 +14,7 @@ from tests.flows.test_artifacts import shown
 from tests.flows.test_backfill import contents, query, run
 from tests.tasks.cluster.conftest import started
 
-IN_BLOCKS = "random_graph", "wmf", "hpf", "mrf_dense"
+IN_BLOCKS = "random_graph", "wmf", "hpf", "mrf_dense", "mrf_sparse", "slim"
 SHORT = (
     "random_graph.iterations=4",
     "random_graph.factors=5",

@@ -38,10 +38,14 @@ class Backwards:
 
 
 class Processes:
-    """Two processes; one is killed in the middle of the fit, and a third makes the calls of that time again."""
+    """Two processes; one is killed in the middle of the fit, and a third makes the calls of that time again.
 
-    def __init__(self):
-        self.pool, self.asked, self.killed = self._of(2), 0, 0
+    Attributes:
+        killed_at: the times that calls are asked for, counted from 1, in which one is killed.
+    """
+
+    def __init__(self, *killed_at):
+        self.pool, self.asked, self.killed, self.killed_at = self._of(2), 0, 0, killed_at or (9,)
 
     def _of(self, count):
         return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
@@ -50,7 +54,7 @@ class Processes:
         self.asked += 1
         try:
             answers = [self.pool.submit(function, *call) for call in calls]
-            if self.asked == 9:
+            if self.asked in self.killed_at:
                 answers[0].result()
                 os.kill(next(iter(self.pool._processes)), signal.SIGKILL)
             return [answer.result() for answer in answers]

@@ -8,8 +8,8 @@ from scipy.sparse import csr_matrix
 
 from models.fitting import FitOptions
 from models.numerics.gram import gram_rows
+from models.slim import columns
 from models.slim import kernels as slim_kernels
-from models.slim import model as slim
 from models.slim.model import SLIM, SLIMSettings
 
 VARIANTS = {
@@ -83,7 +83,7 @@ def test_no_weight_can_lower_the_loss(seed, l1, l2, alpha, share):
 
 def test_rows_kept_whole_or_sparse_and_batches_of_any_size_give_the_same_bits(long_tailed, monkeypatch):
     expected = fit(long_tailed, l1=1.0, l2=10.0).weights
-    monkeypatch.setattr(slim, "BATCH", 50)
+    monkeypatch.setattr(columns, "BATCH", 50)
     epochs = []
     found = SLIM(SLIMSettings(l1=1.0, l2=10.0, **PLAIN)).fit(long_tailed, FitOptions(on_epoch=epochs.append)).weights
     assert (found != expected).nnz == 0

@@ -1,0 +1,96 @@
+"""The weights of some columns, batch after batch: how many a column may have, the descent, and what of it is kept."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from models.numerics.products import read_only
+from models.slim.kernels import Solved, count_candidates, solve_columns
+
+BATCH = 1 << 22  # candidates of the columns that are solved together: 32 MB
+
+
+class Gram(NamedTuple):
+    """diag(factor) X' diag(w) X diag(factor) of the pairs of items that share a user; see `models.slim.kernels.fill_pairs`.
+
+    Attributes:
+        starts: int64 (items + 1,), where each row begins.
+        columns, values: uint32 and float32. A row with as many elements as there are items is dense, in their order.
+    """
+
+    starts: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+
+    def read_only(self) -> "Gram":
+        """The same, so that kernels are compiled for one kind of it."""
+        kinds = np.int64, np.uint32, np.float32
+        return Gram(*(read_only(array, kind) for array, kind in zip(self, kinds, strict=True)))
+
+
+@dataclass(frozen=True)
+class Regression:
+    """What every column's regression is told.
+
+    Attributes:
+        l1, l2, tolerance, max_sweeps, neighbours: as in the settings.
+    """
+
+    l1: float
+    l2: float
+    tolerance: float
+    max_sweeps: int
+    neighbours: int
+
+
+@dataclass(frozen=True)
+class ColumnWeights:
+    """The weights of consecutive columns.
+
+    Attributes:
+        rows, weights: int32 and float32, of all columns, one after the other.
+        counts: int64 (columns,), how many weights each has.
+        unsettled: how many columns `max_sweeps` ended.
+    """
+
+    rows: np.ndarray
+    weights: np.ndarray
+    counts: np.ndarray
+    unsettled: int
+
+    @classmethod
+    def joined(cls, parts: "list[ColumnWeights]") -> "ColumnWeights":
+        """Those of the first part, then those of the next."""
+        arrays = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "weights", "counts"))
+        return cls(*arrays, sum(part.unsettled for part in parts))
+
+
+def batches(gram: Gram, regression: Regression, first: int, end: int) -> list[tuple[int, np.ndarray]]:
+    """Batches of the columns first .. end - 1.
+
+    Returns:
+        Of each its first column, and int64 (columns,) upper bounds on the numbers of weights.
+    """
+    bounds = np.zeros(end - first, dtype=np.int64)
+    count_candidates(gram, np.float32(regression.l1), first, bounds)
+    if regression.neighbours:
+        bounds = np.minimum(bounds, regression.neighbours)
+    number = np.cumsum(bounds) // BATCH
+    cuts = np.flatnonzero(np.diff(number)) + 1
+    return list(zip([first, *(first + cuts).tolist()], np.split(bounds, cuts), strict=True))
+
+
+def solved(
+    first: int, bounds: np.ndarray, gram: Gram, diagonal: np.ndarray, regression: Regression, threads: int
+) -> ColumnWeights:
+    """The columns from `first` on, as many as there are bounds; a column's bits depend on it and on the Gram matrix alone."""
+    starts = np.concatenate([[0], np.cumsum(bounds)])
+    rows, weights = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
+    found = np.zeros((len(bounds), 2), dtype=np.int64)
+    penalties = np.float32(regression.l1), np.float32(regression.l2)
+    limits = np.float32(regression.tolerance), regression.max_sweeps, regression.neighbours
+    filled = Solved(starts, rows, weights, found)
+    solve_columns(first, first + len(bounds), gram, diagonal, penalties, limits, max(1, threads), filled)
+    held = np.arange(starts[-1]) < np.repeat(starts[:-1] + found[:, 0], bounds)
+    return ColumnWeights(rows[held], weights[held], found[:, 0], int(found[:, 1].sum()))
