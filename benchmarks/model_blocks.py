@@ -1,6 +1,7 @@
-"""Blocks of users in wmf, hpf and mrf_dense: what travels, what a pass costs, and how far the fit is from one machine's.
+"""Blocks of users in wmf, hpf, paired_symbols and mrf_dense: what travels, what a pass costs, and how far the fit is from one machine's.
 
-    python -m benchmarks.model_blocks [--edges 1000000] [--fit wmf wmf:solver=cholesky hpf mrf_dense] [--blocks 1 4 16]
+    python -m benchmarks.model_blocks [--edges 1000000] [--fit wmf wmf:solver=cholesky hpf paired_symbols mrf_dense]
+                                     [--blocks 1 4 16]
 
 The graph is the demo's own. Everything runs in this process and on one thread; every call and answer is pickled and read
 back as if it went to another. Times are CPU seconds of the quickest pass after the first; a pass of mrf_dense is a fit. One block is a fit of all users as
@@ -25,6 +26,8 @@ from models.fitting import Epoch, FitOptions
 from models.hpf.model import HPFSettings
 from models.mrf.dense import MRFDenseSettings
 from models.mrf.dense_blocks import stripes
+from models.paired_symbols.messages import numbers as paired_numbers
+from models.paired_symbols.settings import PairedSymbolsSettings
 from models.settings import ModelSettings
 from models.wmf.model import WMFSettings
 from models.wmf.sums import numbers
@@ -43,13 +46,29 @@ def hpf_bytes(settings: HPFSettings, items: int, blocks: int) -> int:
     return 8 * settings.factors * items + 24 * settings.factors
 
 
+def paired_bytes(settings: PairedSymbolsSettings, items: int, blocks: int) -> int:
+    """Of a block and a pass: docs/scaling.md."""
+    n = settings.factors + 2
+    row = 8 * -(-n // 8) * 8
+    learned = (2 * row + 32) * items if settings.learn_selection else 0
+    exchanges = 4 if settings.learn_selection else 2
+    return (2 * row + 4 * paired_numbers(settings.factors)) * items + learned + 8 * n**2 * (exchanges + 1)
+
+
 def mrf_bytes(settings: MRFDenseSettings, items: int, blocks: int) -> int:
     """Of a block and a fit: docs/scaling.md."""
     return sum(8 * (end - first) * end for first, end in stripes(items, blocks))
 
 
-BYTES: dict[str, Callable] = {"wmf": wmf_bytes, "hpf": hpf_bytes, "mrf_dense": mrf_bytes}
-PASSES = {"wmf": "iterations", "hpf": "max_iterations"}
+FITS = ["wmf", "wmf:solver=cholesky", "hpf", "paired_symbols", "paired_symbols:learn_selection=true", "mrf_dense"]
+BYTES: dict[str, Callable] = {
+    "wmf": wmf_bytes,
+    "hpf": hpf_bytes,
+    "paired_symbols": paired_bytes,
+    "mrf_dense": mrf_bytes,
+}
+PASSES = {"wmf": "iterations", "hpf": "max_iterations", "paired_symbols": "iterations"}
+VECTORS = {"mrf_dense": "weights", "paired_symbols": "item_rows"}  # of items, where a model has no `item_vectors`
 
 
 def report(matrix: csr_matrix, name: str, given: dict, counts: list[int], passes: int) -> None:
@@ -62,7 +81,7 @@ def report(matrix: csr_matrix, name: str, given: dict, counts: list[int], passes
     first: np.ndarray | None = None
     for count in counts:
         model, cells, value = fitted(matrix, name, settings.model_copy(update={"blocks": count}), passes)
-        vectors = model.weights if name == "mrf_dense" else model.item_vectors()
+        vectors = getattr(model, VECTORS[name]) if name in VECTORS else model.item_vectors()
         first = vectors if first is None else first
         apart = np.abs(vectors - first).max() / np.abs(first).max()
         formula = count * BYTES[name](settings, matrix.shape[1], count) if count > 1 else 0
@@ -96,9 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--edges", type=int, default=1_000_000, help="likes; there is a user for each 40")
     parser.add_argument("--items", type=int, default=4_000)
-    parser.add_argument(
-        "--fit", nargs="+", default=["wmf", "wmf:solver=cholesky", "hpf", "mrf_dense"], help="model:setting=value"
-    )
+    parser.add_argument("--fit", nargs="+", default=FITS, help="model:setting=value")
     parser.add_argument(
         "--blocks", nargs="+", type=int, default=[1, 4, 16], help="the first is what others are held to"
     )

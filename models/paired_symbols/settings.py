@@ -5,8 +5,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from models.paired_symbols.kernels import MOST_FACTORS
+from models.paired_symbols.messages import numbers
+from models.paired_symbols.posterior import blank_rows
 from models.search_space import SearchSpace, Span
 from models.settings import ModelSettings
+from models.user_blocks import Sizes
 
 
 class PairedSymbolsSettings(ModelSettings):
@@ -58,3 +61,9 @@ class PairedSymbolsSettings(ModelSettings):
         description="Blocks of users that are updated apart and whose sums for the items are added (docs/scaling.md); 1 "
         "fits all users as one.",
     )
+
+    def sizes_by_blocks(self, items: int) -> Sizes:
+        """What a fit by blocks holds, for `models.memory`."""
+        row = blank_rows(1, self.factors, 0.0).nbytes
+        sums = 4 * numbers(self.factors) * items
+        return Sizes(row, row * items, sums, here=2 * sums + row * items, call=row * items)
