@@ -36,7 +36,7 @@ def coordinator_bytes(model: type[Model], settings: ModelSettings, shape: tuple[
     All users are there at the beginning and the end; between these, of each block a call and an answer, and their sum.
     """
     users, items = shape
-    sizes: Sizes = settings.sizes_by_blocks(items)
+    sizes: Sizes = settings.sizes_by_blocks(items, 0)
     exchange = settings.blocks * (sizes.items + sizes.answer)
     return max(COPIES * users * sizes.user, exchange + sizes.here) + sizes.items + 4 * model.item_matrices * items**2
 
@@ -47,5 +47,5 @@ def block_bytes(settings: ModelSettings, users: int, items: int, edges: int) -> 
     Args:
         users, edges: of the block.
     """
-    sizes: Sizes = settings.sizes_by_blocks(items)
+    sizes: Sizes = settings.sizes_by_blocks(items, edges)
     return sizes.edge * edges + COPIES * sizes.user * users + 2 * (sizes.items + sizes.answer) + sizes.call

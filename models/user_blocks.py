@@ -27,7 +27,7 @@ from models.numerics.shards import runs
 class Sizes:
     """Bytes of what a fit by blocks holds, from which `models.memory` tells what it takes.
 
-    A model with a setting `blocks` gives them as `sizes_by_blocks` of its settings.
+    A model with a setting `blocks` gives them as `sizes_by_blocks(items, edges)` of its settings, edges of one block.
 
     Attributes:
         user: a user's arrays, as they lie with a block.

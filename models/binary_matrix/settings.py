@@ -63,8 +63,9 @@ class BinaryMatrixSettings(ModelSettings):
             )
         return self
 
-    def sizes_by_blocks(self, items: int) -> Sizes:
-        """What a fit by blocks holds, for `models.memory`; a first minibatch has two entries for every edge."""
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
+        """What a fit by blocks holds, for `models.memory`; the first minibatch may be of two entries for every edge."""
         row = 8 * width_of(self.factors)
         sums = 4 * numbers(self.factors) * items
-        return Sizes(row + 8, row * items, sums, here=2 * sums, call=row * items, edge=24 + 2 * BYTES_OF_ENTRY)
+        drawn = BYTES_OF_ENTRY * min(2 * edges, self.most_batch // self.blocks)
+        return Sizes(row + 8, row * items, sums, here=2 * sums, call=row * items + drawn)

@@ -109,7 +109,7 @@ class HPFSettings(ModelSettings):
         """c, c' and c'/d'."""
         return Prior(self.c, self.c_prime, self.c_prime / self.d_prime, self.factors)
 
-    def sizes_by_blocks(self, items: int) -> Sizes:
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
         """What a fit by blocks holds, for `models.memory`."""
         factors = 4 * self.factors * items
         return Sizes(8 * self.factors + 8, factors, factors, here=8 * factors, call=(SHARDS + 4) * factors)

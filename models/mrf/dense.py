@@ -97,7 +97,7 @@ class MRFDenseSettings(MRFSettings):
         "sums over all users as one.",
     )
 
-    def sizes_by_blocks(self, items: int) -> Sizes:
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
         """What a fit by blocks holds, for `models.memory`."""
         first, end = stripes(items, self.blocks)[-1]  # the largest
         sums = 8 * (end - first) * end

@@ -62,7 +62,7 @@ class PairedSymbolsSettings(ModelSettings):
         "fits all users as one.",
     )
 
-    def sizes_by_blocks(self, items: int) -> Sizes:
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
         """What a fit by blocks holds, for `models.memory`."""
         row = blank_rows(1, self.factors, 0.0).nbytes
         sums = 4 * numbers(self.factors) * items

@@ -90,7 +90,7 @@ class RandomGraphSettings(ModelSettings):
             raise ValueError("observed_negatives: a fit by blocks does not take them; set blocks = 1")
         return self
 
-    def sizes_by_blocks(self, items: int) -> Sizes:
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
         """What a fit by blocks holds, for `models.memory`."""
         q, sums = 8 * (self.factors + 1) * items, 4 * numbers(self.factors) * items
         kept = self.blocks * sums if 0 < self.refreshed < self.blocks else 0

@@ -127,7 +127,7 @@ class WMFSettings(ModelSettings):
             penalty = HU_REGULARIZATION if self.loss == "hu2008" else SHRINKAGE / (1 + weight / density)
         return self.model_copy(update={"unobserved_weight": weight, "regularization": penalty})
 
-    def sizes_by_blocks(self, items: int) -> Sizes:
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
         """What a fit by blocks holds, for `models.memory`."""
         factors = 4 * self.factors * items
         if self.solver == "cg":

@@ -12,7 +12,6 @@ from tasks.split import SplitSettings, split
 from tasks.stores import fits, matrices
 from tasks.train import fitted
 from tests.conftest import two_tastes
-from tests.tasks.cluster import calls
 from tests.tasks.cluster.conftest import started
 
 DECLARED = 140_000  # bytes; room for a block of a few users of K = 128
@@ -31,16 +30,16 @@ def wmf(**settings):
 
 @pytest.fixture(scope="module")
 def little(tmp_path_factory):
-    """A cluster, and the process of its one worker."""
+    """A cluster of one worker."""
     with started(tmp_path_factory.mktemp("cluster")) as cluster:
-        process = cluster.worker("--nthreads", "1", "--resources", f"memory={DECLARED}")
-        yield cluster, process
+        cluster.worker("--nthreads", "1", "--resources", f"memory={DECLARED}")
+        yield cluster
 
 
 def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, digest, monkeypatch):
     settings, shape = wmf(blocks=30), matrices.read(home, digest).train.shape
     needed = coordinator_bytes(MODELS["wmf"], settings, shape) + OF_KERNELS
-    with opened(ClusterSettings(address=little[0].address), home) as engine:
+    with opened(ClusterSettings(address=little.address), home) as engine:
         monkeypatch.setattr("tasks.machine.allowance.free_memory", lambda: needed - 1)
         with pytest.raises(OneclassError, match=r"train: wmf \(leave_one_out\): needs about \d+ MB of memory"):
             fitted(home, digest, "wmf", settings, 1, workers=engine)
@@ -51,8 +50,7 @@ def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, d
 
 
 def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fitted(little, home, digest):
-    cluster, process = little
-    with opened(ClusterSettings(address=cluster.address), home) as engine:
+    with opened(ClusterSettings(address=little.address), home) as engine:
         with pytest.raises(
             OneclassError,
             match=r"wmf \(leave_one_out\): a block of users needs about .* take more blocks \(--set wmf\.bl",
@@ -63,6 +61,3 @@ def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fit
         assert not list(home.models.rglob("*.npy")) and not list(home.spill.glob("wmf-*"))
         fit = fitted(home, digest, "wmf", wmf(blocks=30), 1, workers=engine)
         assert fits.find(home, "wmf", fit.digest) == fit
-        cluster.worker("--nthreads", "1", "--resources", "memory=10")
-        made_by = engine.declaring(DECLARED).map(calls.process, [(number,) for number in range(20)])
-        assert set(made_by) == {process.pid}
