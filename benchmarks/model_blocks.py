@@ -75,7 +75,7 @@ FITS = [
     "hpf",
     "paired_symbols",
     "paired_symbols:learn_selection=true",
-    "binary_matrix",
+    "binary_matrix:least_batch=200000,most_batch=200000",
     "mrf_dense",
 ]
 BYTES: dict[str, Callable] = {
