@@ -1,6 +1,7 @@
-"""Blocks of users in wmf, hpf and mrf_dense: what travels, what a pass costs, and how far the fit is from one machine's.
+"""Blocks of users in wmf, hpf, paired_symbols, binary_matrix and mrf_dense: what travels, what a pass costs, and how far the fit is from one machine's.
 
-    python -m benchmarks.model_blocks [--edges 1000000] [--fit wmf wmf:solver=cholesky hpf mrf_dense] [--blocks 1 4 16]
+    python -m benchmarks.model_blocks [--edges 1000000] [--fit wmf wmf:solver=cholesky hpf paired_symbols binary_matrix mrf_dense]
+                                     [--blocks 1 4 16]
 
 The graph is the demo's own. Everything runs in this process and on one thread; every call and answer is pickled and read
 back as if it went to another. Times are CPU seconds of the quickest pass after the first; a pass of mrf_dense is a fit. One block is a fit of all users as
@@ -12,6 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +22,16 @@ from scipy.sparse import csr_matrix
 from benchmarks.posted import Posted, head, row, shelved
 from benchmarks.random_graph import demo_graph
 from models.base import Model
+from models.binary_matrix.messages import numbers as binary_numbers
+from models.binary_matrix.settings import BinaryMatrixSettings
+from models.binary_matrix.tables import width_of
 from models.catalogue import MODELS
 from models.fitting import Epoch, FitOptions
 from models.hpf.model import HPFSettings
 from models.mrf.dense import MRFDenseSettings
 from models.mrf.dense_blocks import stripes
+from models.paired_symbols.messages import numbers as paired_numbers
+from models.paired_symbols.settings import PairedSymbolsSettings
 from models.settings import ModelSettings
 from models.wmf.model import WMFSettings
 from models.wmf.sums import numbers
@@ -43,17 +50,49 @@ def hpf_bytes(settings: HPFSettings, items: int, blocks: int) -> int:
     return 8 * settings.factors * items + 24 * settings.factors
 
 
+def paired_bytes(settings: PairedSymbolsSettings, items: int, blocks: int) -> int:
+    """Of a block and a pass: docs/scaling.md."""
+    n = settings.factors + 2
+    row = 8 * (-(-n // 8) * 8)
+    learned = (2 * row + 32) * items if settings.learn_selection else 0
+    exchanges = 4 if settings.learn_selection else 2
+    return (2 * row + 4 * paired_numbers(settings.factors)) * items + learned + 8 * n**2 * (exchanges + 1)
+
+
+def binary_bytes(settings: BinaryMatrixSettings, items: int, blocks: int) -> int:
+    """Of a block and a minibatch: docs/scaling.md."""
+    return (8 * width_of(settings.factors) + 4 * binary_numbers(settings.factors)) * items
+
+
 def mrf_bytes(settings: MRFDenseSettings, items: int, blocks: int) -> int:
     """Of a block and a fit: docs/scaling.md."""
     return sum(8 * (end - first) * end for first, end in stripes(items, blocks))
 
 
-BYTES: dict[str, Callable] = {"wmf": wmf_bytes, "hpf": hpf_bytes, "mrf_dense": mrf_bytes}
-PASSES = {"wmf": "iterations", "hpf": "max_iterations"}
+FITS = [
+    "wmf",
+    "wmf:solver=cholesky",
+    "hpf",
+    "paired_symbols",
+    "paired_symbols:learn_selection=true",
+    "binary_matrix:least_batch=200000,most_batch=200000",
+    "mrf_dense",
+]
+BYTES: dict[str, Callable] = {
+    "wmf": wmf_bytes,
+    "hpf": hpf_bytes,
+    "paired_symbols": paired_bytes,
+    "binary_matrix": binary_bytes,
+    "mrf_dense": mrf_bytes,
+}
+PASSES = {"wmf": "iterations", "hpf": "max_iterations", "paired_symbols": "iterations", "binary_matrix": "passes"}
+# of items, where a model has no `item_vectors`
+VECTORS = {"mrf_dense": "weights", "paired_symbols": "item_rows", "binary_matrix": "q.items"}
 
 
 def report(matrix: csr_matrix, name: str, given: dict, counts: list[int], passes: int) -> None:
-    made = {"tolerance": 0, PASSES[name]: passes} if name in PASSES else {}
+    made = {PASSES[name]: passes} if name in PASSES else {}
+    made |= {"tolerance": 0} if "tolerance" in MODELS[name].Settings.model_fields else {}
     settings = MODELS[name].Settings(**made, **given)
     print(f"\n`{name}`, {given or 'defaults'}, {passes} passes")
     head(
@@ -61,16 +100,17 @@ def report(matrix: csr_matrix, name: str, given: dict, counts: list[int], passes
     )
     first: np.ndarray | None = None
     for count in counts:
-        model, cells, value = fitted(matrix, name, settings.model_copy(update={"blocks": count}), passes)
-        vectors = model.weights if name == "mrf_dense" else model.item_vectors()
+        model, cells, value, exchanges = fitted(matrix, name, settings.model_copy(update={"blocks": count}), passes)
+        vectors = attrgetter(VECTORS[name])(model) if name in VECTORS else model.item_vectors()
         first = vectors if first is None else first
         apart = np.abs(vectors - first).max() / np.abs(first).max()
         formula = count * BYTES[name](settings, matrix.shape[1], count) if count > 1 else 0
+        formula *= exchanges - 1 if name == "binary_matrix" else 1  # minibatches; the last exchange is of the bound
         row(count, *cells, f"{formula / 1e6:.3f}", f"{apart:.1e}", value)
 
 
-def fitted(matrix: csr_matrix, name: str, settings: ModelSettings, passes: int) -> tuple[Model, list[str], str]:
-    """The fit; its quickest pass after the first, as cells; and the last loss, or bound."""
+def fitted(matrix: csr_matrix, name: str, settings: ModelSettings, passes: int) -> tuple[Model, list[str], str, int]:
+    """The fit; its quickest pass after the first, as cells; the last loss, or bound; and the exchanges of that pass."""
     posted, took, seen, value, began = Posted(), [], [], "", 0.0
 
     def end(epoch: Epoch) -> None:
@@ -89,16 +129,15 @@ def fitted(matrix: csr_matrix, name: str, settings: ModelSettings, passes: int) 
     best = 1 + int(np.argmin(took[1:]))
     work, sent = seen[best]
     within = np.reshape(work, (-1, settings.blocks)).sum(axis=0) if work else np.zeros(1)
-    return model, [f"{took[best]:.2f}", f"{within.sum():.2f}", f"{within.max():.2f}", f"{sent / 1e6:.3f}"], value
+    cells = [f"{took[best]:.2f}", f"{within.sum():.2f}", f"{within.max():.2f}", f"{sent / 1e6:.3f}"]
+    return model, cells, value, len(work) // settings.blocks
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--edges", type=int, default=1_000_000, help="likes; there is a user for each 40")
     parser.add_argument("--items", type=int, default=4_000)
-    parser.add_argument(
-        "--fit", nargs="+", default=["wmf", "wmf:solver=cholesky", "hpf", "mrf_dense"], help="model:setting=value"
-    )
+    parser.add_argument("--fit", nargs="+", default=FITS, help="model:setting=value")
     parser.add_argument(
         "--blocks", nargs="+", type=int, default=[1, 4, 16], help="the first is what others are held to"
     )

@@ -69,7 +69,7 @@ def report_phases(matrix: csr_matrix, repeats: int) -> None:
     """The updates of users and items, and the sums over edges that xi* and the bound take, on one thread."""
     model = PairedSymbols()
     q = model._beginning(matrix)
-    model._pass(q)
+    q.sweep(learn_selection=False)
     rate, where = arithmetic_rate(repeats)
     needed = operations(model.settings.factors)
     arithmetic = needed / rate
@@ -77,7 +77,11 @@ def report_phases(matrix: csr_matrix, repeats: int) -> None:
     for name, own, other in (("users", q.users, q.items), ("items", q.items, q.users)):
         memory, update, sums = (
             1e9 * median_seconds(partial(*work), repeats) / matrix.nnz
-            for work in ((_fetch, other.rows, own.indices), (q.update_factors, own, other), (q.edge_sums, own, other))
+            for work in (
+                (_fetch, other.rows, own.edges.indices),
+                (q.update_factors, own, other),
+                (own.edge_sums, other),
+            )
         )
         times = update / (arithmetic + memory)
         print(

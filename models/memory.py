@@ -2,17 +2,50 @@
 
 from models.base import Model
 from models.settings import ModelSettings
+from models.user_blocks import Sizes
 
 BYTES_OF_EDGE = 16  # an index and a value, by user and by item
 BYTES_OF_FACTOR = 12  # a mean, a precision and what an update needs beside them
+COPIES = 3  # of users: in a call as read, as the kernels take them and as written; at the beginning as drawn, too
 
 
 def fit_bytes(model: type[Model], settings: ModelSettings, shape: tuple[int, int], edges: int) -> int:
-    """Bytes that a fit takes about, beside what the process has anyway.
+    """Bytes that a fit in one process takes about, beside what the process has anyway.
 
     Args:
         shape, edges: of the (users, items) training matrix.
     """
     users, items = shape
+    if by_blocks(settings):
+        blocks = settings.blocks
+        return coordinator_bytes(model, settings, shape) + block_bytes(
+            settings, -(-users // blocks), items, -(-edges // blocks)
+        )
     factors = getattr(settings, "factors", 0) * (users + items)
     return BYTES_OF_EDGE * edges + BYTES_OF_FACTOR * factors + 4 * model.item_matrices * items**2
+
+
+def by_blocks(settings: ModelSettings) -> bool:
+    """Whether the users are cut into blocks."""
+    return getattr(settings, "blocks", 1) > 1
+
+
+def coordinator_bytes(model: type[Model], settings: ModelSettings, shape: tuple[int, int]) -> int:
+    """Bytes that a fit by blocks takes about in the process that begins it, whose matrix is a file's.
+
+    All users are there at the beginning and the end; between these, of each block a call and an answer, and their sum.
+    """
+    users, items = shape
+    sizes: Sizes = settings.sizes_by_blocks(items, 0)
+    exchange = settings.blocks * (sizes.items + sizes.answer)
+    return max(COPIES * users * sizes.user, exchange + sizes.here) + sizes.items + 4 * model.item_matrices * items**2
+
+
+def block_bytes(settings: ModelSettings, users: int, items: int, edges: int) -> int:
+    """Bytes that a call of a block takes about.
+
+    Args:
+        users, edges: of the block.
+    """
+    sizes: Sizes = settings.sizes_by_blocks(items, edges)
+    return sizes.edge * edges + COPIES * sizes.user * users + 2 * (sizes.items + sizes.answer) + sizes.call

@@ -17,8 +17,9 @@ import sql
 from models.base import Model
 from models.catalogue import MODELS
 from models.fitting import Epoch, FitOptions, ValidationUsers, Workers
-from models.memory import fit_bytes
+from models.memory import block_bytes, by_blocks, coordinator_bytes, fit_bytes
 from models.settings import ModelSettings
+from models.user_blocks import cuts
 from tasks import machine
 from tasks.cluster import HERE, Engine
 from tasks.errors import ClusterLost, InputError, MachineShort, OneclassError
@@ -26,6 +27,7 @@ from tasks.orchestration import progress
 from tasks.orchestration.artifacts import key as artifact_key
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import fits, grams, manifest, matrices, warehouse, warm_start
+from tasks.stores.allowance import size_in_words
 from tasks.stores.fits import Fit
 from tasks.stores.home import Home
 
@@ -90,7 +92,7 @@ def begin(
     engine: Engine, home: Home, *, protocol: str, matrices_digest: str, model: str, settings: ModelSettings, seed: int
 ) -> Callable[[], Fit]:
     """Have a fit made by an engine; what is returned waits for it."""
-    if getattr(settings, "blocks", 1) > 1:  # its blocks are what the engine gets
+    if by_blocks(settings):  # its blocks are what the engine gets
         return partial(fitted, home, matrices_digest, model, settings, seed, workers=engine)
     matrix = matrices.read(home, matrices_digest, parts=()).train
     memory = fit_bytes(MODELS[model], settings, matrix.shape, matrix.nnz)
@@ -105,7 +107,7 @@ def fitted(
     settings: ModelSettings,
     seed: int,
     previous: Fit | None = None,
-    workers: Workers = HERE,
+    workers: Engine = HERE,
 ) -> Fit:
     """A fit in the store: made now, or taken from there where one of that digest is whole.
 
@@ -114,7 +116,7 @@ def fitted(
         workers: where the blocks of a fit by blocks are computed.
 
     Raises:
-        OneclassError: the model cannot be fitted on this matrix.
+        OneclassError: the model cannot be fitted on this matrix, or a block of it has no room on any worker.
     """
     key = fits.key_of(matrices_digest, model, settings, seed)
     digest = fits.digest_from(key, previous)
@@ -139,11 +141,11 @@ def fitted(
                 on_epoch=_epochs(tell),
                 member=partial(_kept_member, home, matrices_digest, seed),
                 gram_sums=partial(grams.sums, home, matrices_digest),
-                workers=workers,
+                workers=_with_room(what, estimator, split.train, workers),
                 rows=matrices.StoredRows(home.absolute(), matrices_digest),
                 scratch=home.absolute().spill,
             )
-            with machine.memory_for_model(f"train: {what}", _least_memory(estimator, split.train)):
+            with machine.memory_for_model(f"train: {what}", _least_memory(estimator, split.train, workers)):
                 effort = _fit(estimator, split.train, options)
                 if chosen := _from_the_log(estimator):
                     logger.info("%s: set from the log: %s", what, ", ".join(chosen))
@@ -153,10 +155,38 @@ def fitted(
     return fit
 
 
-def _least_memory(estimator: Model, train: csr_matrix) -> int:
-    """Bytes that a fit in this process takes at least, about; 0 where its blocks may be on other machines."""
+def _least_memory(estimator: Model, train: csr_matrix, workers: Engine) -> int:
+    """Bytes that a fit in this process takes at least, about; its blocks are not among them where others compute these."""
+    kind, settings = type(estimator), estimator.settings
+    if by_blocks(settings) and workers is not HERE:
+        return coordinator_bytes(kind, settings, train.shape)
+    return fit_bytes(kind, settings, train.shape, train.nnz)
+
+
+def _with_room(what: str, estimator: Model, train: csr_matrix, workers: Engine) -> Workers:
+    """Workers whose calls declare what a block takes.
+
+    Raises:
+        OneclassError: no worker has declared so much.
+    """
     settings = estimator.settings
-    return 0 if getattr(settings, "blocks", 1) > 1 else fit_bytes(type(estimator), settings, train.shape, train.nnz)
+    if not by_blocks(settings):
+        return workers
+    items, room = train.shape[1], workers.room
+    needed = max(
+        block_bytes(settings, end - first, items, int(train.indptr[end] - train.indptr[first]))
+        for first, end in cuts(train.indptr, settings.blocks)
+    )
+    if room is not None and needed > room:
+        shared = block_bytes(settings, 0, items, 0)
+        remedy = f"take more blocks (--set {estimator.name}.blocks=N), or give a worker more memory"
+        if shared > room:
+            remedy = f"its items alone need {size_in_words(shared)} in each block: give a worker more memory"
+        raise OneclassError(
+            f"train: {what}: a block of users needs about {size_in_words(needed)}, and no worker has declared more than "
+            f"{size_in_words(room)}; {remedy}."
+        )
+    return workers.declaring(needed)
 
 
 def is_of_the_model(error: BaseException) -> bool:

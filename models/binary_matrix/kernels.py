@@ -14,8 +14,6 @@ from models.binary_matrix.minibatch import SHARDS
 from models.numerics.logistic_bound import FAST, twice_lambda_and_log_sigmoid
 from models.numerics.spd_solvers import solve
 
-LANES = 8
-NOISE_STRIDE = 8  # the noise is estimated from every eighth entry
 LIKELIHOOD, Z_TWICE_LAMBDA, Z_SLOPE, NOISE, NOISE_COUNT = range(5)  # columns of the shards' sums
 HALF = np.float32(0.5)
 
@@ -44,7 +42,7 @@ def maximise_xi(by_row, entries, users, items, z, sums):
         sums: (SHARDS, 5); all columns but NOISE and NOISE_COUNT are added to.
     """
     starts, order, shards = by_row
-    columns, ones, weights, means, twice_lambdas = entries
+    columns, ones, weights, means, twice_lambdas, _ = entries
     width = users.shape[1] // 2
     for shard in prange(SHARDS):
         for row in range(shards[shard], shards[shard + 1]):
@@ -75,7 +73,7 @@ def step(by_vertex, entries, side, other, schedule, sums):
         sums: (SHARDS, 5); NOISE and NOISE_COUNT are added to.
     """
     starts, order, shards = by_vertex
-    others, ones, weights, means, twice_lambdas = entries
+    others, ones, weights, means, twice_lambdas, watched = entries
     own, moved, prior_precision, p, updates = side
     width = own.shape[1] // 2
     for shard in prange(SHARDS):
@@ -89,7 +87,7 @@ def step(by_vertex, entries, side, other, schedule, sums):
             for place in range(starts[vertex], starts[vertex + 1]):
                 entry = order[place]
                 v = other[others[entry]]
-                pull, slope = _forces(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
+                pull, slope = forces(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
                 for k in range(width):
                     squares[k] += pull * v[k] * v[k]
                     spreads[k] += pull * v[width + k]
@@ -107,8 +105,8 @@ def step(by_vertex, entries, side, other, schedule, sums):
                 moved[vertex, width + k] = 1 / precision
             for place in range(starts[vertex], starts[vertex + 1]):
                 entry = order[place]
-                if entry % NOISE_STRIDE == 0:
-                    pull, slope = _forces(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
+                if watched[entry]:
+                    pull, slope = forces(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
                     v = other[others[entry]]
                     noise = _noise(own[vertex], moved[vertex], v, pull, slope, prior_precision)
                     sums[shard, NOISE] += noise / p[vertex]
@@ -116,7 +114,7 @@ def step(by_vertex, entries, side, other, schedule, sums):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, inline="always")
-def _forces(one, weight, mean, twice_lambda):
+def forces(one, weight, mean, twice_lambda):
     """The numbers c 2 lambda and c {(x - 1/2) - 2 lambda E a} of one entry."""
     return weight * twice_lambda, weight * ((HALF if one else -HALF) - twice_lambda * mean)
 

@@ -7,6 +7,7 @@ import numpy as np
 from models.numerics.adjacency import grouped
 from models.numerics.shards import runs
 
+NOISE_STRIDE = 8  # the noise is estimated from every eighth entry
 SHARDS = 16  # runs of vertices, each with its own sums
 
 
@@ -31,6 +32,7 @@ class Entries(NamedTuple):
         ones: bool, whether the entry is a one.
         weights: float32, the scaling constants for the parameters that are updated.
         means, twice_lambdas: float32, E a and 2 lambda at the best xi.
+        watched: bool, whether the noise is estimated from the entry: every eighth of a minibatch.
     """
 
     others: np.ndarray
@@ -38,6 +40,7 @@ class Entries(NamedTuple):
     weights: np.ndarray
     means: np.ndarray
     twice_lambdas: np.ndarray
+    watched: np.ndarray
 
 
 class Moving(NamedTuple):

@@ -26,6 +26,8 @@ column.
 mean of maximizers. The mean is over the drawn entries, each with its row and with its column.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import ClassVar
 
@@ -34,9 +36,12 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.binary_matrix import kernels
-from models.binary_matrix.inference import BinaryMatrixPosterior, BinaryMatrixSettings, Inference, float32_pair
+from models.binary_matrix.blocks import begun
+from models.binary_matrix.inference import BinaryMatrixPosterior, Inference, WholeInference, float32_pair
 from models.binary_matrix.minibatch import SHARDS
 from models.binary_matrix.sampling import EntrySampler
+from models.binary_matrix.settings import BinaryMatrixSettings
+from models.binary_matrix.worker import Terms
 from models.fitting import Epoch, FitOptions, passed_by, seed_of_draws
 from models.negatives.laws import AllZeros
 from models.negatives.like_probability import like_of_pairs, like_of_rows
@@ -65,21 +70,29 @@ class BinaryMatrix(Model):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings, entries = self.settings, 2 * interactions.nnz
-        with kernel_threads(self.threads):
-            q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
-            if start := options.start:
-                q.take(start)
-            self.q = q
-            sampler = EntrySampler.of(interactions, settings.sampling)
-            inference = Inference(self.q, sampler, settings, seed_of_draws(self.seed, interactions, start))
+        with kernel_threads(self.threads), self._inference(interactions, options) as inference:
             bounds, minibatches = [], []
-            for number in range(passed_by(settings.passes, start) + 1, settings.passes + 1):
+            for number in range(passed_by(settings.passes, options.start) + 1, settings.passes + 1):
                 started = perf_counter()
                 values = inference.pass_over(entries)
                 bounds.append(values["bound"])
                 minibatches.append(values["minibatch"])
                 options.on_epoch(Epoch(number, settings.passes, perf_counter() - started, values))
         self.bounds, self.minibatches = np.array(bounds), np.array(minibatches)
+
+    @contextmanager
+    def _inference(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Inference]:
+        """Begin; what makes the minibatches of all users as one, or of blocks."""
+        settings, seed = self.settings, seed_of_draws(self.seed, interactions, options.start)
+        self.q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
+        if options.start:
+            self.q.take(options.start)
+        if settings.blocks == 1:
+            yield WholeInference(self.q, EntrySampler.of(interactions, settings.sampling), settings, seed)
+            return
+        terms = Terms(settings, interactions.shape[0], seed, self.threads)
+        with begun(terms, self.q, interactions, options) as inference:
+            yield inference
 
     def bound(self, interactions: csr_matrix) -> float:
         """The exact bound, from every entry of the matrix that the model was fitted on."""

@@ -6,7 +6,7 @@ S-Biased    p(i, j) = r_i c_j / (2 Z_x), where r_i and c_j count the zeros in th
             ones in those of a zero, and Z_x is the sum of r_i c_j over the entries equal to x_ij
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -36,6 +36,8 @@ class EntrySampler(NamedTuple):
         scales: float64 (2,), p(i, j) of a zero and of a one; under S-Biased without the factor r_i c_j.
         row_ones, column_ones: int64 (L,) and (M,), the number of ones in each row and column.
         row_p, column_p: float64 (L,) and (M,), the probability that a drawn entry lies in the row (column).
+        whole: int64 (3,), L, the number of ones and that of zeros, of all rows.
+        first: int64 (2,), the numbers of the first row, and of its first one, where the rows are some of the whole.
     """
 
     strategy: int
@@ -50,6 +52,8 @@ class EntrySampler(NamedTuple):
     column_ones: np.ndarray
     row_p: np.ndarray
     column_p: np.ndarray
+    whole: np.ndarray
+    first: np.ndarray
 
     @classmethod
     def of(cls, matrix: csr_matrix, strategy: Strategy) -> "EntrySampler":
@@ -62,33 +66,31 @@ class EntrySampler(NamedTuple):
         indptr, indices = adjacency(matrix)
         row_ones, column_ones = np.diff(indptr), np.bincount(indices, minlength=M)
         rows = np.repeat(np.arange(L, dtype=np.int32), row_ones)
-        zeros_before = np.concatenate([[0], np.cumsum(M - row_ones)])
         ones, zeros = len(indices), L * M - len(indices)
-        share = 0.5 if zeros else 1.0
         running = np.zeros(0)
-        if strategy == "uniform":
-            scales = np.full(2, 1 / (L * M))
-            row_p, column_p = np.full(L, 1 / L), np.full(M, 1 / M)
-        elif strategy == "balanced":
-            scales = np.array([(1 - share) / max(zeros, 1), share / ones])
-            row_p = (M - row_ones) * scales[0] + row_ones * scales[1]
-            column_p = (L - column_ones) * scales[0] + column_ones * scales[1]
-        else:
+        if strategy == "biased":
             running, scales = _biased(rows, indices, row_ones, column_ones)
             row_p, column_p = _biased_margins(rows, indices, row_ones, column_ones, scales)
+            drawn = {
+                "strategy": BIASED,
+                "share_of_ones": 0.5 if zeros else 1.0,
+                "scales": scales,
+                "row_p": row_p,
+                "column_p": column_p,
+            }
+        else:
+            drawn = margins(strategy, row_ones, column_ones, (L, ones, zeros))
         return cls(
-            STRATEGIES.index(strategy),
-            indptr,
-            indices,
-            rows,
-            zeros_before,
-            running,
-            share,
-            scales,
-            row_ones,
-            column_ones,
-            row_p,
-            column_p,
+            indptr=indptr,
+            indices=indices,
+            rows=rows,
+            zeros_before=np.concatenate([[0], np.cumsum(M - row_ones)]),
+            ones_scale=running,
+            row_ones=row_ones,
+            column_ones=column_ones,
+            **drawn,
+            whole=np.array([L, ones, zeros]),
+            first=np.zeros(2, dtype=np.int64),
         )
 
     def draw(self, seed: int, batch: int, size: int) -> tuple[np.ndarray, ...]:
@@ -104,6 +106,28 @@ class EntrySampler(NamedTuple):
         ones, weights = np.empty(size, dtype=bool), np.empty((3, size), dtype=np.float32)
         _draw(self, seed, batch, rows, columns, ones, weights)
         return rows, columns, ones, weights
+
+
+def margins(
+    strategy: Strategy, row_ones: np.ndarray, column_ones: np.ndarray, whole: tuple[int, int, int]
+) -> dict[str, Any]:
+    """How S-Uniform and S-Balanced draw, as arguments of an `EntrySampler`.
+
+    Args:
+        row_ones: of some rows; column_ones: of all rows.
+        whole: L, the number of ones and that of zeros, of all rows.
+    """
+    (L, ones, zeros), M = whole, len(column_ones)
+    share = 0.5 if zeros else 1.0
+    if strategy == "uniform":
+        scales = np.full(2, 1 / (L * M))
+        row_p, column_p = np.full(len(row_ones), 1 / L), np.full(M, 1 / M)
+    else:
+        scales = np.array([(1 - share) / max(zeros, 1), share / ones])
+        row_p = (M - row_ones) * scales[0] + row_ones * scales[1]
+        column_p = (L - column_ones) * scales[0] + column_ones * scales[1]
+    drawn = {"strategy": STRATEGIES.index(strategy), "share_of_ones": share, "scales": scales}
+    return {**drawn, "row_p": row_p, "column_p": column_p}
 
 
 def _biased(rows, columns, row_ones, column_ones) -> tuple[np.ndarray, np.ndarray]:
@@ -146,37 +170,43 @@ def _zero(indices, start, end, rank):
 @njit(cache=True, parallel=True, nogil=True)
 def _draw(sampler, seed, batch, rows, columns, ones, weights):
     """Fill the arrays with a batch of entries, drawn by an `EntrySampler`."""
+    for s in prange(len(rows)):
+        draw_entry(sampler, stream(seed, PURPOSE, batch, s), s, rows, columns, ones, weights)
+
+
+@njit(cache=True, nogil=True)
+def draw_entry(sampler, key, s, rows, columns, ones, weights):
+    """Fill the arrays at place s with the entry of a stream, which lies in the sampler's rows."""
     strategy, share_of_ones, scales = sampler.strategy, sampler.share_of_ones, sampler.scales
     indptr, indices, edge_rows = sampler.indptr, sampler.indices, sampler.rows
     zeros_before, ones_scale = sampler.zeros_before, sampler.ones_scale
     row_ones, column_ones, row_p, column_p = sampler.row_ones, sampler.column_ones, sampler.row_p, sampler.column_p
-    L, M, edges = len(row_ones), len(column_ones), len(indices)
-    for s in prange(len(rows)):
-        key = stream(seed, PURPOSE, batch, s)
-        one = uniform(key, 0) < share_of_ones
-        row, column = 0, 0
-        if strategy == UNIFORM:
-            row, column = below(key, 1, L), below(key, 2, M)
-            one = contains(indices[indptr[row] : indptr[row + 1]], column)
-        elif one:
-            edge = below(key, 1, edges)
-            if strategy == BIASED:
-                place = uniform(key, 1) * ones_scale[-1]
-                edge = min(first_above(ones_scale, place), edges - 1)
-            row, column = edge_rows[edge], indices[edge]
-        elif strategy == BALANCED:
-            rank = np.int64(uniform(key, 1) * zeros_before[L])
-            row = first_above(zeros_before, rank) - 1
-            column = _zero(indices, indptr[row], indptr[row + 1], rank - zeros_before[row])
-        else:  # take the row of one edge and the column of another, until their entry is a zero
-            draw = 1
-            row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
-            while contains(indices[indptr[row] : indptr[row + 1]], column):
-                draw += 2
-                row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
-        p = scales[1] if one else scales[0]
+    L, edges, zeros = sampler.whole[0], sampler.whole[1], sampler.whole[2]
+    first_row, first_edge, M = sampler.first[0], sampler.first[1], len(column_ones)
+    one = uniform(key, 0) < share_of_ones
+    row, column = 0, 0
+    if strategy == UNIFORM:
+        row, column = below(key, 1, L) - first_row, below(key, 2, M)
+        one = contains(indices[indptr[row] : indptr[row + 1]], column)
+    elif one:
+        edge = below(key, 1, edges) - first_edge
         if strategy == BIASED:
-            r, c = row_ones[row], column_ones[column]
-            p *= np.float64(M - r) * (L - c) if one else np.float64(r) * c
-        rows[s], columns[s], ones[s] = row, column, one
-        weights[0, s], weights[1, s], weights[2, s] = row_p[row] / p, column_p[column] / p, 1 / p
+            place = uniform(key, 1) * ones_scale[-1]
+            edge = min(first_above(ones_scale, place), edges - 1)
+        row, column = edge_rows[edge], indices[edge]
+    elif strategy == BALANCED:
+        rank = np.int64(uniform(key, 1) * zeros)
+        row = first_above(zeros_before, rank) - 1
+        column = _zero(indices, indptr[row], indptr[row + 1], rank - zeros_before[row])
+    else:  # take the row of one edge and the column of another, until their entry is a zero
+        draw = 1
+        row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
+        while contains(indices[indptr[row] : indptr[row + 1]], column):
+            draw += 2
+            row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
+    p = scales[1] if one else scales[0]
+    if strategy == BIASED:
+        r, c = row_ones[row], column_ones[column]
+        p *= np.float64(M - r) * (L - c) if one else np.float64(r) * c
+    rows[s], columns[s], ones[s] = row, column, one
+    weights[0, s], weights[1, s], weights[2, s] = row_p[row] / p, column_p[column] / p, 1 / p

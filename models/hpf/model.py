@@ -57,7 +57,7 @@ from models.numerics.shards import even_runs
 from models.numerics.threads import kernel_threads
 from models.search_space import SearchSpace, Span
 from models.settings import ModelSettings
-from models.user_blocks import Away
+from models.user_blocks import Away, Sizes
 
 
 class HPFSettings(ModelSettings):
@@ -108,6 +108,11 @@ class HPFSettings(ModelSettings):
     def item_prior(self) -> Prior:
         """c, c' and c'/d'."""
         return Prior(self.c, self.c_prime, self.c_prime / self.d_prime, self.factors)
+
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
+        """What a fit by blocks holds, for `models.memory`."""
+        factors = 4 * self.factors * items
+        return Sizes(8 * self.factors + 8, factors, factors, here=8 * factors, call=(SHARDS + 4) * factors)
 
 
 class HPF(Model):

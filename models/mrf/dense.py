@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
-from models.mrf.dense_blocks import gram_by_blocks
+from models.mrf.dense_blocks import gram_by_blocks, stripes
 from models.numerics.gram import Rescaling, columns, mean_over_edges, rescaling
 from models.numerics.gram_inverse import inverse_of_gram, regularized_inverse
 from models.numerics.no_evidence import factors_below, order_by_popularity
@@ -26,6 +26,7 @@ from models.numerics.spd_inverse import TILE
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, Multiple, SearchSpace, Span
 from models.settings import RecencySettings
+from models.user_blocks import Sizes
 
 RIDGE = 6.0  # times `mean_over_edges`
 
@@ -95,6 +96,12 @@ class MRFDenseSettings(MRFSettings):
         description="Blocks of users whose parts of the items' Gram matrix are summed apart and added (docs/scaling.md); 1 "
         "sums over all users as one.",
     )
+
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
+        """What a fit by blocks holds, for `models.memory`."""
+        first, end = stripes(items, self.blocks)[-1]  # the largest
+        sums = 8 * (end - first) * end
+        return Sizes(8, 0, sums, here=sums, call=0)
 
 
 class MRFDense(Model):

@@ -71,6 +71,20 @@ class Scratch(NamedTuple):
 
 
 @njit(**OPTIONS)
+def workspace(n, width):
+    """`Scratch` arrays."""
+    return Scratch(
+        np.zeros(3 * width, np.float32),
+        np.zeros((6, BATCH), np.float32),
+        np.empty((width + 2) * width, np.float32),
+        np.empty((width + 2) * width),
+        np.zeros(n * width),
+        np.empty(n),
+        np.empty(n),
+    )
+
+
+@njit(**OPTIONS)
 def weighted_sums(lanes, vertex, edges, other, censored, scratch):
     """Fill `total` with sums over one vertex's edges: of w y y' (W rows), of w var, and of c y / 2 (one row each).
 
@@ -144,16 +158,8 @@ def keep(n, row, scratch):
 
 @njit(**OPTIONS)
 def update_shard(lanes, shard, edges, own, other, censored, precisions, limits):
-    n, width, least = len(lanes), own.shape[1] // 2, min(precisions)
-    scratch = Scratch(
-        np.zeros(3 * width, np.float32),
-        np.zeros((6, BATCH), np.float32),
-        np.empty((width + 2) * width, np.float32),
-        np.empty((width + 2) * width),
-        np.zeros(n * width),
-        np.empty(n),
-        np.empty(n),
-    )
+    n, least = len(lanes), min(precisions)
+    scratch = workspace(n, own.shape[1] // 2)
     for vertex in range(edges.bounds[shard], edges.bounds[shard + 1]):
         for _ in range(limits[0]):
             express(own[vertex], n, scratch.factors)

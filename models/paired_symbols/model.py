@@ -19,10 +19,9 @@ have a misprint: u_i should be u_i', over which the sum in their denominator run
 
 import time
 from collections.abc import Iterator
-from typing import ClassVar
+from contextlib import contextmanager
 
 import numpy as np
-from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
@@ -32,59 +31,15 @@ from models.negatives.like_probability import log_odds, scores_of, sigmoid, spre
 from models.numerics.products import dense_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
-from models.paired_symbols.kernels import MOST_FACTORS
+from models.paired_symbols.blocks import begun
 from models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols, blank_rows
-from models.search_space import SearchSpace, Span
-from models.settings import ModelSettings
+from models.paired_symbols.settings import PairedSymbolsSettings
+from models.paired_symbols.worker import Terms
+from models.user_blocks import Away
 
 START = purpose("paired_symbols start")
 START_SCALE, START_VARIANCE = 0.1, 0.1
 FOLD_PASSES, FOLD_TOLERANCE = 100, 1e-4
-
-
-class PairedSymbolsSettings(ModelSettings):
-    """Settings of `PairedSymbols`; the paper's where it states one."""
-
-    search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True, by_hand=True),
-        "r": Span(0.5, 16.0, log=True, by_hand=True),
-        "iterations": Span(10, 40, by_hand=True),
-        "tau_u": Span(0.3, 10.0, log=True),
-        "tau_v": Span(0.3, 10.0, log=True),
-        "popularity_weight": Span(0.0, 1.0),
-    }
-    elsewhere: ClassVar = {"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8}
-
-    factors: int = Field(20, ge=1, le=MOST_FACTORS, description="K, the length of u_i and v_j.")
-    r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
-    like_r: float | None = Field(
-        None,
-        gt=0,
-        allow_inf_nan=False,
-        description="Censored pairs for each pair seen that `like` is stated against, whatever number the fit has: by "
-        "Bayes' rule log(r / like_r) is added to a_ij. By default r, as in the paper.",
-    )
-    iterations: int = Field(20, ge=1, description="Largest number of passes over all block updates.")
-    tolerance: float = Field(
-        1e-5,
-        ge=0,
-        lt=1,
-        description="Stop when a pass has moved the bound by less than this share; 0 makes all passes.",
-    )
-    learn_selection: bool = Field(
-        False,
-        description="Update s and t too; otherwise they stay at the shares of events, c_i/D and c_j/D. Learning "
-        "them raises the bound, but `like` ranks worse with every pass.",
-    )
-    alpha: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="Dirichlet prior of the selection probabilities pi and psi."
-    )
-    tau_u: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of the users' factors.")
-    tau_v: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of the items' factors.")
-    tau_b: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of all biases.")
-    popularity_weight: float = Field(
-        0.5, ge=0, allow_inf_nan=False, description="a in `popularity_x_odds`, x + a log E[psi]."
-    )
 
 
 class PairedSymbols(Model):
@@ -157,36 +112,47 @@ class PairedSymbols(Model):
         return CensoredPairs(users, items, self.settings.like_r or self.settings.r)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        with kernel_threads(self.threads):
-            posterior = self._beginning(interactions, options.start)
+        settings = self.settings
+        with kernel_threads(self.threads), self._posterior(interactions, options) as posterior:
             before = np.inf
-            for number in range(1, self.settings.iterations + 1):
+            for number in range(1, settings.iterations + 1):
                 began = time.perf_counter()
-                bound = self._pass(posterior)
+                bound = posterior.sweep(learn_selection=settings.learn_selection)
                 values = {"bound": bound, "xi_star": posterior.xi_star}
                 self._learn(posterior)
-                options.on_epoch(Epoch(number, self.settings.iterations, time.perf_counter() - began, values))
-                if is_level(before, bound, self.settings.tolerance):
+                options.on_epoch(Epoch(number, settings.iterations, time.perf_counter() - began, values))
+                if is_level(before, bound, settings.tolerance):
                     break
                 before = bound
 
+    @contextmanager
+    def _posterior(self, interactions: csr_matrix, options: FitOptions) -> Iterator[PairedSymbolsPosterior]:
+        """q at its beginning, of all users as one, or of blocks."""
+        if self.settings.blocks == 1:
+            yield self._beginning(interactions, options.start)
+            return
+        users, items = self._first_rows(interactions.shape, options.start)
+        terms = Terms(self.settings, self.threads)
+        with begun(terms, users, items, interactions, options) as posterior:
+            self.user_rows = Away(posterior.blocks, "rows")
+            del users  # who lie on disk
+            yield posterior
+            self.user_rows = posterior.blocks.gathered()["rows"]
+
     def _learn(self, posterior: PairedSymbolsPosterior) -> None:
-        """Copy what has been learned so far from the posterior into the model."""
-        self.user_rows, self.item_rows = posterior.users.rows, posterior.items.rows
+        """Copy what has been learned so far from the posterior into the model; the users of blocks stay where they are."""
+        if self.settings.blocks == 1:
+            self.user_rows = posterior.users.rows
+        self.item_rows = posterior.items.rows
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
         self.xi_star, self._items = np.array([posterior.xi_star]), None
 
     def _beginning(self, interactions: csr_matrix, start: Start | None = None) -> PairedSymbolsPosterior:
-        """Users at zero and items at small random means (from zero they would not move), or the earlier fit."""
+        """q of all users as one, before its first pass."""
         parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
         graph = csr_matrix(parts, shape=interactions.shape)
-        users, items = (self._blank(vertices) for vertices in graph.shape)
-        k = self.settings.factors
-        items[:, :k] = START_SCALE * normals(self.seed, START, len(items), k)
-        if start:
-            take(users, start.previous.user_rows, start.users)
-            take(items, start.previous.item_rows, start.items)
-        posterior = PairedSymbolsPosterior(
+        users, items = self._first_rows(graph.shape, start)
+        posterior = PairedSymbolsPosterior.beginning(
             self._symbols(graph, users, self.settings.tau_u),
             self._symbols(graph.tocsc(), items, self.settings.tau_v),
             self.settings.r,
@@ -195,16 +161,15 @@ class PairedSymbols(Model):
         posterior.update_xi()
         return posterior
 
-    def _pass(self, posterior: PairedSymbolsPosterior) -> float:
-        """One pass: every block update once; returns the bound."""
-        for own, other in ((posterior.users, posterior.items), (posterior.items, posterior.users)):
-            posterior.update_factors(own, other)
-            if self.settings.learn_selection:
-                posterior.update_shares(own, other)
-                posterior.update_concentration(own)
-        sums = posterior.edge_sums(posterior.users, posterior.items)
-        posterior.update_xi(sums)
-        return posterior.bound(sums)
+    def _first_rows(self, shape: tuple[int, int], start: Start | None) -> tuple[np.ndarray, np.ndarray]:
+        """Users at zero and items at small random means (from zero they would not move), or the earlier fit."""
+        users, items = (self._blank(vertices) for vertices in shape)
+        k = self.settings.factors
+        items[:, :k] = START_SCALE * normals(self.seed, START, len(items), k)
+        if start:
+            take(users, start.previous.user_rows, start.users)
+            take(items, start.previous.item_rows, start.items)
+        return users, items
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return next(self._scores_of((score,), histories, users))

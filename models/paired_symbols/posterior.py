@@ -1,5 +1,7 @@
 """The posterior of paired symbols: its factors for users and for items, the block updates, and their bound."""
 
+from typing import NamedTuple, Self
+
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
@@ -23,6 +25,24 @@ def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
     return rows
 
 
+class Selection(NamedTuple):
+    """Sums over the symbols of a kind; those of some users and of the others may be added.
+
+    Attributes:
+        entropy: of the terms in E log pi, and -D' sum s log s.
+        weight, log_gammas: of the parameters of the Dirichlet posterior, and of their log Gamma.
+    """
+
+    entropy: float
+    weight: float
+    log_gammas: float
+
+    def terms(self, size: int, alpha: float) -> float:
+        """E log p(y, pi) - E log q(y, pi), the bound's terms in pi and s, for `size` symbols."""
+        prior = gammaln(size * alpha) - size * gammaln(alpha)
+        return self.entropy + prior - gammaln(self.weight) + self.log_gammas
+
+
 class Symbols:
     """The users, or the items, as the symbols that make pairs: their edges, and their part of the posterior.
 
@@ -32,6 +52,7 @@ class Symbols:
         degrees: float64 (vertices,), c_i (or c_j), the number of events of each vertex.
         shares: float64 (vertices,), s (or t); the same numbers stand in `rows` as float32.
         concentration: float64 (vertices,), the parameters of the Dirichlet posterior of pi (or psi).
+        weight: the sum of the concentrations, of all symbols of the kind.
     """
 
     def __init__(
@@ -51,30 +72,77 @@ class Symbols:
         self.degrees = row_sums(indptr, counts)
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
     def set_shares(self, shares: np.ndarray) -> None:
         """Set s (or t); they sum to one."""
-        lane = self.rows.shape[1] // 2 + len(self.lanes) - 1
-        self.rows[:, lane] = shares
-        self.shares = self.rows[:, lane].astype(np.float64)
+        self.rows[:, self._lane] = shares
+        self.take_shares()
+        self.forget_sums()
+
+    def take_shares(self) -> None:
+        """Take s (or t) as they stand in the rows."""
+        self.shares = self.rows[:, self._lane].astype(np.float64)
+
+    def forget_sums(self) -> None:
+        """To be said when the rows have changed."""
         self._sums = None
+
+    @property
+    def _lane(self) -> int:
+        return self.rows.shape[1] // 2 + len(self.lanes) - 1
 
     def update(
         self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
     ) -> None:
         """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
+        kernels.update_rows(
+            self.lanes,
+            self.edges,
+            self.rows,
+            other.rows,
+            self.censored_by(other, pseudo, xi_star),
+            self.precisions,
+            (passes, tolerance),
+        )
+        self.forget_sums()
+
+    def censored_by(self, other: "Symbols", pseudo: np.ndarray, xi_star: float) -> kernels.Censored:
+        """The censored pairs of these symbols with the others; arguments as of `update`."""
         n = len(self.lanes)
         background = np.zeros((n, int(padded(n, UNIT))))
         background[:, :n] = other.background
-        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), background.ravel())
-        kernels.update_rows(
-            self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, (passes, tolerance)
-        )
-        self._sums = None
+        return kernels.Censored(pseudo, lambda_of_xi(xi_star), background.ravel())
 
     @property
     def background(self) -> np.ndarray:
         """The background cache, float64 (n, n): sum_j t_j E[y y'], y = (v, b, 1)."""
         return self._summed()[0]
+
+    def edge_sums(self, other: "Symbols") -> np.ndarray:
+        """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
+        out = np.empty((len(self.rows), 4))
+        kernels.edge_sums(self.lanes, self.edges, self.rows, other.rows, out)
+        return out
+
+    def update_concentration(self, alpha: float, censored: float) -> None:
+        """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise; `censored` is D'."""
+        self.concentration = alpha + self.degrees + censored * self.shares
+        self.weight = self.concentration.sum()
+
+    def log_shares(self, other: "Symbols", sums: np.ndarray, xi_star: float) -> np.ndarray:
+        """log s (or t) but for a constant: E log pi_i + f_i, where f_i is the term of a censored pair of i in the bound.
+
+        Args:
+            sums: `edge_sums(other)`.
+        """
+        moments = np.empty((len(self.rows), 2))
+        kernels.background_moments(self.lanes, self.rows, other.background, moments)
+        _, heights, mass, squares = sums.T
+        gains = height(xi_star) * (other.background[-1, -1] - mass) + heights - 0.5 * moments[:, 0]
+        gains -= lambda_of_xi(xi_star) * (moments[:, 1] - squares)
+        return self.expected_log() + gains
 
     def log_prior_ratio(self) -> float:
         """E[log p - log q] of all Gaussian factors and biases."""
@@ -89,7 +157,13 @@ class Symbols:
 
     def expected_log(self) -> np.ndarray:
         """E log pi_i (E log psi_j)."""
-        return digamma(self.concentration) - digamma(self.concentration.sum())
+        return digamma(self.concentration) - digamma(self.weight)
+
+    def selection(self, alpha: float, censored: float) -> "Selection":
+        """Sums over these symbols, for the bound's terms in pi and s (psi and t)."""
+        posterior, events = self.concentration, self.degrees + censored * self.shares
+        entropy = (events + alpha - posterior) @ self.expected_log() - censored * xlogy(self.shares, self.shares).sum()
+        return Selection(entropy, posterior.sum(), gammaln(posterior).sum())
 
     def _summed(self) -> tuple[np.ndarray, np.ndarray]:
         if self._sums is None:
@@ -99,6 +173,11 @@ class Symbols:
             upper = backgrounds.sum(axis=0)
             self._sums = upper + np.triu(upper, 1).T, priors.sum(axis=0)
         return self._sums
+
+
+def height(xi: float) -> float:
+    """log sigma(xi) - xi / 2 + lambda(xi) xi^2: the constant term of the bound for a pair."""
+    return log_expit(xi) - xi / 2 + lambda_of_xi(xi) * xi**2
 
 
 class PairedSymbolsPosterior:
@@ -111,51 +190,51 @@ class PairedSymbolsPosterior:
         xi_star: the bound's parameter for pairs without an edge.
     """
 
-    def __init__(self, users: Symbols, items: Symbols, r: float, alpha: float) -> None:
-        self.users, self.items, self.alpha = users, items, alpha
-        self.censored = r * users.degrees.sum()
+    def __init__(self, users: Symbols, items: Symbols, censored: float, alpha: float) -> None:
+        self.users, self.items, self.censored, self.alpha = users, items, censored, alpha
         self.xi_star = 1.0
+
+    @classmethod
+    def beginning(cls, users: Symbols, items: Symbols, r: float, alpha: float) -> Self:
+        """D' = r D, and s and t at the shares of events."""
+        posterior = cls(users, items, r * users.degrees.sum(), alpha)
         for side in (users, items):
             side.set_shares(side.degrees / side.degrees.sum())
-            self.update_concentration(side)
+            posterior.update_concentration(side)
+        return posterior
 
-    @property
-    def height_star(self) -> float:
-        """log sigma(xi*) - xi* / 2 + lambda(xi*) xi*^2: the constant term of the bound for a pair without an edge."""
-        return log_expit(self.xi_star) - self.xi_star / 2 + lambda_of_xi(self.xi_star) * self.xi_star**2
+    def sweep(self, *, learn_selection: bool) -> float:
+        """One pass: every block update once; returns the bound."""
+        for own, other in ((self.users, self.items), (self.items, self.users)):
+            self.update_factors(own, other)
+            if learn_selection:
+                self.update_shares(own, other)
+                self.update_concentration(own)
+        sums = self.users.edge_sums(self.items)
+        self.update_xi(sums)
+        return self.bound(sums)
 
     def update_factors(self, own: Symbols, other: Symbols) -> None:
         """q(u_i, b_i) of every user, or q(v_j, b_j) of every item (eq. 6 to 8, biases included)."""
         own.update(other, self.censored * own.shares, self.xi_star)
 
     def update_shares(self, own: Symbols, other: Symbols) -> None:
-        """s (or t), proportional to exp(E log pi_i + f_i); f_i is the term of a censored pair of i in the bound."""
-        moments = np.empty((len(own.rows), 2))
-        kernels.background_moments(own.lanes, own.rows, other.background, moments)
-        _, heights, mass, squares = self.edge_sums(own, other).T
-        gains = self.height_star * (other.background[-1, -1] - mass) + heights - 0.5 * moments[:, 0]
-        gains -= lambda_of_xi(self.xi_star) * (moments[:, 1] - squares)
-        logs = own.expected_log() + gains
+        """s (or t), proportional to exp(E log pi_i + f_i); see `Symbols.log_shares`."""
+        logs = own.log_shares(other, self._edge_sums(own, other), self.xi_star)
         shares = np.exp(logs - logs.max())
         own.set_shares(shares / shares.sum())
 
     def update_concentration(self, own: Symbols) -> None:
-        """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise."""
-        own.concentration = self.alpha + own.degrees + self.censored * own.shares
-
-    def edge_sums(self, own: Symbols, other: Symbols) -> np.ndarray:
-        """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
-        out = np.empty((len(own.rows), 4))
-        kernels.edge_sums(own.lanes, own.edges, own.rows, other.rows, out)
-        return out
+        """q(pi), or q(psi)."""
+        own.update_concentration(self.alpha, self.censored)
 
     def update_xi(self, sums: np.ndarray | None = None) -> None:
         """Set xi*^2 to the mean of E a^2 over pairs without an edge, weighted by s_i t_j; if there are none, keep it.
 
         Args:
-            sums: `edge_sums(users, items)` of the present factors and shares; computed here if not given.
+            sums: `users.edge_sums(items)` of the present factors and shares; computed here if not given.
         """
-        sums = self.edge_sums(self.users, self.items) if sums is None else sums
+        sums = self.users.edge_sums(self.items) if sums is None else sums
         mass, _, square = self._all_pairs()
         left = mass - self.users.shares @ sums[:, 2]
         if left > 1e-6 * mass:
@@ -167,25 +246,20 @@ class PairedSymbolsPosterior:
         Args:
             sums: as for `update_xi`.
         """
-        sums = self.edge_sums(self.users, self.items) if sums is None else sums
+        sums = self.users.edge_sums(self.items) if sums is None else sums
         seen, heights, mass, squares = sums.T
         all_mass, all_mean, all_square = self._all_pairs()
         bend = lambda_of_xi(self.xi_star)
-        background = self.height_star * all_mass - 0.5 * all_mean - bend * all_square
-        edges = self.users.shares @ (heights - self.height_star * mass + bend * squares)
+        background = height(self.xi_star) * all_mass - 0.5 * all_mean - bend * all_square
+        edges = self.users.shares @ (heights - height(self.xi_star) * mass + bend * squares)
         total = seen.sum() + self.censored * (background + edges)
         for side in (self.users, self.items):
-            total += self._selection(side) + side.log_prior_ratio()
+            selection = side.selection(self.alpha, self.censored).terms(len(side), self.alpha)
+            total += selection + side.log_prior_ratio()
         return float(total)
 
-    def _selection(self, side: Symbols) -> float:
-        """The bound's terms in pi and s (psi and t): E log p(y, pi) - E log q(y, pi)."""
-        size, posterior = len(side.rows), side.concentration
-        events = side.degrees + self.censored * side.shares
-        total = (events + self.alpha - posterior) @ side.expected_log()
-        total -= self.censored * xlogy(side.shares, side.shares).sum()
-        prior = gammaln(size * self.alpha) - size * gammaln(self.alpha)
-        return total + prior - gammaln(posterior.sum()) + gammaln(posterior).sum()
+    def _edge_sums(self, own: Symbols, other: Symbols) -> np.ndarray:
+        return own.edge_sums(other)
 
     def _all_pairs(self) -> tuple[float, float, float]:
         """Sums over all pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the two background caches."""

@@ -41,9 +41,10 @@ from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, Multiple, SearchSpace, Span
 from models.settings import ModelSettings
-from models.user_blocks import Away
+from models.user_blocks import Away, Sizes
 from models.wmf.blocks import begun
 from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table, rows
+from models.wmf.sums import numbers
 from models.wmf.worker import Terms
 
 UNOBSERVED, SHRINKAGE = 12.0, 0.08  # of the default loss
@@ -125,6 +126,14 @@ class WMFSettings(ModelSettings):
         if penalty is None:
             penalty = HU_REGULARIZATION if self.loss == "hu2008" else SHRINKAGE / (1 + weight / density)
         return self.model_copy(update={"unobserved_weight": weight, "regularization": penalty})
+
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
+        """What a fit by blocks holds, for `models.memory`."""
+        factors = 4 * self.factors * items
+        if self.solver == "cg":
+            return Sizes(4 * self.factors + 8, factors, factors, here=12 * factors, call=2 * factors, edge=56)
+        sums = 4 * numbers(self.factors) * items
+        return Sizes(4 * self.factors + 8, factors, sums, here=2 * sums, call=factors, edge=56)
 
 
 class WMF(Model):

@@ -16,7 +16,7 @@ import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
+from models.fitting import Workers
 from tasks.cluster import worker
 from tasks.cluster.engine import HERE, ClusterSettings
 from tasks.errors import ClusterLost, InputError, OneclassError
@@ -66,19 +67,45 @@ class DaskEngine:
             )
             return HERE.begin(what, function, home, *arguments)
         call = worker.call, self._terms, worker.packed(function, home.absolute(), *arguments)
-        resources = {MEMORY: memory} if memory and self._most is not None else None
-        more = {"key": _key(what), "pure": False, "resources": resources, "priority": -next(self._places)}
+        more = {"key": _key(what), "pure": False, "resources": self._of(memory), "priority": -next(self._places)}
         return partial(_result, what, self._client.submit(*call, **more))
 
-    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        what = function.__name__.strip("_").replace("_", " ")
+    @property
+    def room(self) -> int | None:
+        return self._most
+
+    def declaring(self, memory: int) -> Workers:
+        return _Declaring(self, memory)
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], memory: int = 0) -> list[Any]:
+        what, resources = function.__name__.strip("_").replace("_", " "), self._of(memory)
         futures = [
             self._client.submit(
-                worker.call_block, self._terms, worker.packed(function, *call), key=_key(f"{what} {place}"), pure=False
+                worker.call_block,
+                self._terms,
+                worker.packed(function, *call),
+                key=_key(f"{what} {place}"),
+                pure=False,
+                resources=resources,
             )
             for place, call in enumerate(calls)
         ]
         return [_result(what, future) for future in futures]
+
+    def _of(self, memory: int) -> dict[str, int] | None:
+        """What a call declares; nothing where some workers declare nothing."""
+        return {MEMORY: memory} if memory and self._most is not None else None
+
+
+@dataclass(frozen=True)
+class _Declaring:
+    """An engine each of whose calls of a `map` takes so much memory."""
+
+    engine: DaskEngine
+    memory: int
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return self.engine.map(function, calls, self.memory)
 
 
 def _key(what: str) -> str:

@@ -28,6 +28,15 @@ class Engine(Workers, Protocol):
         """
         ...
 
+    @property
+    def room(self) -> int | None:
+        """The largest memory that a worker has declared, in bytes; None where that is not known."""
+        ...
+
+    def declaring(self, memory: int) -> Workers:
+        """Workers for calls (`map`) each of which takes about so many bytes."""
+        ...
+
 
 class _Here(Here):
     """This process: a call is made when its result is asked for, so that one follows the other."""
@@ -36,6 +45,13 @@ class _Here(Here):
         self, what: str, function: Callable[..., Any], home: Home, *arguments: Any, memory: int = 0
     ) -> Callable[[], Any]:
         return partial(function, home, *arguments)
+
+    @property
+    def room(self) -> int | None:
+        return None
+
+    def declaring(self, memory: int) -> Workers:
+        return self
 
 
 HERE = _Here()

@@ -14,13 +14,17 @@ from tests.flows.test_artifacts import shown
 from tests.flows.test_backfill import contents, query, run
 from tests.tasks.cluster.conftest import started
 
-IN_BLOCKS = "random_graph", "wmf", "hpf", "mrf_dense", "mrf_sparse", "slim"
+IN_BLOCKS = "random_graph", "wmf", "hpf", "paired_symbols", "binary_matrix", "mrf_dense", "mrf_sparse", "slim"
 SHORT = (
     "random_graph.iterations=4",
     "random_graph.factors=5",
     "wmf.iterations=3",
     "wmf.factors=8",
     "hpf.max_iterations=4",
+    "paired_symbols.iterations=3",
+    "paired_symbols.factors=5",
+    "binary_matrix.passes=3",
+    "binary_matrix.factors=5",
 )
 BLOCKS = *(f"{model}.blocks=3" for model in IN_BLOCKS), *SHORT
 

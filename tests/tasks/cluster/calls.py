@@ -34,3 +34,8 @@ def lose_the_scheduler(home: Home) -> None:
 def doubled(number: int) -> int:
     """A call of a fit's block."""
     return 2 * number
+
+
+def process(number: int) -> int:
+    """A call of a fit's block that says where it was made."""
+    return os.getpid()

@@ -164,8 +164,10 @@ def test_two_that_need_most_of_a_workers_memory_do_not_meet_there(own_cluster, h
             engine.begin(f"large {number}", calls.slowly, home, tmp_path / "began", 0.5, memory=600)
             for number in (1, 2)
         ]
-        assert len({one() for one in large}) == 1
+        made_by = {one() for one in large}
+        assert len(made_by) == 1
         assert small()
+        assert set(engine.declaring(600).map(calls.process, [(number,) for number in range(6)])) == made_by
 
 
 def test_the_workers_of_a_run_end_with_it_however_it_ends(home):

@@ -1,0 +1,71 @@
+"""The settings of the binary-matrix model."""
+
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from models.binary_matrix.messages import numbers
+from models.binary_matrix.sampling import Strategy
+from models.binary_matrix.tables import width_of
+from models.search_space import SearchSpace, Span
+from models.settings import ModelSettings
+from models.user_blocks import Sizes
+
+BYTES_OF_ENTRY = 48  # of a minibatch, in a block that has it
+
+
+class BinaryMatrixSettings(ModelSettings):
+    """Priors, sampling, step sizes and minibatches."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Span(10, 100, log=True, by_hand=True),
+        "user_variance": Span(0.05, 1.0, log=True),
+        "item_variance": Span(0.05, 1.0, log=True),
+        "passes": Span(20, 160, log=True, by_hand=True),
+    }
+
+    factors: int = Field(20, ge=1, description="K, the poster's D.")
+    sampling: Strategy = Field("balanced", description="How entries are drawn: uniform, balanced or biased.")
+    user_variance: float = Field(0.2, gt=0, description="Prior variance of u_id.")
+    item_variance: float = Field(0.2, gt=0, description="Prior variance of v_jd.")
+    z_variance: float = Field(100.0, gt=0, description="Prior variance of the global bias.")
+    passes: int = Field(80, ge=1, description="Number of passes; a pass draws two entries for every one in the matrix.")
+    t0: float = Field(
+        30.0,
+        ge=1,
+        description="t0 of the step size (t0 + t)^-power; if it is small, the first steps, which are taken in "
+        "all K directions at once, may diverge.",
+    )
+    power: float = Field(0.7, gt=0.5, le=1, description="Power of the step size.")
+    theta_delta: float = Field(1.0, gt=0, description="Theta delta of box 8: how much noise a minibatch may have.")
+    least_batch: int = Field(1000, ge=1, description="Least number of entries in a minibatch.")
+    most_batch: int = Field(
+        10_000_000, ge=1, description="Largest number of entries in a minibatch; each takes 40 bytes."
+    )
+    start_scale: float = Field(0.1, gt=0, description="Standard deviation of the means before the first pass.")
+    fold_in_iterations: int = Field(30, ge=1, description="Largest number of updates of an unseen user.")
+    fold_in_tolerance: float = Field(
+        1e-3, ge=0, description="Stop when no mean of an unseen user changes by more than this share of the largest."
+    )
+    blocks: int = Field(
+        1,
+        ge=1,
+        description="Blocks of users that move apart, each by its own entries of a minibatch, and whose sums for the items "
+        "are added (docs/scaling.md); 1 fits all users as one.",
+    )
+
+    @model_validator(mode="after")
+    def _drawn_by_blocks(self) -> Self:
+        if self.sampling == "biased" and self.blocks > 1:
+            raise ValueError(
+                "sampling = biased takes the column of a zero from any edge of the log, which no block has; set "
+                "blocks = 1, or sampling = balanced"
+            )
+        return self
+
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
+        """What a fit by blocks holds, for `models.memory`; the first minibatch may be of two entries for every edge."""
+        row = 8 * width_of(self.factors)
+        sums = 4 * numbers(self.factors) * items
+        drawn = BYTES_OF_ENTRY * min(2 * edges, self.most_batch // self.blocks)
+        return Sizes(row + 8, row * items, sums, here=2 * sums, call=row * items + drawn)

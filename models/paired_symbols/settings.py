@@ -1,0 +1,69 @@
+"""The settings of paired symbols."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from models.paired_symbols.kernels import MOST_FACTORS
+from models.paired_symbols.messages import numbers
+from models.paired_symbols.posterior import blank_rows
+from models.search_space import SearchSpace, Span
+from models.settings import ModelSettings
+from models.user_blocks import Sizes
+
+
+class PairedSymbolsSettings(ModelSettings):
+    """Settings of `PairedSymbols`; the paper's where it states one."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": Span(10, 100, log=True, by_hand=True),
+        "r": Span(0.5, 16.0, log=True, by_hand=True),
+        "iterations": Span(10, 40, by_hand=True),
+        "tau_u": Span(0.3, 10.0, log=True),
+        "tau_v": Span(0.3, 10.0, log=True),
+        "popularity_weight": Span(0.0, 1.0),
+    }
+    elsewhere: ClassVar = {"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8}
+
+    factors: int = Field(20, ge=1, le=MOST_FACTORS, description="K, the length of u_i and v_j.")
+    r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
+    like_r: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Censored pairs for each pair seen that `like` is stated against, whatever number the fit has: by "
+        "Bayes' rule log(r / like_r) is added to a_ij. By default r, as in the paper.",
+    )
+    iterations: int = Field(20, ge=1, description="Largest number of passes over all block updates.")
+    tolerance: float = Field(
+        1e-5,
+        ge=0,
+        lt=1,
+        description="Stop when a pass has moved the bound by less than this share; 0 makes all passes.",
+    )
+    learn_selection: bool = Field(
+        False,
+        description="Update s and t too; otherwise they stay at the shares of events, c_i/D and c_j/D. Learning "
+        "them raises the bound, but `like` ranks worse with every pass.",
+    )
+    alpha: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="Dirichlet prior of the selection probabilities pi and psi."
+    )
+    tau_u: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of the users' factors.")
+    tau_v: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of the items' factors.")
+    tau_b: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of all biases.")
+    popularity_weight: float = Field(
+        0.5, ge=0, allow_inf_nan=False, description="a in `popularity_x_odds`, x + a log E[psi]."
+    )
+    blocks: int = Field(
+        1,
+        ge=1,
+        description="Blocks of users that are updated apart and whose sums for the items are added (docs/scaling.md); 1 "
+        "fits all users as one.",
+    )
+
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
+        """What a fit by blocks holds, for `models.memory`."""
+        row = blank_rows(1, self.factors, 0.0).nbytes
+        sums = 4 * numbers(self.factors) * items
+        return Sizes(row, row * items, sums, here=2 * sums + row * items, call=row * items)

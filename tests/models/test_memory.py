@@ -1,0 +1,86 @@
+"""What a fit by blocks of users says that it takes, against what its calls and its coordinator allocate."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from models.catalogue import MODELS
+from models.fitting import FitOptions
+from models.memory import block_bytes, by_blocks, coordinator_bytes, fit_bytes
+from models.user_blocks import cuts
+from tests.models.block_fits import planted, shelved
+
+WITH_BLOCKS = sorted(name for name, kind in MODELS.items() if "blocks" in kind.Settings.model_fields)
+FITS = [  # with fixed costs that are small beside the arrays
+    ("random_graph", {"factors": 20, "iterations": 2}),
+    ("random_graph", {"factors": 20, "iterations": 2, "refreshed": 2}),
+    ("wmf", {"factors": 128, "iterations": 2}),
+    ("wmf", {"factors": 64, "iterations": 2, "solver": "cholesky"}),
+    ("hpf", {"factors": 20, "max_iterations": 2}),
+    ("paired_symbols", {"factors": 5, "iterations": 2}),
+    ("binary_matrix", {"factors": 20, "passes": 1}),
+    ("mrf_dense", {}),
+]
+
+
+class Weighing:
+    """Calls are made here, apart from what this process allocates meanwhile, and are weighed."""
+
+    def __init__(self):
+        self.most = self.here = 0
+
+    def map(self, function, calls):
+        self.here = max(self.here, tracemalloc.get_traced_memory()[1])
+        answers = []
+        for call in calls:
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            answers.append(function(*call))
+            self.most = max(self.most, tracemalloc.get_traced_memory()[1] - before)
+            tracemalloc.reset_peak()
+        return answers
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    matrix = planted(8000, 200)
+    return matrix, shelved(matrix, tmp_path_factory.mktemp("log"))
+
+
+def test_every_model_with_blocks_is_weighed():
+    assert {name for name, _ in FITS} == set(WITH_BLOCKS)
+
+
+@pytest.mark.parametrize(("name", "given"), FITS, ids=[" ".join(map(str, (name, *of.values()))) for name, of in FITS])
+def test_a_call_and_the_coordinator_take_about_what_is_said(log, name, given):
+    matrix, rows = log
+    settings, kind = MODELS[name].Settings(blocks=4, **given), MODELS[name]
+    kind(settings).fit(matrix, FitOptions(rows=rows))  # numba allocates too where it compiles
+    workers = Weighing()
+    tracemalloc.start()
+    try:
+        kind(settings).fit(matrix, FitOptions(workers=workers, rows=rows))
+        here = max(workers.here, tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+    starts, items = matrix.indptr, matrix.shape[1]
+    said = max(
+        block_bytes(settings, end - first, items, int(starts[end] - starts[first])) for first, end in cuts(starts, 4)
+    )
+    said_here = coordinator_bytes(kind, settings, matrix.shape)
+    assert said / 5 < workers.most < 1.1 * said
+    assert said_here / 5 < here < 1.1 * said_here
+
+
+@pytest.mark.parametrize("name", WITH_BLOCKS)
+def test_more_blocks_need_less_each_but_for_the_items(name):
+    shape, edges = (10_000_000, 1000), 10**9
+    one, few, many = (MODELS[name].Settings(blocks=blocks) for blocks in (1, 10, 1000))
+    assert not by_blocks(one) and by_blocks(few)
+    each = [block_bytes(of, shape[0] // of.blocks, 1000, edges // of.blocks) for of in (few, many)]
+    shared = block_bytes(many, 0, 1000, 0)
+    assert each[1] - shared == pytest.approx((each[0] - block_bytes(few, 0, 1000, 0)) / 100)
+    whole = coordinator_bytes(MODELS[name], few, shape) + each[0]
+    assert fit_bytes(MODELS[name], few, shape, edges) == whole < fit_bytes(MODELS[name], one, shape, edges)
+    assert np.log10(whole) > 7

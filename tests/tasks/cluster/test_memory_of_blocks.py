@@ -1,0 +1,63 @@
+"""Fits by blocks of users on workers that have declared little memory, with a real scheduler and real processes."""
+
+import pytest
+
+from models.catalogue import MODELS
+from models.memory import coordinator_bytes
+from tasks.binarize import BinarizeSettings, binarize
+from tasks.cluster import ClusterSettings, opened
+from tasks.errors import OneclassError
+from tasks.machine import OF_KERNELS
+from tasks.split import SplitSettings, split
+from tasks.stores import fits, matrices
+from tasks.train import fitted
+from tests.conftest import two_tastes
+from tests.tasks.cluster.conftest import started
+
+DECLARED = 140_000  # bytes; room for a block of a few users of K = 128
+
+
+@pytest.fixture
+def digest(home):
+    two_tastes(home)
+    binarize(home, BinarizeSettings(), "a")
+    return split(home, SplitSettings(), "a", protocols=["leave_one_out"], seed=1).digests["leave_one_out"]
+
+
+def wmf(**settings):
+    return MODELS["wmf"].Settings(iterations=2, **settings)
+
+
+@pytest.fixture(scope="module")
+def little(tmp_path_factory):
+    """A cluster of one worker."""
+    with started(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.worker("--nthreads", "1", "--resources", f"memory={DECLARED}")
+        yield cluster
+
+
+def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, digest, monkeypatch):
+    settings, shape = wmf(blocks=30), matrices.read(home, digest).train.shape
+    needed = coordinator_bytes(MODELS["wmf"], settings, shape) + OF_KERNELS
+    with opened(ClusterSettings(address=little.address), home) as engine:
+        monkeypatch.setattr("tasks.machine.allowance.free_memory", lambda: needed - 1)
+        with pytest.raises(OneclassError, match=r"train: wmf \(leave_one_out\): needs about \d+ MB of memory"):
+            fitted(home, digest, "wmf", settings, 1, workers=engine)
+        monkeypatch.setattr("tasks.machine.allowance.free_memory", lambda: needed)
+        assert fitted(home, digest, "wmf", settings, 1, workers=engine)
+        with pytest.raises(OneclassError, match=r"needs about \d+ MB of memory"):
+            fitted(home, digest, "wmf", settings, 2)  # here the blocks are in this process, too
+
+
+def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fitted(little, home, digest):
+    with opened(ClusterSettings(address=little.address), home) as engine:
+        with pytest.raises(
+            OneclassError,
+            match=r"wmf \(leave_one_out\): a block of users needs about .* take more blocks \(--set wmf\.bl",
+        ):
+            fitted(home, digest, "wmf", wmf(blocks=2), 1, workers=engine)
+        with pytest.raises(OneclassError, match="its items alone need .* in each block: give a worker more memory"):
+            fitted(home, digest, "wmf", wmf(blocks=2, factors=512), 1, workers=engine)
+        assert not list(home.models.rglob("*.npy")) and not list(home.spill.glob("wmf-*"))
+        fit = fitted(home, digest, "wmf", wmf(blocks=30), 1, workers=engine)
+        assert fits.find(home, "wmf", fit.digest) == fit
