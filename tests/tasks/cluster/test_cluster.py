@@ -122,14 +122,15 @@ def test_a_worker_of_other_source_is_refused_by_name(own_cluster, home, tmp_path
         pass
 
 
-def test_a_worker_that_does_not_see_the_home_says_so(home, tmp_path):
-    terms = worker.Terms(worker.version(), tmp_path / "nowhere" / "small" / "spill" / "cluster-1", 1, None)
-    assert worker.unfit(terms) == f"it does not see {tmp_path}/nowhere/small: mount the home there under the same path"
+def test_a_worker_that_does_not_see_the_home_says_so(home):
+    terms = worker.Terms(worker.version(), home, "cluster-1", 1, None)
+    said = f"it does not see {home.folder}: mount the home there under the same path, or give a --store"
+    assert worker.unfit(terms) == said
 
 
 def test_a_worker_that_came_late_with_another_version_of_a_library_does_no_call(home):
     wanted = tuple((name, "0.1" if name == "numpy" else version) for name, version in worker.version())
-    terms = pickle.dumps(worker.Terms(wanted, home.root, 1, None))
+    terms = pickle.dumps(worker.Terms(wanted, home, "cluster-1", 1, None))
     script = (
         "import pickle, sys; from tasks.cluster import worker;"
         "worker.call(pickle.loads(bytes.fromhex(sys.argv[1])), b'no call')"
