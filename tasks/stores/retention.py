@@ -2,10 +2,11 @@
 
 Runs that failed, tunes and sweeps do not count among them, so that no night's fits go because somebody tuned a model.
 What a sweep fitted is kept until the next run has published, so that a sweep that was stopped goes on where it was; a
-tune keeps no fits. The URL of the home, if it has one, keeps what the home keeps, and a worker's cache what the URL does.
+tune keeps no fits. The URL of the home, if it has one, keeps what the home keeps, and a worker's cache no matrices but those.
 """
 
 import logging
+from pathlib import Path
 
 import sql
 from tasks.stores import fits, grams, manifest, publications, remote, row_blocks, warehouse
@@ -47,17 +48,25 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
 
 
 def tidy_cache(home: Home) -> None:
-    """Delete from a worker's cache what its URL has no more, and row blocks, sums and unfinished fits of earlier runs with it.
+    """Delete from a worker's cache the matrices that its URL has no more, and all that is of them; unfinished fits too.
+
+    A fit stays while its matrices are there: it may be one that could not be put there yet.
 
     Raises:
         StoreLost: the URL cannot be read.
     """
-    there = remote.places(home)
-    folders = [*home.matrices.glob("*"), *home.models.glob("*/*")]
-    for folder in [one for one in folders if one.relative_to(home.folder).as_posix() not in there]:
-        manifest.remove(folder)
-    used = {place.rpartition("/")[2] for place in there if place.startswith("matrices/")}
-    grams.drop_others(home, used)
-    for folder in row_blocks.cached(home):
+    used = {place.rpartition("/")[2] for place in remote.places(home) if place.startswith("matrices/")}
+    for folder in [*home.matrices.glob("*"), *row_blocks.cached(home)]:
         if folder.name not in used:
             manifest.remove(folder)
+    for folder in home.models.glob("*/*"):
+        if _matrices_of(folder) not in used:
+            manifest.remove(folder)
+    grams.drop_others(home, used)
+
+
+def _matrices_of(fit: Path) -> str | None:
+    try:
+        return manifest.facts(fit, fits.RECORD)["matrices"]
+    except manifest.Damaged:
+        return None

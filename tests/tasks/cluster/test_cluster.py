@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import dask
@@ -272,7 +273,19 @@ def test_a_scheduler_without_workers_is_refused(own_cluster, home, monkeypatch):
         pass
 
 
-@pytest.mark.parametrize("settings", [{"workers": 0}, {"workers": 2, "address": "tcp://127.0.0.1:8786"}])
+def test_a_url_is_used_that_workers_see_and_one_that_they_do_not_is_refused(cluster, home, tmp_path):
+    home = replace(home, store=f"file://{tmp_path}/url")
+    with opened(cluster, home) as engine:
+        assert engine.begin("call", calls.kept, home)() != str(home.folder)
+    assert not list((tmp_path / "url" / "small").rglob("cluster-*"))
+    message = r"worker tcp://[\d.:]+ cannot take part: it does not find at memory://x what the run has put there"
+    with pytest.raises(InputError, match=message), opened(cluster, replace(home, store="memory://x")):
+        pass
+
+
+@pytest.mark.parametrize(
+    "settings", [{"workers": 0}, {"workers": 2, "address": "tcp://127.0.0.1:8786"}, {"store": "s3://bucket/prefix"}]
+)
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(InputError, match="--workers"):
         ClusterSettings(**settings)
