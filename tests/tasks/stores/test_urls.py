@@ -85,6 +85,7 @@ def test_what_is_half_put_counts_as_absent_and_is_put_whole(s3, home, worker, st
     s3.files.rm_file(place(s3, home, f"matrices/{stored}/split.json"))
     with pytest.raises(manifest.Damaged, match=rf"s3://.*/matrices/{stored}: is not there, or not whole; run the same"):
         matrices.read(worker, stored)
+    matrices.share(home, [stored])
     s3.files.rm_file(place(s3, home, f"matrices/{stored}/users.npy"))
     matrices.share(home, [stored])
     assert matrices.read(worker, stored).protocol == "leave_one_out"
