@@ -103,6 +103,11 @@ class _Cluster(OfDataset):
     dask_unencrypted: Annotated[bool, Flag()] = Field(
         False, description="with --dask: the scheduler may be on another machine and not use TLS"
     )
+    store: Annotated[str | None, Flag("URL")] = Field(
+        None,
+        description="with --dask or --workers: where workers that do not see the home find matrices and fits, such as "
+        "s3://BUCKET/PREFIX; one home, one URL",
+    )
 
 
 class Backfill(Run, _Models, _SplitFiles, _Source, _Cluster):

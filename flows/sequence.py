@@ -35,7 +35,7 @@ from tasks.orchestration.progress import duration
 from tasks.publish import Published
 from tasks.report import report_task
 from tasks.split import Splits, split_task
-from tasks.stores import retention, runs, warehouse
+from tasks.stores import matrices, retention, runs, warehouse
 from tasks.tune import tune_task
 
 logger = logging.getLogger(__name__)
@@ -230,7 +230,7 @@ def prepare(run: RunSettings, run_id: str) -> Splits:
     replace = run.is_demo or run.replace
     ingested = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replace)
     binarize_task(run.home, run.binarize, run_id, since=run.since, until=run.until)
-    return split_task(
+    splits = split_task(
         run.home,
         run.split,
         run_id,
@@ -241,6 +241,8 @@ def prepare(run: RunSettings, run_id: str) -> Splits:
         threshold=run.binarize.threshold,
         since=run.since,
     )
+    matrices.share(run.home, splits.digests.values())
+    return splits
 
 
 def _keep_modules() -> None:

@@ -113,8 +113,9 @@ def resolve(given: Backfill) -> RunSettings:
     if any(settings[name].reads_order for name in chosen):
         settings["split"] = settings["split"].model_copy(update={"order": True})
     _check_flags(given)
+    cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted, given.store)
     return RunSettings(
-        home=Home(root, declared.name, _limits(given), settings["files"]),
+        home=Home(root, declared.name, _limits(given), settings["files"], cluster.store),
         dataset=declared,
         sources=tuple(map(Path, given.source)),
         split_files=_pair(given.split_files),
@@ -122,7 +123,7 @@ def resolve(given: Backfill) -> RunSettings:
         models={name: settings[name] for name in chosen},
         given={name: list(asked[name]) for name in chosen if name in asked},
         **{name: settings[name] for name in STAGE_SETTINGS},
-        cluster=ClusterSettings(given.workers, given.dask, given.dask_unencrypted),
+        cluster=cluster,
         seed=given.seed,
         since=given.since,
         until=given.until,

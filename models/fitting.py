@@ -5,7 +5,8 @@ is level stops sooner by that rule alone. One with a schedule, of passes or of s
 quarter of the passes (`passed_by`), with the steps that any fit takes there, for first steps forget what was learned.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -106,6 +107,28 @@ class RowsAtHand:
         return self.matrix[first - self.first : end - self.first]
 
 
+class Shelf(Protocol):
+    """Where one fit by blocks keeps arrays between its calls, seen by all workers; it can be pickled."""
+
+    def read(self, name: str) -> dict[str, np.ndarray]:
+        """What was written under that name.
+
+        Raises:
+            FileNotFoundError: nothing was, or it is gone.
+        """
+
+    def write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays under a name, whole or not at all, in place of what was there."""
+
+    def remove(self, name: str) -> None:
+        """Forget a name, if it is there."""
+
+
+Shelves = Callable[
+    [str], AbstractContextManager[Shelf]
+]  # a new shelf for a fit of the model of that name, while it goes on
+
+
 class Workers(Protocol):
     """Where the blocks of one fit are computed; a call may be made again where its process died."""
 
@@ -167,8 +190,8 @@ class FitOptions:
         gram_sums: kept sums of the training matrix, for a model that needs X'X of all users.
         workers: where the blocks are computed, for a model with a setting `blocks`; others ignore this and what follows.
         rows: how a worker gets its rows of the matrix; None: they travel with each call.
-        scratch: a folder that all workers see, for the users of a block between its calls. The fit makes a folder of its
-            own in it, and removes that at its end; None: among the temporary folders of this machine.
+        scratch: where the users of a block lie between its calls: shelves, or a folder that all workers see. The fit makes
+            a folder of its own in it, and removes that at its end; None: among the temporary folders of this machine.
     """
 
     start: Start | None = None
@@ -180,7 +203,7 @@ class FitOptions:
     gram_sums: GramSums = _no_sums
     workers: Workers = HERE
     rows: Rows | None = None
-    scratch: Path | None = None
+    scratch: Path | Shelves | None = None
 
 
 NO_OPTIONS = FitOptions()

@@ -1,9 +1,10 @@
 """A fit by blocks of users: what of it is the same in every model.
 
-The users' part of a model lies in a folder, a file for each block. A call of a block (`function(block, state, ...)`, a
-module's own) reads the arrays as the call before left them, and writes them under the next number, whole or not at all.
-So a call that is made again, because its process died, begins at the same arrays and gives the same bits. What the items
-need travels as calls and answers. Answers are added in the order of the blocks, wherever they were computed.
+The users' part of a model lies on a shelf (`models.fitting.Shelf`), such as a folder, each block under names of its own. A
+call of a block (`function(block, state, ...)`, a module's own) reads the arrays as the call before left them, and writes
+them under the next number, whole or not at all. So a call that is made again, because its process died, begins at the same
+arrays and gives the same bits. What the items need travels as calls and answers. Answers are added in the order of the
+blocks, wherever they were computed.
 """
 
 import os
@@ -12,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,38 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.fitting import FitOptions, Rows, RowsAtHand, Workers
+from models.fitting import FitOptions, Rows, RowsAtHand, Shelf, Shelves, Workers
 from models.numerics.shards import runs
+
+SHARED = "shared"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A shelf (`models.fitting.Shelf`) that is a folder, which all workers see under the same path."""
+
+    path: Path
+
+    def read(self, name: str) -> dict[str, np.ndarray]:
+        """As in `Shelf`."""
+        file = self._file(name)
+        if not file.exists():
+            raise FileNotFoundError(f"{file}: not there; give a `scratch` that every worker sees, and nobody tidies")
+        with np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+
+    def write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """As in `Shelf`."""
+        half_made = self.path / f"partial-{uuid.uuid4().hex}.npz"
+        np.savez(half_made, **arrays)
+        os.replace(half_made, self._file(name))
+
+    def remove(self, name: str) -> None:
+        """As in `Shelf`."""
+        self._file(name).unlink(missing_ok=True)
+
+    def _file(self, name: str) -> Path:
+        return self.path / f"{name}.npz"
 
 
 @dataclass(frozen=True)
@@ -54,7 +86,7 @@ class Block:
         number: of the block, from 0.
         first, end: its users are [first, end) of the training matrix.
         rows: how to get their rows.
-        folder: of the fit, seen by all workers.
+        shelf: of the fit.
         terms: what of the model every block must know.
     """
 
@@ -62,7 +94,7 @@ class Block:
     first: int
     end: int
     rows: Rows
-    folder: Path
+    shelf: Shelf
     terms: Any
 
     def matrix(self, items: int) -> csr_matrix:
@@ -85,28 +117,27 @@ class Block:
         Raises:
             FileNotFoundError: they are not there.
         """
-        file = self._file(state)
-        if not file.exists():
-            raise FileNotFoundError(f"{file}: not there; give a `scratch` that every worker sees, and nobody tidies")
-        with np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
+        return self.shelf.read(self._name(state))
 
     def write(self, state: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep the arrays under the next number. The write before stays, for a call that is made again."""
-        partial = self.folder / f"partial-{uuid.uuid4().hex}.npz"
-        np.savez(partial, **arrays)
-        os.replace(partial, self._file(state))
-        self._file(state - 2).unlink(missing_ok=True)
+        self.shelf.write(self._name(state), arrays)
+        if state > 1:
+            self.shelf.remove(self._name(state - 2))
 
-    def _file(self, state: int) -> Path:
-        return self.folder / f"block-{self.number}-{state}.npz"
+    def shared(self) -> dict[str, np.ndarray]:
+        """The arrays by name that `Blocks.share` keeps for all blocks."""
+        return self.shelf.read(SHARED)
+
+    def _name(self, state: int) -> str:
+        return f"block-{self.number}-{state}"
 
 
 class Blocks(Sequence[Block]):
-    """The blocks of one fit, as the coordinator has them; `folder` goes when the fit ends."""
+    """The blocks of one fit, as the coordinator has them; their shelf goes when the fit ends."""
 
-    def __init__(self, blocks: Sequence[Block], folder: Path, workers: Workers) -> None:
-        self.folder = folder
+    def __init__(self, blocks: Sequence[Block], shelf: Shelf, workers: Workers) -> None:
+        self._shelf = shelf
         self._blocks, self._workers, self._states = list(blocks), workers, [0] * len(blocks)
 
     def __len__(self) -> int:
@@ -119,6 +150,10 @@ class Blocks(Sequence[Block]):
         """Write the arrays with which all users begin, by name."""
         for block in self:
             block.write(0, {name: array[block.first : block.end] for name, array in users.items()})
+
+    def share(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays, by name, that every block may read (`Block.shared`), and that need not travel with each call."""
+        self._shelf.write(SHARED, arrays)
 
     def ask(
         self, function: Callable[..., Any], *arguments: Any, of: Sequence[Block] | None = None, writes: bool = False
@@ -163,21 +198,32 @@ def cut_into_blocks(
 ) -> Iterator[Blocks]:
     """The blocks of a fit, whose users are yet to be written (`Blocks.begin`).
 
-    Their folder, in `options.scratch`, goes with the context, however it ends.
+    Their shelf, in `options.scratch`, goes with the context, however it ends.
 
     Args:
         count: of the blocks; there may be fewer.
         terms, name: of the model.
     """
-    scratch = options.scratch.resolve() if options.scratch else None
-    if scratch:
-        scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch) as folder:
+    with _shelves(options.scratch)(name) as shelf:
         blocks = [
-            Block(number, first, end, _rows(interactions, first, end, options), Path(folder), terms)
+            Block(number, first, end, _rows(interactions, first, end, options), shelf, terms)
             for number, (first, end) in enumerate(cuts(interactions.indptr, count))
         ]
-        yield Blocks(blocks, Path(folder), options.workers)
+        yield Blocks(blocks, shelf, options.workers)
+
+
+def _shelves(scratch: Path | Shelves | None) -> Shelves:
+    return scratch if callable(scratch) else partial(_folder_in, scratch)
+
+
+@contextmanager
+def _folder_in(scratch: Path | None, name: str) -> Iterator[Folder]:
+    """A folder for one fit, in `scratch` or among the temporary folders."""
+    if scratch:
+        scratch = scratch.resolve()
+        scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch) as folder:
+        yield Folder(Path(folder))
 
 
 def added(parts: Iterable[np.ndarray]) -> np.ndarray:

@@ -27,3 +27,7 @@ class MachineShort(OneclassError):
 
 class ClusterLost(OneclassError):
     """The cluster that did a run's work is gone."""
+
+
+class StoreLost(OneclassError):
+    """The URL by which workers share matrices and fits cannot be reached any more."""

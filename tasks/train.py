@@ -22,11 +22,11 @@ from models.settings import ModelSettings
 from models.user_blocks import cuts
 from tasks import machine
 from tasks.cluster import HERE, Engine
-from tasks.errors import ClusterLost, InputError, MachineShort, OneclassError
+from tasks.errors import ClusterLost, InputError, MachineShort, OneclassError, StoreLost
 from tasks.orchestration import progress
 from tasks.orchestration.artifacts import key as artifact_key
 from tasks.orchestration.stage_task import stage_task
-from tasks.stores import fits, grams, manifest, matrices, warehouse, warm_start
+from tasks.stores import fits, grams, manifest, matrices, run_at_url, warehouse, warm_start
 from tasks.stores.allowance import size_in_words
 from tasks.stores.fits import Fit
 from tasks.stores.home import Home
@@ -74,6 +74,7 @@ def train(
     """
     if begun is not None:
         fit = begun()
+        fits.bring(home, fit)
     else:
         previous = warm_start.latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
         fit = fitted(home, matrices_digest, model, settings, seed, previous)
@@ -94,6 +95,8 @@ def begin(
     """Have a fit made by an engine; what is returned waits for it."""
     if by_blocks(settings):  # its blocks are what the engine gets
         return partial(fitted, home, matrices_digest, model, settings, seed, workers=engine)
+    if home.store is not None and fits.find(home, model, fits.key_of(matrices_digest, model, settings, seed)):
+        return partial(fitted, home, matrices_digest, model, settings, seed)  # it is here, and no worker need fetch it
     matrix = matrices.read(home, matrices_digest, parts=()).train
     memory = fit_bytes(MODELS[model], settings, matrix.shape, matrix.nnz)
     what = f"{model}: train on {protocol}"
@@ -143,7 +146,7 @@ def fitted(
                 gram_sums=partial(grams.sums, home, matrices_digest),
                 workers=_with_room(what, estimator, split.train, workers),
                 rows=matrices.StoredRows(home.absolute(), matrices_digest),
-                scratch=home.absolute().spill,
+                scratch=run_at_url.shelves(home) if home.store else home.absolute().spill,
             )
             with machine.memory_for_model(f"train: {what}", _least_memory(estimator, split.train, workers)):
                 effort = _fit(estimator, split.train, options)
@@ -152,6 +155,7 @@ def fitted(
                 fit = fits.keep(home, estimator, digest, key=key, matrices=matrices_digest, **effort)
     took = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s: fitted in %s", what, took)
+    fits.share(home, fit)
     return fit
 
 
@@ -194,7 +198,7 @@ def is_of_the_model(error: BaseException) -> bool:
 
     It is not where the arguments are wrong, a stored file is damaged, or the machine or the warehouse gives no more.
     """
-    others = (InputError, ClusterLost, MachineShort, manifest.Damaged, OSError, duckdb.Error)
+    others = (InputError, ClusterLost, StoreLost, MachineShort, manifest.Damaged, OSError, duckdb.Error)
     return isinstance(error, Exception) and not isinstance(error, others)
 
 

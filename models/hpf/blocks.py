@@ -23,7 +23,7 @@ from models.user_blocks import Blocks, added, cut_into_blocks
 def begun(
     terms: Terms, users: GammaFactors, items: GammaFactors, interactions: csr_matrix, count: int, options: FitOptions
 ) -> Iterator["BlocksAscent"]:
-    """A fit by `count` blocks at its beginning, `users` and `items`; its folder in `options.scratch` goes when it ends."""
+    """A fit by `count` blocks at its beginning, `users` and `items`; its shelf in `options.scratch` goes when it ends."""
     with cut_into_blocks(interactions, count, terms, options, "hpf") as blocks:
         blocks.begin(users.posterior._asdict())
         del users  # they lie on disk

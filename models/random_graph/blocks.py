@@ -32,13 +32,13 @@ from models.user_blocks import Block, Blocks, cut_into_blocks
 def begun(
     terms: Terms, q: RandomGraphPosterior, weights: np.ndarray, interactions: csr_matrix, options: FitOptions
 ) -> Iterator["BlocksPosterior"]:
-    """A fit by blocks at its beginning, which is `q`; its folder in `options.scratch` goes when it ends, however it ends.
+    """A fit by blocks at its beginning, which is `q`; its shelf in `options.scratch` goes when it ends, however it ends.
 
     Args:
         weights: float64 (items,), by which negatives are drawn.
     """
     with cut_into_blocks(interactions, terms.settings.blocks, terms, options, "random_graph") as blocks:
-        np.save(blocks.folder / worker.WEIGHTS, weights)
+        blocks.share({"weights": weights})
         blocks.begin(vars(q.users))
         items, taus = q.items, q.taus
         del q  # its users lie on disk

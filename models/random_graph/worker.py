@@ -17,8 +17,6 @@ from models.random_graph.posterior import Precisions, Vertices
 from models.random_graph.settings import RandomGraphSettings
 from models.user_blocks import Block
 
-WEIGHTS = "weights.npy"  # the histogram of the negatives, in the folder of the fit
-
 
 @dataclass(frozen=True)
 class Terms:
@@ -67,7 +65,7 @@ def message(
 def _graph(block: Block, items: int, t: int) -> HiddenGraph:
     """H^(t) of the block's users, Algorithm 1, line 5."""
     units = np.arange(block.first, block.end, dtype=np.uint64)
-    weights = np.load(block.folder / WEIGHTS, allow_pickle=False)
+    weights = block.shared()["weights"]
     return GraphSampler(adjacency(block.matrix(items)), weights, block.terms.seed, units).draw(t)
 
 

@@ -31,7 +31,7 @@ def begun(
     count: int,
     options: FitOptions,
 ) -> Iterator["BlocksFit"]:
-    """A fit by `count` blocks at its beginning; its folder in `options.scratch` goes when it ends, however it ends.
+    """A fit by `count` blocks at its beginning; its shelf in `options.scratch` goes when it ends, however it ends.
 
     Args:
         users, items: float32 (users, K) and (items, K), the first factors.

@@ -30,7 +30,7 @@ from tasks.cluster import worker
 from tasks.cluster.engine import HERE, ClusterSettings
 from tasks.errors import ClusterLost, InputError, OneclassError
 from tasks.orchestration import artifacts
-from tasks.stores import allowance
+from tasks.stores import allowance, run_at_url
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -135,19 +135,29 @@ def opened(settings: ClusterSettings, home: Home, run_id: str | None) -> Iterato
     Raises:
         InputError: no scheduler or no worker answers, one of them is unfit, or the way to it is open to others.
     """
-    home.spill.mkdir(parents=True, exist_ok=True)
-    mark = home.spill.absolute() / f"cluster-{uuid.uuid4().hex}"
-    mark.touch()
     logging.getLogger("distributed").setLevel(logging.ERROR)
+    with _mark(home) as mark, _client(settings, home) as client:
+        artifacts.workers(home, client.dashboard_link)
+        terms, most = _agreed(client, settings, home, worker.Terms(worker.version(), home.absolute(), mark, 1, run_id))
+        for name in worker.SPOKEN:
+            client.forward_logging(name, logging.INFO)
+        yield DaskEngine(client, terms, most)
+
+
+@contextlib.contextmanager
+def _mark(home: Home) -> Iterator[str]:
+    """The name of a file by which workers know the home, or its URL."""
+    home.spill.mkdir(parents=True, exist_ok=True)
+    mark = f"cluster-{uuid.uuid4().hex}"
+    if home.store is not None:
+        run_at_url.begin(home, mark)
+    (home.spill / mark).touch()
     try:
-        with _client(settings, home) as client:
-            artifacts.workers(home, client.dashboard_link)
-            terms, most = _agreed(client, settings, home, worker.Terms(worker.version(), mark, 1, run_id))
-            for name in worker.SPOKEN:
-                client.forward_logging(name, logging.INFO)
-            yield DaskEngine(client, terms, most)
+        yield mark
     finally:
-        mark.unlink(missing_ok=True)
+        (home.spill / mark).unlink(missing_ok=True)
+        if home.store is not None:
+            run_at_url.end(home, mark)
 
 
 @contextlib.contextmanager

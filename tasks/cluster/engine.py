@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from models.fitting import Here, Workers
 from tasks.errors import InputError
+from tasks.stores import urls
 from tasks.stores.home import Home
 
 EXTRA = "python -m pip install -c constraints.txt -e '.[dask]'"
@@ -65,20 +66,26 @@ class ClusterSettings:
         workers: processes of a cluster of the run's own, on this machine.
         address: of the scheduler of a cluster that is there, such as tcp://10.0.0.1:8786.
         unencrypted: whether that scheduler may be on another machine without TLS.
+        store: the URL of the matrices and fits, for workers that do not see the home.
 
     Raises:
-        InputError: both are given, or the number is none.
+        InputError: both are given, or the number is none; or a URL is given that is none, or for no workers.
     """
 
     workers: int | None = None
     address: str | None = None
     unencrypted: bool = False
+    store: str | None = None
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise InputError(f"--workers {self.workers}: must be at least 1.")
         if self.workers is not None and self.address is not None:
             raise InputError("--workers and --dask: give one of them; the cluster at an address has its own workers.")
+        if self.store is not None:
+            urls.check(self.store)
+            if self.workers is None and self.address is None:
+                raise InputError(f"--store {self.store}: is for the workers of --dask or --workers; give one of them.")
 
 
 @contextlib.contextmanager

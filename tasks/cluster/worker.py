@@ -1,5 +1,6 @@
-"""What runs on a worker: it refuses to work for another version of the program, or without the shared folder."""
+"""What runs on a worker: it refuses to work for another version of the program, or where it sees neither the home nor its URL."""
 
+import asyncio
 import functools
 import hashlib
 import importlib
@@ -14,8 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import distributed
+
 from tasks.errors import OneclassError
 from tasks.stores import allowance
+from tasks.stores.home import Home
 
 ROOMS = ("models", "tasks", "sql", "data_contracts")
 SPOKEN = ("tasks", "models")  # loggers whose lines go to the coordinator
@@ -33,13 +37,15 @@ class Terms:
 
     Attributes:
         version: the coordinator's `version()`.
-        mark: a file in the shared folder that the coordinator made for this run.
+        home: of the coordinator, as an absolute path.
+        mark: the name of a file that the coordinator made for this run, in the home or, where this has one, at its URL.
         threads: cores that each of its calls may use.
         run_id: of the run in Prefect, on whose page the worker's lines appear; None outside of one.
     """
 
     version: tuple[tuple[str, str], ...]
-    mark: Path
+    home: Home
+    mark: str
     threads: int
     run_id: str | None
 
@@ -55,19 +61,48 @@ def version() -> tuple[tuple[str, str], ...]:
     return ("Python", platform.python_version()), *libraries, ("oneclass's source", source.hexdigest()[:16])
 
 
-def unfit(terms: Terms) -> str | None:
-    """Why this process must not work for such a coordinator; None where it may."""
-    for (name, own), (_, wanted) in zip(version(), terms.version, strict=True):
-        if own != wanted:
-            return f"it has {name} {own}, and the run {wanted}: install there what is installed here"
-    if not terms.mark.exists():
-        return f"it does not see {terms.mark.parent.parent}: mount the home there under the same path"
+def unfit(terms: Terms, own: distributed.Worker | None = None) -> str | None:
+    """Why this process must not work for such a coordinator; None where it may.
+
+    Args:
+        own: Dask's worker in this process, outside of a call.
+    """
+    for (name, own_version), (_, wanted) in zip(version(), terms.version, strict=True):
+        if own_version != wanted:
+            return f"it has {name} {own_version}, and the run {wanted}: install there what is installed here"
+    if terms.home.store is not None:
+        folder = Path((own or distributed.get_worker()).local_directory) / "oneclass"  # goes when the worker ends
+        return _without_url(terms.home, terms.mark, folder)
+    if not (terms.home.spill / terms.mark).exists():
+        return f"it does not see {terms.home.folder}: mount the home there under the same path, or give a --store"
     return None
 
 
-def facts(terms: Terms) -> tuple[str | None, int]:
-    """`unfit`, and the cores of the machine that this process may use."""
-    return unfit(terms), allowance.cores()
+@functools.cache
+def _without_url(home: Home, mark: str, cache: Path) -> str | None:
+    """Why this process cannot use the home's URL; None where it can, and has made its cache ready for a new run.
+
+    Looked at once a run: what goes wrong there later says so by itself.
+    """
+    # Not above: Dask loads this module in the thread of its event loop.
+    from tasks.stores import remote, retention, run_at_url
+
+    remote.work_in(cache)
+    try:
+        if not run_at_url.sees(home, mark):
+            return f"it does not find at {home.store} what the run has put there; give a URL that is the same for all"
+        retention.tidy_cache(remote.here(home))
+    except OneclassError as error:
+        return str(error).rstrip(".")
+    return None
+
+
+async def facts(terms: Terms, dask_worker: distributed.Worker) -> tuple[str | None, int]:
+    """`unfit`, and the cores of the machine that this process may use; Dask gives `dask_worker`.
+
+    A URL may keep one waiting, while Dask's event loop has to say that the worker is there.
+    """
+    return await asyncio.to_thread(unfit, terms, dask_worker), allowance.cores()
 
 
 def packed(function: Callable[..., Any], *arguments: Any) -> bytes:
@@ -82,8 +117,10 @@ def call(terms: Terms, pack: bytes) -> Any:
     """`function(home, ...)` with this worker's limits, one call at a time."""
     with _turn:
         _check(terms)
+        from tasks.stores import remote
+
         function, (home, *arguments) = pickle.loads(pack)
-        home = replace(home, limits=replace(home.limits, threads=terms.threads))
+        home = replace(remote.here(home), limits=replace(home.limits, threads=terms.threads))
         with home.writing():
             return function(home, *arguments)
 

@@ -24,7 +24,8 @@ import sql
 from models import catalogue, fingerprint
 from models.base import Model
 from models.settings import ModelSettings
-from tasks.stores import manifest
+from tasks.errors import StoreLost
+from tasks.stores import manifest, remote, urls
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -81,8 +82,9 @@ def digest_from(key: str, previous: Fit | None) -> str:
 
 
 def find(home: Home, model: str, digest: str) -> Fit | None:
-    """The fit of that digest; None where the store has none, or one that is damaged, which is said."""
+    """The fit of that digest; None where the store, and its URL, have none, or one that is damaged, which is said."""
     folder = folder_of(home, model, digest)
+    remote.fetch(home, folder, RECORD)
     return _described(model, digest, lambda: manifest.checked(folder, RECORD)) if os.path.lexists(folder) else None
 
 
@@ -112,6 +114,26 @@ def keep(home: Home, estimator: Model, digest: str, *, key: str, matrices: str, 
     return fit
 
 
+def share(home: Home, fit: Fit) -> None:
+    """Put a fit at the home's URL, if it has one.
+
+    Raises:
+        StoreLost: it cannot be written there.
+    """
+    remote.put(home, folder_of(home, fit.model, fit.digest), RECORD)
+
+
+def bring(home: Home, fit: Fit) -> None:
+    """Have a fit in the home that a worker has put at its URL, if it has one.
+
+    Raises:
+        StoreLost: it is not there, or not what was put there.
+    """
+    if home.store is not None and find(home, fit.model, fit.digest) is None:
+        where = urls.of(home, folder_of(home, fit.model, fit.digest))
+        raise StoreLost(f"{where}: is not there, or not whole; the same command goes on from there")
+
+
 def load(home: Home, model: str, digest: str) -> Model:
     """The fitted model, its arrays memory-mapped, on as many threads as the home's limits give.
 
@@ -119,6 +141,7 @@ def load(home: Home, model: str, digest: str) -> Model:
         Damaged: it is not what was kept. A run makes it anew.
     """
     folder = folder_of(home, model, digest)
+    remote.fetch(home, folder, RECORD)
     manifest.checked(folder, RECORD)
     return catalogue.load(model, folder, threads=home.limits.threads)
 

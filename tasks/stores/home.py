@@ -61,6 +61,9 @@ def share_of(memory: int) -> int:
 class Home:
     """`<root>/<dataset>/`, laid out as the README's page on files says.
 
+    Attributes:
+        store: the URL below which workers that do not see the home find its matrices and fits (`tasks.stores.remote`).
+
     Raises:
         InputError: DuckDB could keep no database there.
     """
@@ -69,6 +72,7 @@ class Home:
     dataset: str
     limits: Limits = field(default_factory=Limits)
     files: FileSettings = field(default_factory=FileSettings)
+    store: str | None = None
 
     def __post_init__(self) -> None:
         for character in "?\\":

@@ -14,8 +14,9 @@ from typing import Any
 
 from tasks.errors import OneclassError
 
-_known: dict[tuple[int, int], tuple[int, int, str]] = {}
-"""(device, inode) of a file -> its size, time and digest when this process last hashed it."""
+_known: dict[tuple[int, int, int, int | None], tuple[int, int, str]] = {}
+"""(device, inode) of a file and a stretch of it -> the file's size and time, and the digest, when this process last hashed it."""
+AT_ONCE = 1 << 20  # bytes that are read and hashed at once
 
 
 class Damaged(OneclassError):
@@ -39,6 +40,15 @@ def facts(folder: Path, name: str) -> dict[str, Any]:
         Damaged: the record is absent, of an earlier version of this program, or not what was written.
     """
     return _record(folder, name)[0]
+
+
+def files(folder: Path, name: str) -> dict[str, str]:
+    """The sha256 of each file by its place in the folder, as the record has them.
+
+    Raises:
+        Damaged: as of `facts`.
+    """
+    return _record(folder, name)[1]
 
 
 def checked(folder: Path, name: str, wanted: Callable[[str], bool] = lambda file: True) -> dict[str, Any]:
@@ -86,6 +96,15 @@ def _record(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, str]]:
         raise Damaged(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise Damaged(f"{path}: is damaged, for it is no text") from error
+    return parsed(text, str(path))
+
+
+def parsed(text: str, where: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The facts and the files' sha256 of a record's text.
+
+    Raises:
+        Damaged: it is not what was written.
+    """
     try:
         record = json.loads(text)
         found, digests = record["facts"], record["files"]
@@ -93,7 +112,7 @@ def _record(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, str]]:
     except (ValueError, TypeError, KeyError):
         whole = False
     if not whole:
-        raise Damaged(f"{path}: is damaged, or of an earlier version of this program")
+        raise Damaged(f"{where}: is damaged, or of an earlier version of this program")
     return found, digests
 
 
@@ -103,13 +122,23 @@ def _text(facts: dict[str, Any], digests: dict[str, str]) -> str:
     return json.dumps({**body, "sha256": own}, indent=1, sort_keys=True) + "\n"
 
 
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
+def sha256_of(file: Path, start: int, length: int) -> str:
+    """The sha256 of a stretch of a file, which alone is read, once in a process."""
+    return _sha256(file, start, length)
+
+
+def _sha256(file: Path, start: int = 0, length: int | None = None) -> str:
+    with file.open("rb", buffering=0) as stream:
         status = os.fstat(stream.fileno())
-        stamp = status.st_size, status.st_mtime_ns
-        known = _known.get((status.st_dev, status.st_ino))
+        stamp, place = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino, start, length)
+        known = _known.get(place)
         if known and known[:2] == stamp:
             return known[2]
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    _known[status.st_dev, status.st_ino] = *stamp, digest
-    return digest
+        digest = hashlib.sha256()
+        stream.seek(start)
+        left = status.st_size - start if length is None else length
+        while left > 0 and (read := stream.read(min(AT_ONCE, left))):
+            digest.update(read)
+            left -= len(read)
+    _known[place] = *stamp, digest.hexdigest()
+    return digest.hexdigest()

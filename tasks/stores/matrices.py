@@ -1,7 +1,7 @@
 """The matrix store: a split as CSR arrays in `<home>/<dataset>/matrices/<digest>/`, memory-mapped when read.
 
 The digest is that of the arrays' bytes, so that equal splits are one folder, and a stage that is handed a
-digest knows what it reads. `split.json`, written last, says what the arrays are, and the sha256 of each.
+digest knows what it reads. `split.json`, written last, says what the arrays are, and the sha256 of each and of its row blocks.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.numerics.ordered_histories import ordered
-from tasks.stores import manifest
+from tasks.stores import manifest, remote, row_blocks
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -87,8 +87,17 @@ class StoredRows:
     digest: str
 
     def __call__(self, first: int, end: int) -> csr_matrix:
-        """Rows [first, end); of the others no page is read, once the process has checked the file."""
-        return read(self.home, self.digest, parts=()).train[first:end]
+        """Rows [first, end); of the others no page is read.
+
+        Raises:
+            Damaged: they are not what was written.
+        """
+        home = remote.here(self.home)
+        with home.writing():
+            rows = row_blocks.read(home, self.digest, RECORD, first, end)
+            if rows is None:  # stored by an earlier version of this program
+                rows = read(home, self.digest, parts=()).train[first:end]
+        return rows
 
 
 def write(home: Home, split: SplitMatrices) -> str:
@@ -109,6 +118,7 @@ def write(home: Home, split: SplitMatrices) -> str:
             "parts": sorted(split.parts),
             "shape": list(split.train.shape),
             "numbering": split.numbering,
+            "rows": row_blocks.described(partial, arrays["train_indptr"]),
         }
         manifest.seal(partial, RECORD, description)
         partial.rename(target)
@@ -130,6 +140,16 @@ def is_whole(home: Home, digest: str) -> bool:
     return True
 
 
+def share(home: Home, digests: Iterable[str]) -> None:
+    """Put splits at the home's URL, if it has one.
+
+    Raises:
+        StoreLost: it cannot be written there.
+    """
+    for digest in digests:
+        remote.put(home, home.matrices / digest, RECORD)
+
+
 def read(home: Home, digest: str, parts: Collection[str] | None = None) -> SplitMatrices:
     """The split of that digest, its arrays memory-mapped.
 
@@ -140,6 +160,9 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None) -> Split
         Damaged: a file is not what was written. A run makes it anew.
     """
     folder = home.matrices / digest
+    remote.fetch(home, folder, RECORD)
+    if home.store is not None and not folder.exists():
+        raise manifest.Damaged(row_blocks.absent(home, folder))
     description = manifest.facts(folder, RECORD)
     wanted = [name for name in description["parts"] if parts is None or name in parts]
     left_out = tuple(f"{name}_" for name in set(description["parts"]) - set(wanted))

@@ -2,13 +2,14 @@
 
 Runs that failed, tunes and sweeps do not count among them, so that no night's fits go because somebody tuned a model.
 What a sweep fitted is kept until the next run has published, so that a sweep that was stopped goes on where it was; a
-tune keeps no fits.
+tune keeps no fits. The URL of the home, if it has one, keeps what the home keeps, and a worker's cache no matrices but those.
 """
 
 import logging
+from pathlib import Path
 
 import sql
-from tasks.stores import fits, grams, manifest, publications, warehouse
+from tasks.stores import fits, grams, manifest, publications, remote, row_blocks, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,9 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
             manifest.remove(folder)
             deleted += 1
     deleted += grams.drop_others(home, used)
+    remote.drop_others(
+        home, {f"models/{fit.model}/{fit.digest}" for fit in staying} | {f"matrices/{digest}" for digest in used}
+    )
     if deleted:
         logger.info(
             "%d folders of matrices, models and sums that the latest %d evaluated runs did not use were deleted",
@@ -41,3 +45,28 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
             runs,
         )
     return deleted
+
+
+def tidy_cache(home: Home) -> None:
+    """Delete from a worker's cache the matrices that its URL has no more, and all that is of them; unfinished fits too.
+
+    A fit stays while its matrices are there: it may be one that could not be put there yet.
+
+    Raises:
+        StoreLost: the URL cannot be read.
+    """
+    used = {place.rpartition("/")[2] for place in remote.places(home) if place.startswith("matrices/")}
+    for folder in [*home.matrices.glob("*"), *row_blocks.cached(home)]:
+        if folder.name not in used:
+            manifest.remove(folder)
+    for folder in home.models.glob("*/*"):
+        if _matrices_of(folder) not in used:
+            manifest.remove(folder)
+    grams.drop_others(home, used)
+
+
+def _matrices_of(fit: Path) -> str | None:
+    try:
+        return manifest.facts(fit, fits.RECORD)["matrices"]
+    except manifest.Damaged:
+        return None

@@ -48,10 +48,10 @@ def test_some_blocks_are_asked_and_the_others_stay(begun):
     np.testing.assert_array_equal(begun.gathered()["users"], users)
 
 
-def test_two_writes_of_a_block_are_kept(begun):
+def test_two_writes_of_a_block_are_kept(begun, tmp_path):
     for _ in range(4):
         begun.ask(doubled, 0.0, writes=True)
-    names = sorted(file.name for file in begun.folder.iterdir())
+    names = sorted(file.name for file in tmp_path.glob("*/*"))
     assert names == [f"block-{number}-{state}.npz" for number in range(3) for state in (3, 4)]
 
 

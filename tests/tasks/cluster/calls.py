@@ -13,6 +13,11 @@ def who(home: Home) -> tuple[int, int]:
     return os.getpid(), home.limits.threads
 
 
+def kept(home: Home) -> str:
+    """The folder that the worker has for the home."""
+    return str(home.folder)
+
+
 def slowly(home: Home, began: Path, seconds: float) -> int:
     """Note the process in a file, and take a while."""
     with began.open("a") as file:

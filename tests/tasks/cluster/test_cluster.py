@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import dask
@@ -122,14 +123,15 @@ def test_a_worker_of_other_source_is_refused_by_name(own_cluster, home, tmp_path
         pass
 
 
-def test_a_worker_that_does_not_see_the_home_says_so(home, tmp_path):
-    terms = worker.Terms(worker.version(), tmp_path / "nowhere" / "small" / "spill" / "cluster-1", 1, None)
-    assert worker.unfit(terms) == f"it does not see {tmp_path}/nowhere/small: mount the home there under the same path"
+def test_a_worker_that_does_not_see_the_home_says_so(home):
+    terms = worker.Terms(worker.version(), home, "cluster-1", 1, None)
+    said = f"it does not see {home.folder}: mount the home there under the same path, or give a --store"
+    assert worker.unfit(terms) == said
 
 
 def test_a_worker_that_came_late_with_another_version_of_a_library_does_no_call(home):
     wanted = tuple((name, "0.1" if name == "numpy" else version) for name, version in worker.version())
-    terms = pickle.dumps(worker.Terms(wanted, home.root, 1, None))
+    terms = pickle.dumps(worker.Terms(wanted, home, "cluster-1", 1, None))
     script = (
         "import pickle, sys; from tasks.cluster import worker;"
         "worker.call(pickle.loads(bytes.fromhex(sys.argv[1])), b'no call')"
@@ -273,7 +275,19 @@ def test_a_scheduler_without_workers_is_refused(own_cluster, home, monkeypatch):
         pass
 
 
-@pytest.mark.parametrize("settings", [{"workers": 0}, {"workers": 2, "address": "tcp://127.0.0.1:8786"}])
+def test_a_url_is_used_that_workers_see_and_one_that_they_do_not_is_refused(cluster, home, tmp_path):
+    home = replace(home, store=f"file://{tmp_path}/url")
+    with opened(cluster, home) as engine:
+        assert engine.begin("call", calls.kept, home)() != str(home.folder)
+    assert not list((tmp_path / "url" / "small").rglob("cluster-*"))
+    message = r"worker tcp://[\d.:]+ cannot take part: it does not find at memory://x what the run has put there"
+    with pytest.raises(InputError, match=message), opened(cluster, replace(home, store="memory://x")):
+        pass
+
+
+@pytest.mark.parametrize(
+    "settings", [{"workers": 0}, {"workers": 2, "address": "tcp://127.0.0.1:8786"}, {"store": "s3://bucket/prefix"}]
+)
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(InputError, match="--workers"):
         ClusterSettings(**settings)

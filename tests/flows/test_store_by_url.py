@@ -1,0 +1,94 @@
+"""The command with workers that share no folder with it: matrices and fits lie at a URL, of the S3 protocol."""
+
+import logging
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import s3_server
+from tests.flows.test_backfill import contents, query, run
+from tests.tasks.cluster import conftest
+from tests.tasks.cluster.conftest import started
+
+HIDES = Path(conftest.__file__).with_name("hidden_home.py")
+SETTINGS = "train.tune=off", "random_graph.blocks=2", "random_graph.iterations=12", "random_graph.factors=5"
+WHAT = "--models", "popularity,random_graph", "--protocols", "leave_one_out", "--set", *SETTINGS
+
+
+@pytest.fixture(autouse=True)
+def server(prefect_server):
+    return prefect_server
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory):
+    with s3_server.started(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory):
+    """A folder for homes that no worker sees."""
+    return tmp_path_factory.mktemp("coordinator") / "homes"
+
+
+@pytest.fixture
+def cluster(s3, hidden, tmp_path, monkeypatch):
+    """Two workers with folders of their own, for which homes are on another machine."""
+    monkeypatch.setenv("HIDDEN", str(hidden))
+    with started(tmp_path / "cluster") as cluster:
+        for name in ("one", "another"):
+            own = "--local-directory", str(tmp_path / name)
+            cluster.worker("--nthreads", "1", "--preload", str(HIDES), *own)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def alone(prefect_server, ratings, tmp_path_factory):
+    """What a plain run makes."""
+    home = tmp_path_factory.mktemp("alone")
+    assert run(home, "--source", ratings, *WHAT) == 0
+    return contents(home)
+
+
+def during_the_blocks(s3, what):
+    """A thread that does something once users of a fit by blocks lie at the URL."""
+
+    def watch():
+        until = time.monotonic() + 120
+        while not any("block-1-3" in name for name in s3.names()):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        what()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(s3, cluster, hidden, alone, ratings, capsys, caplog):
+    """Workers share no folder with it, or with each other. Its tables are those of a plain run."""
+    command = [hidden / "home", "--source", ratings, *WHAT, "--dask", cluster.address, "--store", s3.url]
+    ender = during_the_blocks(s3, s3.end)
+    assert run(*command) == 1
+    ender.join()
+    told = capsys.readouterr().err.strip().splitlines()[-1]
+    assert told.startswith(f"{s3.url}: cannot be used (") and "the same command goes on from there" in told
+
+    s3.start()  # with nothing of what was there
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    worker = cluster.processes[1]
+    killer = during_the_blocks(s3, worker.kill)
+    assert run(*command) == 0
+    killer.join()
+    assert worker.wait() == -signal.SIGKILL
+    assert "popularity (leave_one_out) was fitted before on these edges with these settings" in caplog.text
+    assert contents(hidden / "home") == alone
+    assert not hidden.with_suffix(".tried").exists()
+    kept = query(hidden / "home", "select distinct model, digest from operations.model_fits")
+    there = {tuple(name.split("/")[2:4]) for name in s3.names() if "/models/" in name}
+    assert there == set(kept) and not any("/spill/" in name for name in s3.names())
