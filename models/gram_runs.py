@@ -25,7 +25,7 @@ from scipy.sparse import csr_matrix
 from models.fitting import FitOptions, Workers
 from models.numerics.products import read_only
 from models.numerics.shards import even_runs, runs, within
-from models.user_blocks import Block, cut_into_blocks
+from models.user_blocks import Block, Sizes, cut_into_blocks
 
 AT_ONCE = 1 << 22  # elements of the rows that a call sums at once, 50 MB; some three times that is in use
 PIECE = 1 << 20  # elements of the rows that are written at once
@@ -147,14 +147,31 @@ def cut_into_runs(
         weights: float64 (users,), `exact_degree_weights`.
         item_degrees: int64 (items,).
         name: of the model.
+
+    Raises:
+        ValueError: `options.scratch` is no folder, so that workers could not map what others wrote.
     """
     items = interactions.shape[1]
     starts = np.concatenate([[0], np.cumsum(item_degrees)])
     with cut_into_blocks(interactions, count, None, options, name) as blocks:
+        folder = getattr(blocks[0].shelf, "path", None)
+        if folder is None:
+            raise ValueError(
+                f"{name} by blocks needs a folder that all workers see (`scratch`), for they map its files"
+            )
         blocks.begin({"weights": weights})
         bounds = np.unique(runs(starts, count, max(1, starts[-1] // items))).tolist()
-        cut = [Run(n, *ends, items, blocks.folder, threads) for n, ends in enumerate(pairwise(bounds))]
+        cut = [Run(n, *ends, items, folder, threads) for n, ends in enumerate(pairwise(bounds))]
         yield Runs(cut, blocks, options.workers)
+
+
+def held_by_runs(items: int, answer: int) -> Sizes:
+    """What a fit holds, for `models.memory`; the matrix lies in files, of which pages come and go.
+
+    Args:
+        answer: bytes of what a run answers last.
+    """
+    return Sizes(8, 0, answer, here=answer, call=12 * 3 * AT_ONCE + 8 * items)
 
 
 def sums(run: Run, blocks: Sequence[Block]) -> Iterator[tuple[int, csr_matrix]]:

@@ -8,7 +8,7 @@ from models.base import Model
 from models.fitting import FitOptions
 from models.numerics.counts import check_edges, check_entries, check_kind, item_degrees
 from models.settings import ModelSettings
-from models.user_blocks import Block, cut_into_blocks
+from models.user_blocks import Block, Sizes, cut_into_blocks
 
 
 class PopularitySettings(ModelSettings):
@@ -20,6 +20,10 @@ class PopularitySettings(ModelSettings):
         description="Blocks of users whose edges are checked and counted apart, and the counts added (docs/scaling.md), with "
         "the bits of 1; 1 counts all as one.",
     )
+
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
+        """What a fit by blocks holds, for `models.memory`."""
+        return Sizes(0, 0, 8 * items, here=8 * items, call=0)
 
 
 class Popularity(Model):

@@ -18,6 +18,7 @@ are the same. In the paper's variant B has more entries than the pattern, up to 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import ClassVar, Literal, Self
@@ -28,6 +29,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
+from models.gram_runs import held_by_runs
 from models.mrf.dense import MRFSettings
 from models.mrf.sparse_blocks import blocks, estimates, inverses
 from models.mrf.sparse_pattern import Pattern, above, find_neighbours, of_density
@@ -38,6 +40,7 @@ from models.numerics.ordered_histories import weights_by_place
 from models.numerics.sparse_products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
+from models.user_blocks import Sizes
 
 NEIGHBOURS = 200  # entries of the pattern for each item
 
@@ -88,6 +91,16 @@ class MRFSparseSettings(MRFSettings):
         description="Blocks of users whose parts of the items' Gram matrix are summed apart, and runs of items, and of "
         "the small inverses, that are computed apart (docs/scaling.md), with the bits of 1; 1 does it all as one.",
     )
+
+    @property
+    def maps_files(self) -> bool:
+        """Whether the workers of a fit map files of one folder."""
+        return self.blocks > 1
+
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
+        """What a fit by blocks holds, for `models.memory`: here the pattern and its estimates, of a run its neighbours."""
+        neighbours = int(self.density * items) if self.density else NEIGHBOURS
+        return replace(held_by_runs(items, 12 * neighbours * items // self.blocks), here=24 * neighbours * items)
 
     @model_validator(mode="after")
     def _not_both(self) -> Self:

@@ -19,6 +19,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
+from models.gram_runs import held_by_runs
 from models.numerics.gram import Columns, GramRows, columns, gram_rows, mean_over_edges
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
@@ -30,7 +31,9 @@ from models.settings import RecencySettings
 from models.slim.columns import ColumnWeights, Gram, Regression, batches, solved
 from models.slim.kernels import count_pairs, fill_pairs
 from models.slim.runs import columns_by_runs
+from models.user_blocks import Sizes
 
+WEIGHTS = 100  # of a column, where memory is told of
 L1, L2 = 0.05, 5.0  # times `mean_over_edges`
 
 
@@ -83,6 +86,15 @@ class SLIMSettings(RecencySettings):
         description="Blocks of users whose parts of the items' Gram matrix are summed apart, and as many runs of items "
         "whose columns are solved apart (docs/scaling.md), with the bits of 1; 1 does it all as one.",
     )
+
+    @property
+    def maps_files(self) -> bool:
+        """Whether the workers of a fit map files of one folder."""
+        return self.blocks > 1
+
+    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
+        """What a fit by blocks holds, for `models.memory`, where a column has WEIGHTS weights."""
+        return held_by_runs(items, 12 * WEIGHTS * items // self.blocks)
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings with l1 and l2 for a (users, items) log."""
