@@ -176,9 +176,10 @@ def held_by_runs(items: int, answer: int) -> Sizes:
 
 def sums(run: Run, blocks: Sequence[Block]) -> Iterator[tuple[int, csr_matrix]]:
     """sum_m w_m x_ma x_mb for the items a of a run and all b: a first item, and rows from there on, columns ascending."""
-    with ThreadPoolExecutor(max(1, run.threads)) as pool:
+    threads = max(1, run.threads)
+    with ThreadPoolExecutor(threads) as pool:
         for first, end in _at_once(run, blocks):
-            bounds = np.unique(even_runs(end - first, run.threads)) + first
+            bounds = np.unique(even_runs(end - first, threads)) + first
             parts = [_Part(*ends) for ends in pairwise(bounds.tolist())]
             for block in blocks:
                 matrix = block.matrix(run.items)

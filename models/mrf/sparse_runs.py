@@ -39,14 +39,19 @@ def gram_by_runs(
     threads: int,
     options: FitOptions,
 ) -> Iterator[tuple[Runs, GramRows]]:
-    """The rows of the Gram matrix, summed over `count` blocks of users by as many runs of items, and these runs."""
+    """The Gram matrix, its rows summed over `count` blocks of users by as many runs of items.
+
+    Yields:
+        The runs, and what the coordinator needs of the matrix. The sums stay in files, which it must not map: a network's
+        disk would keep the folder.
+    """
     shape = moments.weights, item_degrees, count, threads
     with cut_into_runs(interactions, *shape, options, "mrf_sparse") as runs:
-        runs.keep(SHIFT, rescaled.shift)
-        runs.keep(FACTOR, rescaled.factor)
-        runs.keep(ITEM_STARTS, np.concatenate([[0], np.cumsum(item_degrees)]))
+        small = np.concatenate([[0], np.cumsum(item_degrees)]), rescaled.shift, rescaled.factor
+        for name, array in zip((ITEM_STARTS, SHIFT, FACTOR), small, strict=True):
+            runs.keep(name, array)
         runs.sum_rows(as_summed, (COLUMNS, SUMS))
-        yield runs, gram_of(runs[0])
+        yield runs, summed_rows(*[np.zeros(0)] * 3, *small)
 
 
 def as_summed(run: Run, first: int, sums: csr_matrix) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -55,7 +60,7 @@ def as_summed(run: Run, first: int, sums: csr_matrix) -> tuple[np.ndarray, dict[
 
 
 def gram_of(run: Run) -> GramRows:
-    """The rows of all items, memory-mapped."""
+    """The rows of all items, memory-mapped, for one call."""
     return summed_rows(*(run.read(name) for name in (STARTS, COLUMNS, SUMS, ITEM_STARTS, SHIFT, FACTOR)))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.numerics.shards import even_runs, runs, shards
+from models.numerics.shards import even_runs, runs, shards, within
 
 DEGREES = st.lists(st.integers(0, 30), min_size=1, max_size=40)
 
@@ -60,3 +60,9 @@ def test_even_runs_differ_by_one_row_at_most(rows):
 @given(st.lists(st.integers(0, 30), max_size=2))
 def test_one_row_is_one_shard(degrees):
     assert shards(starts_of(degrees)).tolist() == np.unique(runs(starts_of(degrees), 64, 8)).tolist()
+
+
+def test_runs_within_a_room_are_as_long_as_they_can_be_and_a_larger_row_is_alone():
+    found = [(part.start, part.stop) for part in within(np.array([3, 4, 1, 9, 2, 2, 2]), 5)]
+    assert found == [(0, 1), (1, 3), (3, 4), (4, 6), (6, 7)]
+    assert list(within(np.zeros(0, dtype=np.int64), 5)) == []
