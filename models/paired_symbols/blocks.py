@@ -15,8 +15,9 @@ from scipy.sparse import csr_matrix
 from models.fitting import FitOptions
 from models.paired_symbols import worker
 from models.paired_symbols.messages import move_items
-from models.paired_symbols.posterior import PairedSymbolsPosterior, Selection, Symbols
+from models.paired_symbols.posterior import PairedSymbolsPosterior
 from models.paired_symbols.settings import PairedSymbolsSettings
+from models.paired_symbols.symbols import Selection, Symbols
 from models.paired_symbols.worker import Items, OfUsers, Terms
 from models.user_blocks import Blocks, added, cut_into_blocks
 

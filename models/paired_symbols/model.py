@@ -12,7 +12,7 @@ log-likelihood is
 
 where s and t are the shares of each user and item in the censored pairs. Pairs without an edge share xi_ij = xi*, so
 that every update is a sum over edges plus a background cache. The short paper leaves out the updates of the biases, s,
-t, xi* and the Dirichlet posteriors; they are in `models.paired_symbols.posterior`. The precisions tau are 1 by default, as in the
+t, xi* and the Dirichlet posteriors; they are in `models.paired_symbols.symbols`. The precisions tau are 1 by default, as in the
 paper, and are not learned: maximising the bound over them shrinks the preferences to nothing. The weights of eq. 10
 have a misprint: u_i should be u_i', over which the sum in their denominator runs.
 """
@@ -32,8 +32,9 @@ from models.numerics.products import dense_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
 from models.paired_symbols.blocks import begun
-from models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols, blank_rows
+from models.paired_symbols.posterior import PairedSymbolsPosterior
 from models.paired_symbols.settings import PairedSymbolsSettings
+from models.paired_symbols.symbols import Symbols, blank_rows
 from models.paired_symbols.worker import Terms
 from models.user_blocks import Away
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from models.paired_symbols.kernels import MOST_FACTORS
 from models.paired_symbols.messages import numbers
-from models.paired_symbols.posterior import blank_rows
+from models.paired_symbols.symbols import blank_rows
 from models.search_space import SearchSpace, Span
 from models.settings import ModelSettings
 from models.user_blocks import Sizes

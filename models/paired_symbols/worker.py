@@ -13,8 +13,8 @@ from models.numerics.logistic_bound import lambda_of_xi
 from models.numerics.threads import kernel_threads
 from models.paired_symbols import kernels
 from models.paired_symbols.messages import numbers, sum_parameters
-from models.paired_symbols.posterior import Selection, Symbols
 from models.paired_symbols.settings import PairedSymbolsSettings
+from models.paired_symbols.symbols import Selection, Symbols
 from models.user_blocks import Block
 
 

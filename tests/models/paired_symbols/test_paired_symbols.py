@@ -13,7 +13,8 @@ from scipy.special import digamma, expit, gammaln, log_expit, xlogy
 from models.fitting import Epoch, FitOptions, Start
 from models.paired_symbols.kernels import MOST_FACTORS
 from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
-from models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols
+from models.paired_symbols.posterior import PairedSymbolsPosterior
+from models.paired_symbols.symbols import Symbols
 
 BLOCKS = ("users", "s", "pi", "items", "t", "psi", "xi")
 

@@ -1,0 +1,192 @@
+"""The symbols of one kind, users or items: their edges, their part of the posterior of paired symbols, and its updates."""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix
+from scipy.special import digamma, gammaln, log_expit, xlogy
+
+from models.numerics.counts import row_sums
+from models.numerics.lanes import padded, zeros
+from models.numerics.logistic_bound import lambda_of_xi
+from models.numerics.products import read_only
+from models.numerics.shards import runs
+from models.paired_symbols import kernels
+from models.paired_symbols.edges import UNIT
+
+
+def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
+    """Rows of zero means in the layout of `models.paired_symbols.edges`, aligned to cache lines of 64 bytes."""
+    n = factors + 2
+    width = padded(n, UNIT)
+    rows = zeros(vertices * 2 * width).reshape(vertices, 2 * width)
+    rows[:, n - 1] = 1
+    rows[:, width : width + n - 1] = variance
+    return rows
+
+
+class OtherSide(Protocol):
+    """What the symbols of one kind need of the other kind: `Symbols`, or what a block is told of the items."""
+
+    @property
+    def rows(self) -> np.ndarray:
+        """As of `Symbols`."""
+
+    @property
+    def background(self) -> np.ndarray:
+        """As of `Symbols`."""
+
+
+class Selection(NamedTuple):
+    """Sums over the symbols of a kind; those of some users and of the others may be added.
+
+    Attributes:
+        entropy: of the terms in E log pi, and -D' sum s log s.
+        weight, log_gammas: of the parameters of the Dirichlet posterior, and of their log Gamma.
+    """
+
+    entropy: float
+    weight: float
+    log_gammas: float
+
+    def terms(self, size: int, alpha: float) -> float:
+        """E log p(y, pi) - E log q(y, pi), the bound's terms in pi and s, for `size` symbols."""
+        prior = gammaln(size * alpha) - size * gammaln(alpha)
+        return self.entropy + prior - gammaln(self.weight) + self.log_gammas
+
+
+class Symbols:
+    """The users, or the items, as the symbols that make pairs: their edges, and their part of the posterior.
+
+    Attributes:
+        rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `models.paired_symbols.edges` says.
+        edges: the edges of each vertex, read-only.
+        degrees: float64 (vertices,), c_i (or c_j), the number of events of each vertex.
+        shares: float64 (vertices,), s (or t); the same numbers stand in `rows` as float32.
+        concentration: float64 (vertices,), the parameters of the Dirichlet posterior of pi (or psi).
+        weight: the sum of the concentrations, of all symbols of the kind.
+    """
+
+    def __init__(
+        self, graph: csr_matrix | csc_matrix, rows: np.ndarray, factors: int, precisions: tuple[float, float]
+    ) -> None:
+        """
+        Args:
+            graph: c_ij, as CSR for the users and as CSC for the items.
+            precisions: tau_u (or tau_v), and tau_b.
+        """
+        self.rows, self.precisions = rows, precisions
+        self.lanes = (0,) * (factors + 2)
+        indptr, counts = read_only(graph.indptr, np.int64), read_only(graph.data, np.float32)
+        # The cuts of a single user, who is folded in, would take as long as the update.
+        bounds = np.arange(2) if len(indptr) == 2 else runs(indptr, kernels.SHARDS, kernels.WORK)
+        self.edges = kernels.Edges(indptr, read_only(graph.indices, np.int32), counts, bounds)
+        self.degrees = row_sums(indptr, counts)
+        self._sums: tuple[np.ndarray, np.ndarray] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def set_shares(self, shares: np.ndarray) -> None:
+        """Set s (or t); they sum to one."""
+        self.rows[:, self._lane] = shares
+        self.take_shares()
+        self.forget_sums()
+
+    def take_shares(self) -> None:
+        """Take s (or t) as they stand in the rows."""
+        self.shares = self.rows[:, self._lane].astype(np.float64)
+
+    def forget_sums(self) -> None:
+        """To be said when the rows have changed."""
+        self._sums = None
+
+    @property
+    def _lane(self) -> int:
+        return self.rows.shape[1] // 2 + len(self.lanes) - 1
+
+    def update(
+        self, other: OtherSide, pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
+    ) -> None:
+        """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
+        kernels.update_rows(
+            self.lanes,
+            self.edges,
+            self.rows,
+            other.rows,
+            self.censored_by(other, pseudo, xi_star),
+            self.precisions,
+            (passes, tolerance),
+        )
+        self.forget_sums()
+
+    def censored_by(self, other: OtherSide, pseudo: np.ndarray, xi_star: float) -> kernels.Censored:
+        """The censored pairs of these symbols with the others; arguments as of `update`."""
+        n = len(self.lanes)
+        background = np.zeros((n, int(padded(n, UNIT))))
+        background[:, :n] = other.background
+        return kernels.Censored(pseudo, lambda_of_xi(xi_star), background.ravel())
+
+    @property
+    def background(self) -> np.ndarray:
+        """The background cache, float64 (n, n): sum_j t_j E[y y'], y = (v, b, 1)."""
+        return self._summed()[0]
+
+    def edge_sums(self, other: OtherSide) -> np.ndarray:
+        """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
+        out = np.empty((len(self.rows), 4))
+        kernels.edge_sums(self.lanes, self.edges, self.rows, other.rows, out)
+        return out
+
+    def update_concentration(self, alpha: float, censored: float) -> None:
+        """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise; `censored` is D'."""
+        self.concentration = alpha + self.degrees + censored * self.shares
+        self.weight = self.concentration.sum()
+
+    def log_shares(self, other: OtherSide, sums: np.ndarray, xi_star: float) -> np.ndarray:
+        """log s (or t) but for a constant: E log pi_i + f_i, where f_i is the term of a censored pair of i in the bound.
+
+        Args:
+            sums: `edge_sums(other)`.
+        """
+        moments = np.empty((len(self.rows), 2))
+        kernels.background_moments(self.lanes, self.rows, other.background, moments)
+        _, heights, mass, squares = sums.T
+        gains = height(xi_star) * (other.background[-1, -1] - mass) + heights - 0.5 * moments[:, 0]
+        gains -= lambda_of_xi(xi_star) * (moments[:, 1] - squares)
+        return self.expected_log() + gains
+
+    def log_prior_ratio(self) -> float:
+        """E[log p - log q] of all Gaussian factors and biases."""
+        log_variance, square, log_bias_variance, bias_square = self._summed()[1]
+        total, vertices = 0.0, len(self.rows)
+        for tau, log, moment, size in (
+            (self.precisions[0], log_variance, square, len(self.lanes) - 2),
+            (self.precisions[1], log_bias_variance, bias_square, 1),
+        ):
+            total += 0.5 * (log - tau * moment + vertices * size * (1 + np.log(tau)))
+        return total
+
+    def expected_log(self) -> np.ndarray:
+        """E log pi_i (E log psi_j)."""
+        return digamma(self.concentration) - digamma(self.weight)
+
+    def selection(self, alpha: float, censored: float) -> "Selection":
+        """Sums over these symbols, for the bound's terms in pi and s (psi and t)."""
+        posterior, events = self.concentration, self.degrees + censored * self.shares
+        entropy = (events + alpha - posterior) @ self.expected_log() - censored * xlogy(self.shares, self.shares).sum()
+        return Selection(entropy, posterior.sum(), gammaln(posterior).sum())
+
+    def _summed(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._sums is None:
+            n = len(self.lanes)
+            backgrounds, priors = np.zeros((kernels.SHARDS, n, n)), np.zeros((kernels.SHARDS, 4))
+            kernels.background_sums(self.lanes, self.rows, backgrounds, priors)
+            upper = backgrounds.sum(axis=0)
+            self._sums = upper + np.triu(upper, 1).T, priors.sum(axis=0)
+        return self._sums
+
+
+def height(xi: float) -> float:
+    """log sigma(xi) - xi / 2 + lambda(xi) xi^2: the constant term of the bound for a pair."""
+    return log_expit(xi) - xi / 2 + lambda_of_xi(xi) * xi**2
