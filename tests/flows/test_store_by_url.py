@@ -1,7 +1,10 @@
 """The command with workers that share no folder with it: matrices and fits lie at a URL, of the S3 protocol."""
 
 import logging
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -92,3 +95,13 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(s3, cluster, hi
     kept = query(hidden / "home", "select distinct model, digest from operations.model_fits")
     there = {tuple(name.split("/")[2:4]) for name in s3.names() if "/models/" in name}
     assert there == set(kept) and not any("/spill/" in name for name in s3.names())
+
+
+def test_a_worker_that_opened_the_home_would_be_seen(tmp_path):
+    hidden = tmp_path / "homes"
+    script = "import sys; sys.path.insert(0, sys.argv[1]); import hidden_home; open(sys.argv[2])"
+    command = [sys.executable, "-c", script, str(HIDES.parent), str(hidden / "home" / "a file")]
+    environment = {**os.environ, "HIDDEN": str(hidden)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "is on another machine" in ended.stderr
+    assert hidden.with_suffix(".tried").read_text() == f"open {hidden}/home/a file\n"
