@@ -17,8 +17,16 @@ from tests.tasks.cluster import conftest
 from tests.tasks.cluster.conftest import started
 
 HIDES = Path(conftest.__file__).with_name("hidden_home.py")
-SETTINGS = "train.tune=off", "random_graph.blocks=2", "random_graph.iterations=12", "random_graph.factors=5"
-WHAT = "--models", "popularity,random_graph", "--protocols", "leave_one_out", "--set", *SETTINGS
+IN_BLOCKS = "random_graph", "wmf", "hpf", "mrf_dense"
+SHORT = (
+    "random_graph.iterations=4",
+    "random_graph.factors=5",
+    "wmf.iterations=3",
+    "wmf.factors=8",
+    "hpf.max_iterations=4",
+)
+BLOCKS = *(f"{model}.blocks=3" for model in IN_BLOCKS), *SHORT
+WHAT = "--models", ",".join(("popularity", *IN_BLOCKS)), "--set", *BLOCKS
 
 
 @pytest.fixture(autouse=True)
@@ -49,14 +57,6 @@ def cluster(s3, hidden, tmp_path, monkeypatch):
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def alone(prefect_server, ratings, tmp_path_factory):
-    """What a plain run makes."""
-    home = tmp_path_factory.mktemp("alone")
-    assert run(home, "--source", ratings, *WHAT) == 0
-    return contents(home)
-
-
 def during_the_blocks(s3, what):
     """A thread that does something once users of a fit by blocks lie at the URL."""
 
@@ -72,8 +72,11 @@ def during_the_blocks(s3, what):
     return thread
 
 
-def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(s3, cluster, hidden, alone, ratings, capsys, caplog):
+def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
+    s3, cluster, hidden, ratings, tmp_path, capsys, caplog
+):
     """Workers share no folder with it, or with each other. Its tables are those of a plain run."""
+    assert run(tmp_path / "alone", "--source", ratings, *WHAT) == 0
     command = [hidden / "home", "--source", ratings, *WHAT, "--dask", cluster.address, "--store", s3.url]
     ender = during_the_blocks(s3, s3.end)
     assert run(*command) == 1
@@ -89,8 +92,8 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(s3, cluster, hi
     assert run(*command) == 0
     killer.join()
     assert worker.wait() == -signal.SIGKILL
-    assert "popularity (leave_one_out) was fitted before on these edges with these settings" in caplog.text
-    assert contents(hidden / "home") == alone
+    assert "popularity (strong_generalization) was fitted before on these edges with these settings" in caplog.text
+    assert contents(hidden / "home") == contents(tmp_path / "alone")
     assert not hidden.with_suffix(".tried").exists()
     kept = query(hidden / "home", "select distinct model, digest from operations.model_fits")
     there = {tuple(name.split("/")[2:4]) for name in s3.names() if "/models/" in name}
