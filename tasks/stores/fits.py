@@ -25,7 +25,7 @@ from models import catalogue, fingerprint
 from models.base import Model
 from models.settings import ModelSettings
 from tasks.errors import StoreLost
-from tasks.stores import manifest, remote, urls
+from tasks.stores import manifest, remote
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -130,8 +130,7 @@ def bring(home: Home, fit: Fit) -> None:
         StoreLost: it is not there, or not what was put there.
     """
     if home.store is not None and find(home, fit.model, fit.digest) is None:
-        where = urls.of(home, folder_of(home, fit.model, fit.digest))
-        raise StoreLost(f"{where}: is not there, or not whole; the same command goes on from there")
+        raise StoreLost(remote.absent(home, folder_of(home, fit.model, fit.digest)))
 
 
 def load(home: Home, model: str, digest: str) -> Model:
@@ -141,7 +140,7 @@ def load(home: Home, model: str, digest: str) -> Model:
         Damaged: it is not what was kept. A run makes it anew.
     """
     folder = folder_of(home, model, digest)
-    remote.fetch(home, folder, RECORD)
+    remote.require(home, folder, RECORD)
     manifest.checked(folder, RECORD)
     return catalogue.load(model, folder, threads=home.limits.threads)
 

@@ -160,9 +160,7 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None) -> Split
         Damaged: a file is not what was written. A run makes it anew.
     """
     folder = home.matrices / digest
-    remote.fetch(home, folder, RECORD)
-    if home.store is not None and not folder.exists():
-        raise manifest.Damaged(row_blocks.absent(home, folder))
+    remote.require(home, folder, RECORD)
     description = manifest.facts(folder, RECORD)
     wanted = [name for name in description["parts"] if parts is None or name in parts]
     left_out = tuple(f"{name}_" for name in set(description["parts"]) - set(wanted))

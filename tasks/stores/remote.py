@@ -101,6 +101,23 @@ def fetch(home: Home, folder: Path, record: str) -> None:
         shutil.rmtree(half_made, ignore_errors=True)
 
 
+def require(home: Home, folder: Path, record: str) -> None:
+    """As `fetch`, for a folder that has to be there.
+
+    Raises:
+        StoreLost: the URL cannot be read.
+        Damaged: it has none that is whole.
+    """
+    fetch(home, folder, record)
+    if home.store is not None and not folder.exists():
+        raise manifest.Damaged(absent(home, folder))
+
+
+def absent(home: Home, folder: Path) -> str:
+    """What is said of a folder that is not at the home's URL and should be."""
+    return f"{urls.of(home, folder)}: is not there, or not whole; run the same command again, which puts it there anew"
+
+
 def fetch_stretch(home: Home, place: Path, start: int, end: int | None, target: Path) -> None:
     """Get the bytes [start, end) of a file of the home from its URL, whole or not at all.
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.user_blocks import cuts
-from tasks.stores import manifest, remote, urls
+from tasks.stores import manifest, remote
 from tasks.stores.home import Home
 
 EDGES = 1 << 22  # of a row block, about
@@ -98,7 +98,7 @@ def _array(home: Home, digest: str, record: str, rows: Mapping[str, Any], name: 
     if not is_whole and away:
         file.unlink()
         remote.discard(home, folder, record)
-        raise manifest.Damaged(f"{absent(home, folder)} (row block {number} of {name}.npy is damaged)")
+        raise manifest.Damaged(f"{remote.absent(home, folder)} (row block {number} of {name}.npy is damaged)")
     if not is_whole:
         raise manifest.Damaged(f"{file}: is damaged, for row block {number} has not the sha256 that was noted")
     return np.memmap(file, about["dtype"], "r", start, length // np.dtype(about["dtype"]).itemsize)
@@ -113,12 +113,7 @@ def _fetch(home: Home, place: Path, start: int, end: int | None, target: Path) -
     try:
         remote.fetch_stretch(home, place, start, end, target)
     except FileNotFoundError as error:
-        raise manifest.Damaged(absent(home, place.parent)) from error
-
-
-def absent(home: Home, folder: Path) -> str:
-    """What matrices are told that are not at the URL."""
-    return f"{urls.of(home, folder)}: is not there, or not whole; run the same command again, which puts it there anew"
+        raise manifest.Damaged(remote.absent(home, place.parent)) from error
 
 
 def cached(home: Home) -> list[Path]:

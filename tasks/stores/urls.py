@@ -87,6 +87,6 @@ def lost(home: Home, error: BaseException) -> str:
     """What went wrong at the home's URL, and what to do."""
     return (
         f"{home.store}: cannot be used ({type(error).__name__}: {error}). See that the bucket is there, that the server "
-        "answers, and that the credentials in the environment may read and write there. Fits that were made are kept; the "
-        "same command goes on from there."
+        "answers, and that the credentials in the environment may list, read, write and delete there. Fits that were made "
+        "are kept; the same command goes on from there."
     )

@@ -12,21 +12,6 @@ from prefect.client.schemas.sorting import LogSort
 
 from tests.flows.test_artifacts import shown
 from tests.flows.test_backfill import contents, query, run
-from tests.tasks.cluster.conftest import started
-
-IN_BLOCKS = "random_graph", "wmf", "hpf", "paired_symbols", "binary_matrix", "mrf_dense", "mrf_sparse", "slim"
-SHORT = (
-    "random_graph.iterations=4",
-    "random_graph.factors=5",
-    "wmf.iterations=3",
-    "wmf.factors=8",
-    "hpf.max_iterations=4",
-    "paired_symbols.iterations=3",
-    "paired_symbols.factors=5",
-    "binary_matrix.passes=3",
-    "binary_matrix.factors=5",
-)
-BLOCKS = *(f"{model}.blocks=3" for model in IN_BLOCKS), *SHORT
 
 
 @pytest.fixture(autouse=True)
@@ -54,24 +39,22 @@ def test_two_workers_one_of_which_is_killed_give_the_tables_of_a_plain_run(first
     killed = []
     killer = threading.Thread(target=kill_one_after, args=(tmp_path / "ml-latest-small" / "models", killed))
     killer.start()
-    assert run(tmp_path, "--source", ratings, "--workers", 2) == 0
+    # which has the bits of one machine, and whose blocks read their users and rows in the home
+    assert run(tmp_path, "--source", ratings, "--workers", 2, "--set", "mrf_dense.blocks=3") == 0
     killer.join()
     assert killed and contents(tmp_path) == contents(first[0])
     assert re.fullmatch(
         r"\[What the workers do\]\(http://127.0.0.1:\d+/status\)", shown("ml-latest-small-workers")[-1].data
     )
     assert workers() == []
+    said = logged(tmp_path)
+    assert any(line.startswith("2 workers with") for line in said)
+    assert any(line.startswith("popularity (leave_one_out): fitted in") for line in said)  # by a worker
 
 
-def test_a_cluster_that_is_there_gives_the_same_with_models_in_blocks(tmp_path, ratings, capsys):
-    more = ["--source", ratings, "--models", ",".join(("popularity", *IN_BLOCKS)), "--set", *BLOCKS]
-    assert run(tmp_path / "alone", *more) == 0
-    with started(tmp_path / "cluster") as cluster:
-        cluster.worker()
-        cluster.worker()
-        assert run(tmp_path / "many", *more, "--dask", cluster.address) == 0
-    assert contents(tmp_path / "many") == contents(tmp_path / "alone")
-    ((run_id,),) = query(tmp_path / "many", "select run_id from operations.runs")
+def logged(home):
+    """What the page of a home's run in Prefect says."""
+    ((run_id,),) = query(home, "select run_id from operations.runs")
     with get_client(sync_client=True) as client:
         for _ in range(100):  # lines reach the server a little later
             logs = client.read_logs(LogFilter(flow_run_id={"any_": [run_id]}), limit=200, sort=LogSort.TIMESTAMP_ASC)
@@ -79,8 +62,7 @@ def test_a_cluster_that_is_there_gives_the_same_with_models_in_blocks(tmp_path, 
             if any(line.startswith("popularity (leave_one_out): fitted in") for line in said):
                 break
             time.sleep(0.1)
-    assert any(line.startswith("2 workers with") for line in said)
-    assert any(line.startswith("popularity (leave_one_out): fitted in") for line in said)  # by a worker
+    return said
 
 
 def test_an_address_where_nobody_answers_is_told_before_any_stage(tmp_path, ratings, capsys, monkeypatch):

@@ -1,7 +1,10 @@
 """The command with workers that share no folder with it: matrices and fits lie at a URL, of the S3 protocol."""
 
 import logging
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,8 +17,20 @@ from tests.tasks.cluster import conftest
 from tests.tasks.cluster.conftest import started
 
 HIDES = Path(conftest.__file__).with_name("hidden_home.py")
-SETTINGS = "train.tune=off", "random_graph.blocks=2", "random_graph.iterations=12", "random_graph.factors=5"
-WHAT = "--models", "popularity,random_graph", "--protocols", "leave_one_out", "--set", *SETTINGS
+IN_BLOCKS = "random_graph", "wmf", "hpf", "paired_symbols", "binary_matrix", "mrf_dense"
+SHORT = (
+    "random_graph.iterations=4",
+    "random_graph.factors=5",
+    "wmf.iterations=3",
+    "wmf.factors=8",
+    "hpf.max_iterations=4",
+    "paired_symbols.iterations=3",
+    "paired_symbols.factors=5",
+    "binary_matrix.passes=3",
+    "binary_matrix.factors=5",
+)
+BLOCKS = *(f"{model}.blocks=3" for model in IN_BLOCKS), *SHORT
+WHAT = "--models", ",".join(("popularity", *IN_BLOCKS)), "--set", *BLOCKS
 
 
 @pytest.fixture(autouse=True)
@@ -46,14 +61,6 @@ def cluster(s3, hidden, tmp_path, monkeypatch):
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def alone(prefect_server, ratings, tmp_path_factory):
-    """What a plain run makes."""
-    home = tmp_path_factory.mktemp("alone")
-    assert run(home, "--source", ratings, *WHAT) == 0
-    return contents(home)
-
-
 def during_the_blocks(s3, what):
     """A thread that does something once users of a fit by blocks lie at the URL."""
 
@@ -69,8 +76,11 @@ def during_the_blocks(s3, what):
     return thread
 
 
-def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(s3, cluster, hidden, alone, ratings, capsys, caplog):
+def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
+    s3, cluster, hidden, ratings, tmp_path, capsys, caplog
+):
     """Workers share no folder with it, or with each other. Its tables are those of a plain run."""
+    assert run(tmp_path / "alone", "--source", ratings, *WHAT) == 0
     command = [hidden / "home", "--source", ratings, *WHAT, "--dask", cluster.address, "--store", s3.url]
     ender = during_the_blocks(s3, s3.end)
     assert run(*command) == 1
@@ -86,9 +96,19 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(s3, cluster, hi
     assert run(*command) == 0
     killer.join()
     assert worker.wait() == -signal.SIGKILL
-    assert "popularity (leave_one_out) was fitted before on these edges with these settings" in caplog.text
-    assert contents(hidden / "home") == alone
+    assert "popularity (strong_generalization) was fitted before on these edges with these settings" in caplog.text
+    assert contents(hidden / "home") == contents(tmp_path / "alone")
     assert not hidden.with_suffix(".tried").exists()
     kept = query(hidden / "home", "select distinct model, digest from operations.model_fits")
     there = {tuple(name.split("/")[2:4]) for name in s3.names() if "/models/" in name}
     assert there == set(kept) and not any("/spill/" in name for name in s3.names())
+
+
+def test_a_worker_that_opened_the_home_would_be_seen(tmp_path):
+    hidden = tmp_path / "homes"
+    script = "import sys; sys.path.insert(0, sys.argv[1]); import hidden_home; open(sys.argv[2])"
+    command = [sys.executable, "-c", script, str(HIDES.parent), str(hidden / "home" / "a file")]
+    environment = {**os.environ, "HIDDEN": str(hidden)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "is on another machine" in ended.stderr
+    assert hidden.with_suffix(".tried").read_text() == f"open {hidden}/home/a file\n"

@@ -106,6 +106,10 @@ def test_a_fit_that_is_damaged_at_the_url_is_made_anew(s3, home, worker):
     fits.share(home, fit)
     damage(s3, home, "models/popularity/d/item_degrees.npy")
     assert fits.find(worker, "popularity", "d") is None
+    with pytest.raises(
+        manifest.Damaged, match=r"s3://.*/models/popularity/d: is not there, or not whole; run the same"
+    ):
+        fits.load(worker, "popularity", "d")
     fits.share(home, fit)
     assert fits.find(worker, "popularity", "d") == fit
 
