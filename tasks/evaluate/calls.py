@@ -110,7 +110,8 @@ def judged(
         OneclassError: a user's items cannot be ranked, or memory is short.
     """
     with machine.memory_for_model(f"evaluate: {name}"):
-        model, split, law = at_hand(home, matrices_digest, name, digest)
+        split = split_of(home, matrices_digest)
+        model, law = _model_and_law(home, matrices_digest, name, digest)
         users, whole, began = split.users_of(part, first, end), split.parts[part], time.perf_counter()
         if part != "test":
             return Judged(rank_each(model, users, told=False), {}, None, None, time.perf_counter() - began)
@@ -126,10 +127,20 @@ def judged(
 
 
 @functools.lru_cache(maxsize=1)
-def at_hand(
-    home: Home, matrices_digest: str, name: str, digest: str
-) -> tuple[Model, SplitMatrices, NegativeLaw | None]:
-    """A model, its split and, on leave_one_out, the law of its negatives: kept from one call to the next."""
-    model, split = fits.load(home, name, digest), matrices.read(home, matrices_digest, histories=False)
+def split_of(home: Home, digest: str) -> SplitMatrices:
+    """A split without the histories of its parts, kept from one call to the next."""
+    return matrices.read(home, digest, histories=False)
+
+
+@functools.lru_cache(maxsize=1)
+def _model_and_law(home: Home, matrices_digest: str, name: str, digest: str) -> tuple[Model, NegativeLaw | None]:
+    """A model and, on leave_one_out, the law of its negatives, kept from one call to the next."""
+    model, split = fits.load(home, name, digest), split_of(home, matrices_digest)
     law = model.negative_law() if split.protocol == "leave_one_out" else None
-    return model, split, law and law.counted(split.train)
+    return model, law and law.counted(split.train)
+
+
+def let_go() -> None:
+    """Of what this process has kept from its calls."""
+    split_of.cache_clear()
+    _model_and_law.cache_clear()

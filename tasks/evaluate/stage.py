@@ -23,7 +23,7 @@ from tasks.evaluate.ranks import Ranks, by_degree, degrees_of_edges, item_degree
 from tasks.evaluate.tables import Ranked, write
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import PROTOCOLS
-from tasks.stores import matrices, warehouse
+from tasks.stores import warehouse
 from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
 from tasks.train import is_of_the_model
@@ -106,7 +106,7 @@ class _Found:
 
 def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine: Engine) -> _Found:
     """Every model's ranked lists, and its `like` on leave_one_out."""
-    split = matrices.read(home, matrices_digest, histories=False)
+    split = calls.split_of(home, matrices_digest)
     protocol, users = split.protocol, len(with_targets(split.parts["test"]))
     found = _Found(Evaluated(protocol, users, len(split.parts["test"].users) - users))
     if users == 0:
@@ -138,7 +138,7 @@ def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine
         found.considered.extend([considered] if considered else [])
     if found.considered:
         found.considered.append(evaluate_considered.of_popularity(split))
-    calls.at_hand.cache_clear()
+    calls.let_go()
     return found
 
 
