@@ -13,7 +13,7 @@ from models.base import Model
 from models.catalogue import MODELS
 from models.evaluation.beyond_accuracy import Exposure, Shown
 from models.generator.density_ratio import Truth
-from models.memory import judging_bytes, scores_bytes
+from models.memory import judging_bytes, users_at_once
 from models.negatives.laws import NegativeLaw
 from tasks import machine
 from tasks.cluster import Engine
@@ -69,10 +69,9 @@ def begin(
         name, digest: of the fit.
         truth: of the rows of `train`, where it is known.
     """
-    items = split.train.shape[1]
-    at_once = scores_bytes(MODELS[name], items) // (4 * items)
-    step = at_once * max(1, USERS_OF_A_CALL // at_once)
-    memory = judging_bytes(MODELS[name], items, fits.saved_bytes(home, name, digest))
+    kind, items, saved = MODELS[name], split.train.shape[1], fits.saved_bytes(home, name, digest)
+    step = users_at_once(kind, items)
+    step *= max(1, USERS_OF_A_CALL // step)
     begun = []
     for part in ("test", "validation"):
         if part not in split.parts or not len(with_targets(split.parts[part])):
@@ -81,10 +80,12 @@ def begin(
         for first in range(0, users, step):
             end = min(first + step, users)
             of_these = truth.of_users(rows[first:end]) if truth and part == "test" else None
-            what = f"{name}: judge on {split.protocol}"
-            answer = engine.begin(
-                what, judged, home, matrices_digest, name, digest, part, first, end, of_these, memory=memory
+            what, call = (
+                f"{name}: judge on {split.protocol}",
+                (matrices_digest, name, digest, part, first, end, of_these),
             )
+            memory = judging_bytes(kind, items, end - first, saved)
+            answer = engine.begin(what, judged, home, *call, memory=memory)
             begun.append(Call(part, end - first, answer))
     return begun
 

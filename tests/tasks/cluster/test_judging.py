@@ -1,11 +1,36 @@
-"""The evaluation by workers, one of which is killed on the way: the tables of a plain run, row for row and bit for bit."""
+"""The evaluation in calls, whoever makes them: the tables of a plain run that is not cut, row for row and bit for bit."""
+
+import pickle
+import random
+from functools import partial
 
 import pytest
 
 from tasks import cluster as clusters
 from tasks.cluster import ClusterSettings
 from tasks.stores.home import Home, Limits
-from tests.tasks.evaluate.judged_demo import SHORT, evaluated, in_small_calls, prepared
+from tests.tasks.cluster.judged_demo import SHORT, evaluated, in_small_calls, prepared
+
+
+class InAnyOrder:
+    """Every call that waits is made when an answer is asked for, in a drawn order, and that one again; all of it is pickled."""
+
+    def __init__(self, seed):
+        self.random, self.asked, self.made = random.Random(seed), [], 0
+
+    def begin(self, what, function, home, *arguments, memory=0):
+        assert memory > 0
+        self.asked.append(pickle.dumps((function, home, arguments)))
+        return partial(self.answer, len(self.asked) - 1)
+
+    def answer(self, number):
+        waiting = list(range(self.made, len(self.asked)))
+        self.random.shuffle(waiting)
+        self.made = len(self.asked)
+        for one in [*waiting, number]:
+            function, home, arguments = pickle.loads(self.asked[one])
+            answer = pickle.dumps(function(home, *arguments))
+        return pickle.loads(answer)
 
 
 class KillsOne:
@@ -34,6 +59,16 @@ def demo(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("demo"), "demo", Limits(threads=2, memory=1 << 30))
     digests = prepared(home)
     return home, digests, evaluated(home, digests)
+
+
+def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(demo, monkeypatch):
+    home, digests, whole = demo
+    assert all(whole.values())
+    in_small_calls(monkeypatch)
+    assert evaluated(home, digests) == whole
+    engine = InAnyOrder(1)
+    assert evaluated(home, digests, engine=engine) == whole
+    assert len(engine.asked) == len(SHORT) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40
 
 
 def test_two_workers_one_of_which_is_killed_judge_as_a_plain_run(own_cluster, demo, monkeypatch):

@@ -1,7 +1,5 @@
-"""A model's judging cut into calls: whoever makes them, in whatever order, the tables are those of one call."""
+"""A model's judging cut into calls: which users each is of, and what becomes of the calls after one that fails."""
 
-import pickle
-import random
 from dataclasses import replace
 
 import numpy as np
@@ -15,46 +13,7 @@ from models.popularity import Popularity
 from tasks.errors import OneclassError
 from tasks.evaluate import calls, evaluate
 from tasks.stores import fits, matrices
-from tasks.stores.home import Home, Limits
 from tasks.stores.matrices import Part, SplitMatrices
-from tests.tasks.evaluate.judged_demo import SHORT, evaluated, in_small_calls, prepared
-
-
-class InAnyOrder:
-    """Every call is made when the first answer is asked for, in a drawn order and twice; all of it is pickled."""
-
-    def __init__(self, seed):
-        self.seed, self.asked, self.answers = seed, [], {}
-
-    def begin(self, what, function, home, *arguments, memory=0):
-        assert memory > 0
-        number = len(self.asked)
-        self.asked.append(pickle.dumps((function, home, arguments)))
-        return lambda: self.answer(number)
-
-    def answer(self, number):
-        for one in random.Random(self.seed).sample(range(len(self.asked)), len(self.asked)) * 2:
-            if len(self.answers) < len(self.asked) or one == number:
-                function, home, arguments = pickle.loads(self.asked[one])
-                self.answers[one] = pickle.dumps(function(home, *arguments))
-        return pickle.loads(self.answers[number])
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    home = Home(tmp_path_factory.mktemp("demo"), "demo", Limits(threads=2, memory=1 << 30))
-    return home, prepared(home)
-
-
-def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(demo, monkeypatch):
-    home, digests = demo
-    whole = evaluated(home, digests)
-    assert all(whole.values())
-    in_small_calls(monkeypatch)
-    assert evaluated(home, digests) == whole
-    engine = InAnyOrder(1)
-    assert evaluated(home, digests, engine=engine) == whole
-    assert len(engine.asked) == len(SHORT) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40
 
 
 @pytest.fixture
@@ -92,7 +51,7 @@ def test_some_users_of_a_part_are_the_rows_of_the_whole_part(split, home):
 def test_of_the_calls_after_one_that_fails_none_is_waited_for_and_the_user_is_named(split, home, monkeypatch):
     """Places 10 to 14 of the test part are the third call's; other models go on."""
     monkeypatch.setattr(calls, "USERS_OF_A_CALL", 1)
-    monkeypatch.setattr(calls, "scores_bytes", lambda model, items: 4 * items * 5)
+    monkeypatch.setattr(calls, "users_at_once", lambda model, items: 5)
     asked, whole = [], Popularity._scores
 
     class Odd(Popularity):
