@@ -35,7 +35,7 @@ from models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, USER_FACTORS
 from models.settings import ModelSettings
 from tasks.binarize import binarize
 from tasks.demo.story import make_demo
-from tasks.evaluate import stage as evaluate
+from tasks.evaluate import rank
 from tasks.ingest import ingest
 from tasks.split import split
 from tasks.stores import matrices
@@ -77,7 +77,7 @@ def outside_head(train: csr_matrix) -> np.ndarray:
 def figures(model: Model, score: str, split_: SplitMatrices) -> tuple[dict[str, str], np.ndarray]:
     """Cells of the table for one score on the test part, and S of every held-out edge."""
     part = split_.parts["test"]
-    of_users, of_edges = evaluate.rank(model, score, part)
+    of_users, of_edges = rank(model, score, part)
     means = metrics.over_users(of_users)
 
     def cell(metric: str) -> str:

@@ -24,7 +24,7 @@ from flows.parameters import Backfill
 from flows.settings import resolve
 from models.evaluation.metrics import mean
 from models.graph_filter.model import GraphFilter, GraphFilterSettings
-from tasks.evaluate import stage as evaluate
+from tasks.evaluate import rank
 from tasks.stores.matrices import Part, SplitMatrices
 
 PAPERS = {
@@ -94,7 +94,7 @@ def judged(
     began = time.perf_counter()
     model = GraphFilter(GraphFilterSettings(**settings), seed=seed, threads=threads).fit(parts.train[:])
     fitted = time.perf_counter()
-    of_users, _ = evaluate.rank(model, "score", part)
+    of_users, _ = rank(model, "score", part)
     spent = (time.perf_counter() - fitted) / len(of_users["ndcg@20"]) * 1000
     return of_users, fitted - began, spent
 

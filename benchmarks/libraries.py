@@ -32,7 +32,7 @@ from benchmarks.bayesian_models import fitted, prepared
 from flows.parameters import Backfill
 from flows.settings import resolve
 from models.evaluation import metrics
-from tasks.evaluate.stage import rank
+from tasks.evaluate.ranks import rank
 from tasks.stores.matrices import Part, SplitMatrices
 
 COLUMNS = {"nDCG@100": "ndcg@100", "recall@20": "recall@20", "recall@50": "recall@50", "S": "mean_rank"}
@@ -42,7 +42,7 @@ Scorer = Callable[[csr_matrix], np.ndarray]  # (users, items) histories to score
 
 @dataclass
 class Fit:
-    """A library's fit, as `tasks.evaluate.stage.rank` wants a model."""
+    """A library's fit, as `tasks.evaluate.ranks.rank` wants a model."""
 
     name: str
     threads: int

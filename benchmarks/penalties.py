@@ -32,7 +32,7 @@ from flows.settings import RunSettings, resolve
 from models.evaluation.metrics import compare, mean
 from models.mrf.dense import MRFDense, MRFDenseSettings
 from models.numerics.gram import columns, rescaling
-from tasks.evaluate.stage import rank
+from tasks.evaluate.ranks import rank
 from tasks.stores.matrices import Part
 
 FORMS = {

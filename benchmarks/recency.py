@@ -25,7 +25,7 @@ from flows.settings import RunSettings, resolve
 from models.base import Model
 from models.catalogue import MODELS
 from models.evaluation.metrics import compare, mean
-from tasks.evaluate.stage import rank
+from tasks.evaluate.ranks import rank
 from tasks.protocols import PROTOCOLS
 from tasks.stores import matrices
 from tasks.stores.matrices import Part

@@ -1,4 +1,4 @@
-"""About how much memory a fit takes, for whoever has to find room for it."""
+"""About how much memory a fit takes, or ranking by it, for whoever has to find room for it."""
 
 from models.base import Model
 from models.settings import ModelSettings
@@ -7,6 +7,7 @@ from models.user_blocks import Sizes
 BYTES_OF_EDGE = 16  # an index and a value, by user and by item
 BYTES_OF_FACTOR = 12  # a mean, a precision and what an update needs beside them
 COPIES = 3  # of users: in a call as read, as the kernels take them and as written; at the beginning as drawn, too
+BESIDE_SCORES = 2  # blocks as large: what the scores are made from
 
 
 def fit_bytes(model: type[Model], settings: ModelSettings, shape: tuple[int, int], edges: int) -> int:
@@ -49,3 +50,18 @@ def block_bytes(settings: ModelSettings, users: int, items: int, edges: int) -> 
     """
     sizes: Sizes = settings.sizes_by_blocks(items, edges)
     return sizes.edge * edges + COPIES * sizes.user * users + 2 * (sizes.items + sizes.answer) + sizes.call
+
+
+def users_at_once(model: type[Model], items: int) -> int:
+    """Users of a block of scores by a fit on so many items (`models.base.Model.users_at_once`)."""
+    return max(1, model.block_bytes // (4 * items))
+
+
+def judging_bytes(model: type[Model], items: int, users: int, saved: int) -> int:
+    """Bytes that it takes about to rank all items for some users by a fit, beside what the process has anyway.
+
+    Args:
+        saved: size of the saved fit, of which some is kept in another form too.
+    """
+    blocks = len(model.score_names) + BESIDE_SCORES
+    return blocks * 4 * items * min(users, users_at_once(model, items)) + 2 * saved

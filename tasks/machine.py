@@ -42,7 +42,7 @@ def memory_for_model(what: str, needed: int = 0) -> Iterator[None]:
     """
     needed += OF_KERNELS if needed else 0
     needs = f"needs about {allowance.size_in_words(needed)} of memory, and " if needed >= TOLD else ""
-    if needed > allowance.free_memory():
+    if needed and needed > allowance.free_memory():
         raise OneclassError(f"{what}: {needs}{allowance.free_in_words()}. {OF_A_MODEL}")
     try:
         yield

@@ -22,7 +22,7 @@ from models.evaluation.metrics import Mean
 from models.settings import ModelSettings
 from tasks.cluster import Engine
 from tasks.errors import InputError
-from tasks.evaluate.stage import by_degree, degrees_of_edges, item_degrees, rank_each
+from tasks.evaluate.ranks import by_degree, degrees_of_edges, item_degrees, rank_each
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
@@ -214,7 +214,9 @@ def _by_pass(name: str, numbers: np.ndarray, users: int) -> list[Found]:
 def _in_bins(split: SplitMatrices, edge_ranks: np.ndarray) -> list[Found]:
     """The mean rank of the edges in each bin of their users' training degrees, and of their items', and percentiles."""
     found: list[Found] = []
-    for side, cell in by_degree(edge_ranks, degrees_of_edges(split.parts["test"], item_degrees(split.train))):
+    part, degrees = split.parts["test"], item_degrees(split.train)
+    sides = degrees_of_edges(np.diff(part.histories.indptr), degrees, part.targets)
+    for side, cell in by_degree(edge_ranks, sides):
         values = {"mean_rank": cell.mean, **dict(zip(metrics.PERCENTILES, cell.percentiles, strict=True))}
         found += [(side, cell.low, cell.high, name, Mean(value, None, cell.edges)) for name, value in values.items()]
     return found

@@ -5,12 +5,26 @@ their items are, and how evenly items are shown.
 Higher coverage and novelty, and lower percentile, lift and Gini index, mean less popularity bias.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.evaluation.metrics import Mean, mean
 
 FIRST = 20
+
+
+class Shown(NamedTuple):
+    """What has been counted of some users.
+
+    Attributes:
+        times: int64 (items,), how often each item was recommended.
+        of_users: float64 (4, users), means over each user's list, and the mean degree of the history.
+    """
+
+    times: np.ndarray
+    of_users: np.ndarray
 
 
 class Exposure:
@@ -22,7 +36,7 @@ class Exposure:
     """
 
     def __init__(self, item_degrees: np.ndarray, training_users: int) -> None:
-        self.shown = np.zeros(len(item_degrees), dtype=np.int64)
+        self._times = np.zeros(len(item_degrees), dtype=np.int64)
         self._degrees = item_degrees
         self._information = np.log2(training_users) - np.log2(np.maximum(item_degrees, 1))
         self._percentile = _percentiles(item_degrees)
@@ -36,7 +50,7 @@ class Exposure:
             histories: (block, items) CSR, the histories for which the items were recommended.
         """
         there = recommended >= 0
-        self.shown += np.bincount(recommended[there], minlength=len(self.shown))
+        self._times += np.bincount(recommended[there], minlength=len(self._times))
         lengths = there.sum(axis=1)
         sums = [
             np.where(there, values[recommended], 0).sum(axis=1)
@@ -47,6 +61,16 @@ class Exposure:
         history = np.diff(running[starts]) / np.maximum(np.diff(starts), 1)
         self._of_users.append(np.stack([*(of_list / np.maximum(lengths, 1) for of_list in sums), history]))
 
+    @property
+    def shown(self) -> Shown:
+        """What has been counted so far."""
+        return Shown(self._times, np.concatenate([np.empty((4, 0)), *self._of_users], axis=1))
+
+    def take(self, shown: Shown) -> None:
+        """Count the users that another one has counted, after those of this one."""
+        self._times += shown.times
+        self._of_users.append(shown.of_users)
+
     def metrics(self) -> dict[str, Mean]:
         """Every metric by name; metrics of all lists together have no standard error.
 
@@ -54,8 +78,8 @@ class Exposure:
         history has an item with a training edge, and its standard error is that of a ratio of means (delta method). If
         there is no such user, the lift is left out.
         """
-        information, percentile, degree, history = np.concatenate(self._of_users, axis=1)
-        users, shown = len(information), self.shown[self._degrees > 0]
+        times, (information, percentile, degree, history) = self.shown
+        users, shown = len(information), times[self._degrees > 0]
         found = {
             "coverage": Mean(float(np.mean(shown > 0)), None, users),
             "novelty": mean(information),

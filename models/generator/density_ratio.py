@@ -5,7 +5,8 @@ probability sigma(u_m'v_n + b_n) comes up heads. If only the degrees of H are kn
 graph of greatest entropy, in which p(considered) = a_m b_n / (1 + a_m b_n).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -27,6 +28,10 @@ class Truth:
     item_bias: np.ndarray
     user_odds: np.ndarray
     item_odds: np.ndarray
+
+    def of_users(self, rows: np.ndarray) -> Self:
+        """The traits of some users, in that order, and of all items."""
+        return replace(self, users=self.users[rows], user_odds=self.user_odds[rows])
 
     def coins(self, users: np.ndarray) -> np.ndarray:
         """Probability that a considered item is liked, float64 (block, items)."""

@@ -10,7 +10,8 @@ right.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numba import njit
@@ -26,6 +27,10 @@ ONE_NEGATIVE = purpose("judging like: one negative of a user")
 
 class NegativeLaw(ABC):
     """The law of the negatives of a fitted model."""
+
+    def counted(self, train: csr_matrix) -> Self:
+        """The law with what it needs of all rows of `train`, so that what follows reads the rows of its users alone."""
+        return self
 
     @abstractmethod
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
@@ -86,7 +91,7 @@ class WithoutReplacement(NegativeLaw):
 
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """1 for each, but less for a negative of a user who has fewer items left than likes."""
-        starts = np.concatenate([[0], np.cumsum(np.diff(train.indptr)[users])])
+        starts = np.concatenate([[0], np.cumsum(_degrees(train, users))])
         return np.ones(len(users)), np.diff(room(starts, self.histogram)) / np.diff(starts)
 
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
@@ -107,11 +112,17 @@ class CensoredPairs(NegativeLaw):
     Attributes:
         user_shares, item_shares: float64 (training users,) and (items,), s_i and t_j.
         r: censored pairs for each event.
+        pairs: D', once it is counted.
     """
 
     user_shares: np.ndarray
     item_shares: np.ndarray
     r: float
+    pairs: float | None = None
+
+    def counted(self, train: csr_matrix) -> Self:
+        """With D'."""
+        return replace(self, pairs=self._pairs(train))
 
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
         """The item of one censored pair of each user."""
@@ -121,7 +132,7 @@ class CensoredPairs(NegativeLaw):
 
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """A like counts as often as it was seen, as in the fit; a negative D' s_i / d_i times."""
-        degrees = np.maximum(np.diff(train.indptr)[users], 1)
+        degrees = np.maximum(_degrees(train, users), 1)
         return counts.astype(np.float64), self._pairs(train) * self.user_shares[users] / degrees
 
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
@@ -129,7 +140,7 @@ class CensoredPairs(NegativeLaw):
         return self._pairs(train) * np.outer(self.user_shares[users], self.item_shares)
 
     def _pairs(self, train: csr_matrix) -> float:
-        return self.r * float(train.data.sum(dtype=np.float64))
+        return self.r * float(train.data.sum(dtype=np.float64)) if self.pairs is None else self.pairs
 
 
 @dataclass(frozen=True)
@@ -143,12 +154,17 @@ class AllZeros(NegativeLaw):
 
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """1 for a like, and (N - d_m) / d_m for a negative: the user has N - d_m zeros and d_m likes."""
-        degrees = np.diff(train.indptr)[users]
+        degrees = _degrees(train, users)
         return np.ones(len(users)), (train.shape[1] - degrees) / np.maximum(degrees, 1)
 
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
         """1 - p(like)."""
         return 1 - likes
+
+
+def _degrees(train: csr_matrix, users: np.ndarray) -> np.ndarray:
+    """Of some users, without a look at the others."""
+    return train.indptr[users + 1] - train.indptr[users]
 
 
 @njit(cache=True, nogil=True)

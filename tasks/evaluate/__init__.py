@@ -1,8 +1,10 @@
 """The evaluate stage: full rankings of every fitted model, on validation and test.
 
-`stage` has the order, `tables` the rows, `like` and `truth` judge the probabilities.
+`stage` has the order, `calls` what is judged for some users at a time, `ranks` the rankings, `like`, `considered` and `truth` judge the
+probabilities, `tables` makes the rows.
 """
 
-from tasks.evaluate.stage import evaluate, evaluate_task, rank
+from tasks.evaluate.ranks import rank
+from tasks.evaluate.stage import evaluate, evaluate_task
 
 __all__ = ["evaluate", "evaluate_task", "rank"]

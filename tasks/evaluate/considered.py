@@ -4,8 +4,9 @@ That is the ground truth of both kinds which one-class data lack, where a log te
 (`binarize.observed_negatives`). Beside the models stands popularity: the share of an item's considerers who liked it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import hstack
@@ -39,11 +40,34 @@ class Considered:
     dislikes_by_degree: list[LikeBin] = field(default_factory=list)
 
 
-def of_model(model: Model, split: SplitMatrices, truth: Truth | None) -> Considered | None:
-    """Judge one model; None where it has no `like`, or nothing was kept to judge by."""
-    part = split.parts["test"]
-    if not _has_both(part):
-        return None
+class Pairs(NamedTuple):
+    """Pairs that some users considered; (pairs,) each.
+
+    Attributes:
+        like: float32.
+        liked: bool.
+        degrees: of their users, in training.
+        coins: the true probabilities, float64; (0,) where they are not known.
+    """
+
+    like: np.ndarray
+    liked: np.ndarray
+    degrees: np.ndarray
+    coins: np.ndarray
+
+    @classmethod
+    def joined(cls, pairs: Sequence[Self]) -> Self:
+        """The pairs of the users of all of them, in their order."""
+        return cls(*map(np.concatenate, zip(*pairs, strict=True)))
+
+
+def paired(model: Model, part: Part, truth: Truth | None) -> Pairs | None:
+    """The considered pairs of some test users; None where the model has no `like`.
+
+    Args:
+        part: these users of the test part.
+        truth: of the same users, where it is known.
+    """
     found = []
     for users, items, liked in _blocks(part):
         rows = None if part.rows is None else part.rows[users]
@@ -53,18 +77,23 @@ def of_model(model: Model, split: SplitMatrices, truth: Truth | None) -> Conside
         there = items >= 0
         coins = np.zeros(0)
         if truth is not None:
-            coins = truth.coins_of_pairs(np.broadcast_to(rows[:, None], items.shape)[there], items[there])
+            coins = truth.coins_of_pairs(np.broadcast_to(users[:, None], items.shape)[there], items[there])
         degrees = np.repeat(np.diff(part.histories.indptr)[users], there.sum(axis=1))
-        found.append((like[0][there], liked[there], degrees, coins))
-    like, liked, degrees, coins = (np.concatenate(column) for column in zip(*found, strict=True))
+        found.append(Pairs(like[0][there], liked[there], degrees, coins))
+    return Pairs.joined(found)
+
+
+def judged(model: str, pairs: Pairs) -> Considered:
+    """What the pairs of all users say of a model's `like`."""
+    like, liked, degrees, coins = pairs
     bins = [replace(one, error=1 - one.error) for one in like_by_degree(like[~liked], degrees[~liked])]
-    return replace(_judged(model.name, like, liked, None if truth is None else coins), dislikes_by_degree=bins)
+    return replace(_judged(model, like, liked, coins if len(coins) else None), dislikes_by_degree=bins)
 
 
 def of_popularity(split: SplitMatrices) -> Considered | None:
     """Judge the shares of items' considerers who liked them; None where nothing was kept to judge by."""
     part = split.parts["test"]
-    if not _has_both(part) or split.negatives is None:
+    if not has_both(part) or split.negatives is None:
         return None
     shares = liked_shares(split.train, split.negatives)
     likes, dislikes = (shares[one.indices] for one in (part.targets, part.negatives))
@@ -80,7 +109,8 @@ def _judged(name: str, like: np.ndarray, liked: np.ndarray, coin: np.ndarray | N
     return Considered(name, figures, int(liked.sum()), int((~liked).sum()), bins)
 
 
-def _has_both(part: Part) -> bool:
+def has_both(part: Part) -> bool:
+    """Whether some of the users have a held-out like, and some a held-out item that they considered and did not like."""
     return part.negatives is not None and min(part.targets.nnz, part.negatives.nnz) > 0
 
 

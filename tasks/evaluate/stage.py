@@ -1,47 +1,34 @@
 """Evaluate: every fitted model ranks all items for the users of a protocol's test part.
 
-Users are scored a block at a time, so that a users x items array is never held; what is kept of a user is one
-number a metric. `tasks/evaluate/like.py` judges `like`; `tasks/evaluate/tables.py` makes rows of it all.
+`tasks/evaluate/calls.py` has what is judged in one call, for some users, by `ranks` and `like`; here what is found for all
+is put together, and `tasks/evaluate/tables.py` makes rows of it.
 """
 
-import functools
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
-from models.base import Model
 from models.evaluation import metrics
-from models.evaluation.beyond_accuracy import FIRST, Exposure
-from models.evaluation.metrics import DegreeBin
-from models.evaluation.ranking import NotRankable, target_ranks
-from models.generator.density_ratio import Truth
-from models.numerics.threads import kernel_threads
-from models.numerics.top_items import top_items
-from tasks import machine, main_table
+from models.evaluation.beyond_accuracy import Exposure
+from tasks import main_table
 from tasks.cluster import HERE, Engine
-from tasks.errors import OneclassError
+from tasks.evaluate import calls, kept
 from tasks.evaluate import considered as evaluate_considered
-from tasks.evaluate import kept
 from tasks.evaluate import like as evaluate_like
 from tasks.evaluate import truth as evaluate_truth
+from tasks.evaluate.calls import Judged
+from tasks.evaluate.ranks import Ranks, by_degree, degrees_of_edges, item_degrees, with_targets
 from tasks.evaluate.tables import Ranked, write
-from tasks.orchestration import progress
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import PROTOCOLS
-from tasks.stores import fits, matrices, warehouse
+from tasks.stores import warehouse
 from tasks.stores.home import Home
-from tasks.stores.matrices import Part, SplitMatrices
+from tasks.stores.matrices import SplitMatrices
 from tasks.train import is_of_the_model
 
 logger = logging.getLogger(__name__)
-
-EachScore = Callable[[csr_matrix, np.ndarray | None], Iterator[tuple[str, np.ndarray]]]
 
 
 @dataclass(frozen=True)
@@ -79,7 +66,7 @@ def evaluate(
     Args:
         matrices_digest: the protocol's split in the matrix store.
         fit_digests: digest of each fitted model, by the model's name.
-        engine: where each model is judged.
+        engine: where models are judged, some users a call.
 
     Where an earlier run evaluated the same fits on the same split, its rows are taken (`tasks.evaluate.kept`). A model that
     cannot be evaluated, for it gives a user a NaN, say, is left out. One that is worse than guesses, or
@@ -119,8 +106,8 @@ class _Found:
 
 def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine: Engine) -> _Found:
     """Every model's ranked lists, and its `like` on leave_one_out."""
-    split, _ = _split_and_degrees(home, matrices_digest)
-    protocol, users = split.protocol, len(_with_targets(split.parts["test"]))
+    split = calls.split_of(home, matrices_digest)
+    protocol, users = split.protocol, len(with_targets(split.parts["test"]))
     found = _Found(Evaluated(protocol, users, len(split.parts["test"].users) - users))
     if users == 0:
         logger.warning(
@@ -129,169 +116,91 @@ def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine
             protocol,
         )
         return found
-    failed = found.evaluated.failed
+    failed, degrees = found.evaluated.failed, _Degrees.of(split)
     truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
     begun = {
-        name: engine.begin(f"{name}: judge on {protocol}", _judged, home, matrices_digest, name, digest, truth)
+        name: calls.begin(engine, home, matrices_digest, split, name, digest, truth)
         for name, digest in fit_digests.items()
     }
-    for name, judged in begun.items():
+    for name in fit_digests:
         try:
-            of_model, like, considered = judged()
+            of_parts = calls.collected(name, begun.pop(name))
+            ranked = list(_ranked(name, split, degrees, of_parts))
+            like, considered = _judged_by(name, of_parts["test"])
         except Exception as error:
             if not is_of_the_model(error) or len(failed) == len(fit_digests) - 1:
                 raise
             logger.error("%s: %s is left out: %s", protocol, name, error)
             failed[name] = str(error)
             continue
-        found.ranked.extend(of_model)
+        found.ranked.extend(ranked)
         found.likes.extend([like] if like else [])
         found.considered.extend([considered] if considered else [])
     if found.considered:
         found.considered.append(evaluate_considered.of_popularity(split))
-    _split_and_degrees.cache_clear()
+    calls.let_go()
     return found
 
 
-def _judged(
-    home: Home, matrices_digest: str, name: str, digest: str, truth: Truth | None
-) -> tuple[list[Ranked], evaluate_like.Like | None, evaluate_considered.Considered | None]:
-    """Every ranked list of one model, its `like` on leave_one_out, and of what was considered, by what the stores have."""
-    split, degrees = _split_and_degrees(home, matrices_digest)
-    with machine.memory_for_model(f"evaluate: {name} ({split.protocol})"):
-        model = fits.load(home, name, digest)
-        of_model = list(_of_model(model, split, degrees))
-        like = evaluate_like.of_model(model, split, truth) if split.protocol == "leave_one_out" else None
-        return of_model, like, evaluate_considered.of_model(model, split, truth)
+@dataclass(frozen=True)
+class _Degrees:
+    """Training degrees that a split's models are judged by.
+
+    Attributes:
+        items: int64 (items,).
+        edges: of the test part's targets, `degrees_of_edges`; of leave_one_out alone.
+    """
+
+    items: np.ndarray
+    edges: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, split: SplitMatrices) -> "_Degrees":
+        items, part = item_degrees(split.train), split.parts["test"]
+        if split.protocol != "leave_one_out":
+            return cls(items, {})
+        return cls(items, degrees_of_edges(np.diff(split.train.indptr)[part.rows], items, part.targets))
 
 
-@functools.lru_cache(maxsize=1)
-def _split_and_degrees(home: Home, digest: str) -> tuple[SplitMatrices, np.ndarray]:
-    """A split and its items' training degrees, kept from one model to the next: its histories are put together anew each time."""
-    split = matrices.read(home, digest)
-    return split, item_degrees(split.train)
-
-
-def _of_model(model: Model, split: SplitMatrices, item_degrees: np.ndarray) -> Iterator[Ranked]:
-    """Every ranked list of one model."""
-    protocol, parts = split.protocol, split.parts
+def _ranked(name: str, split: SplitMatrices, degrees: _Degrees, of_parts: dict[str, list[Judged]]) -> Iterator[Ranked]:
+    """Every ranked list of one model, from what its calls found for the users of each part."""
+    protocol = split.protocol
     main, tuned_by = PROTOCOLS[protocol].judged_by, PROTOCOLS[protocol].tuned_by
-    started = time.perf_counter()
-    exposures = {score: Exposure(item_degrees, split.train.shape[0]) for score in model.score_names}
-    tested, validation = rank_each(model, parts["test"], exposures), {}
-    if "validation" in parts and len(_with_targets(parts["validation"])):
-        validation = rank_each(model, parts["validation"])
-    logger.info("%s %s: ranked in %.1f s", protocol, model.name, time.perf_counter() - started)
-    for score, (of_users, edge_ranks) in tested.items():
+    seconds = sum(one.seconds for judged in of_parts.values() for one in judged)
+    logger.info("%s %s: ranked in %.1f s", protocol, name, seconds)
+    validation = _joined(of_parts.get("validation", []))
+    for score, (of_users, edge_ranks) in _joined(of_parts["test"]).items():
+        exposure = Exposure(degrees.items, split.train.shape[0])
+        for one in of_parts["test"]:
+            exposure.take(one.shown[score])
         means = metrics.over_users(of_users)
         if validation:
             means[f"validation_{tuned_by}"] = metrics.over_users(validation[score].of_users)[tuned_by]
         bins, cells = [], []
-        if protocol == "leave_one_out":
-            sides = degrees_of_edges(parts["test"], item_degrees)
-            bins = by_degree(edge_ranks, sides)
-            cells = metrics.by_both_degrees(edge_ranks, sides["user"], sides["item"])
+        if degrees.edges:
+            bins = by_degree(edge_ranks, degrees.edges)
+            cells = metrics.by_both_degrees(edge_ranks, degrees.edges["user"], degrees.edges["item"])
         logger.info(
-            "%s %s/%s: %s %.4f over %d users",
-            protocol,
-            model.name,
-            score,
-            main,
-            means[main].value,
-            means[main].users,
+            "%s %s/%s: %s %.4f over %d users", protocol, name, score, main, means[main].value, means[main].users
         )
-        yield Ranked(model.name, score, of_users, means, exposures[score].metrics(), bins, cells)
+        yield Ranked(name, score, of_users, means, exposure.metrics(), bins, cells)
 
 
-class Ranks(NamedTuple):
-    """One score's ranks for the users of a part that have a target.
-
-    Attributes:
-        of_users: `metrics.user_metrics`.
-        of_edges: S of each of their targets.
-    """
-
-    of_users: dict[str, np.ndarray]
-    of_edges: np.ndarray
+def _joined(judged: list[Judged]) -> dict[str, Ranks]:
+    """By score the ranks of the users of all calls."""
+    having = [one.ranks for one in judged if one.ranks]  # all but those of which no user has a target
+    return {score: Ranks.joined([ranks[score] for ranks in having]) for score in (having[0] if having else ())}
 
 
-def rank(model: Model, score: str, part: Part) -> Ranks:
-    """The ranks of the users' targets by one score of a model."""
-
-    def scores(histories: csr_matrix, users: np.ndarray | None) -> Iterator[tuple[str, np.ndarray]]:
-        yield score, model.scores(histories, users=users, score=score)
-
-    return _rank(model, scores, part, {})[score]
-
-
-def rank_each(model: Model, part: Part, exposures: Mapping[str, Exposure] = MappingProxyType({})) -> dict[str, Ranks]:
-    """The ranks of the users' targets by every score of a model, in one pass over the users.
-
-    Args:
-        exposures: by score; count these users' first recommendations, where they are wanted.
-    """
-    return _rank(model, lambda histories, users: model.each_score(histories, users=users), part, exposures)
-
-
-def _rank(model: Model, each: EachScore, part: Part, exposures: Mapping[str, Exposure]) -> dict[str, Ranks]:
-    users = _with_targets(part)
-    size = model.users_at_once
-    found: dict[str, list[Ranks]] = {}
-    for start in progress.over(range(0, len(users), size), f"{model.name} ranks for {len(users):,} users"):
-        block = users[start : start + size]
-        rows = None if part.rows is None else part.rows[block]
-        for score, scores in each(part.histories[block], rows):
-            ranks = _rank_block(model, score, scores, part, block, exposures.get(score))
-            found.setdefault(score, []).append(ranks)
-    return {
-        score: Ranks(
-            {name: np.concatenate([one.of_users[name] for one in blocks]) for name in blocks[0].of_users},
-            np.concatenate([one.of_edges for one in blocks]),
-        )
-        for score, blocks in found.items()
-    }
-
-
-def _rank_block(
-    model: Model, score: str, scores: np.ndarray, part: Part, block: np.ndarray, exposure: Exposure | None
-) -> Ranks:
-    histories, targets = part.histories[block], part.targets[block]
-    try:
-        with kernel_threads(model.threads):
-            ranks = target_ranks(scores, histories, targets)
-            if exposure is not None:
-                best, _ = top_items(scores, histories.indptr, histories.indices, FIRST)
-                exposure.add(best, histories)
-    except NotRankable as error:
-        user = int(part.users[block[error.row]])
-        raise OneclassError(
-            f"{model.name}, score {score!r}, user_index {user}: {error.reason}; its items cannot be ranked"
-        ) from error
-    return Ranks(metrics.user_metrics(ranks), metrics.edge_ranks(ranks))
-
-
-def _with_targets(part: Part) -> np.ndarray:
-    """Positions in the part of the users that have a target."""
-    return np.flatnonzero(np.diff(part.targets.indptr))
-
-
-def item_degrees(train: csr_matrix, chunk: int = 1 << 22) -> np.ndarray:
-    """Training edges of each item, counted in chunks, for bincount copies what it counts to int64."""
-    degrees = np.zeros(train.shape[1], dtype=np.int64)
-    for start in range(0, len(train.indices), chunk):
-        degrees += np.bincount(train.indices[start : start + chunk], minlength=len(degrees))
-    return degrees
-
-
-def degrees_of_edges(part: Part, item_degrees: np.ndarray) -> dict[str, np.ndarray]:
-    """Training degrees of the user and of the item of every target."""
-    user_degrees = np.repeat(np.diff(part.histories.indptr), np.diff(part.targets.indptr))
-    return {"user": user_degrees, "item": item_degrees[part.targets.indices]}
-
-
-def by_degree(edge_ranks: np.ndarray, sides: dict[str, np.ndarray]) -> list[tuple[str, DegreeBin]]:
-    """(side, bin): the ranks of the targets by the degrees of `degrees_of_edges`, side by side."""
-    return [(side, one) for side, degrees in sides.items() for one in metrics.by_degree(edge_ranks, degrees)]
+def _judged_by(
+    name: str, judged: list[Judged]
+) -> tuple[evaluate_like.Like | None, evaluate_considered.Considered | None]:
+    """A model's `like`, by what its calls sampled on leave_one_out and by what was considered; None where it has none."""
+    samples = [one.sample for one in judged if one.sample]
+    pairs = [one.pairs for one in judged if one.pairs]
+    like = evaluate_like.judged(name, evaluate_like.Sample.joined(samples)) if samples else None
+    considered = evaluate_considered.judged(name, evaluate_considered.Pairs.joined(pairs)) if pairs else None
+    return like, considered
 
 
 evaluate_task = stage_task(evaluate, "evaluate {protocol}")

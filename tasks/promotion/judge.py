@@ -22,7 +22,7 @@ from models.catalogue import MODELS
 from models.evaluation.metrics import Mean, compare, mean
 from models.settings import ModelSettings
 from tasks.errors import OneclassError
-from tasks.evaluate.stage import rank
+from tasks.evaluate.ranks import rank
 from tasks.promotion import gates
 from tasks.promotion.decision import Candidate, Judgement, standing
 from tasks.promotion.limits import PromotionLimits

@@ -94,6 +94,12 @@ def matrices_of(home: Home, model: str, digest: str) -> str | None:
     return fit.matrices if fit else None
 
 
+def saved_bytes(home: Home, model: str, digest: str) -> int:
+    """Size of a saved fit, from its record alone; 0 where the store has none, or one that is damaged."""
+    fit = _recorded(home, model, digest)
+    return fit.saved_bytes if fit else 0
+
+
 def keep(home: Home, estimator: Model, digest: str, *, key: str, matrices: str, seconds: float, peak_bytes: int) -> Fit:
     """Write a fitted model, whole or not at all, in place of a damaged one.
 

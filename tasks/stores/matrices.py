@@ -31,7 +31,7 @@ class Part:
 
     Attributes:
         histories: (users, items) what is known of each user; left out of the ranking. `OrderedHistories` where the split
-            keeps the order.
+            keeps the order. None of training users whose rows of `train` were not taken out (`read`).
         targets: (users, items) what has to be found; disjoint from the histories.
         users: int32 (users,) their curated `user_index`.
         rows: int32 (users,) their rows in `train`, or None when they are users never seen in training.
@@ -39,7 +39,7 @@ class Part:
             targets; None where none is held out.
     """
 
-    histories: csr_matrix
+    histories: csr_matrix | None
     targets: csr_matrix
     users: np.ndarray
     rows: np.ndarray | None = None
@@ -77,6 +77,14 @@ class SplitMatrices:
     def histories(self) -> csr_matrix:
         """`train` to score by: with the order of its entries where the split keeps it."""
         return ordered(self.train, self.places)
+
+    def users_of(self, name: str, first: int, end: int) -> Part:
+        """The users [first, end) of a part, with their histories; of memory-mapped ones the others' pages are not read."""
+        part, some = self.parts[name], slice(first, end)
+        rows = None if part.rows is None else part.rows[some]
+        histories = part.histories[some] if rows is None else self.histories[rows]
+        negatives = None if part.negatives is None else part.negatives[some]
+        return Part(histories, part.targets[some], part.users[some], rows, negatives)
 
 
 @dataclass(frozen=True)
@@ -150,11 +158,13 @@ def share(home: Home, digests: Iterable[str]) -> None:
         remote.put(home, home.matrices / digest, RECORD)
 
 
-def read(home: Home, digest: str, parts: Collection[str] | None = None) -> SplitMatrices:
+def read(home: Home, digest: str, parts: Collection[str] | None = None, *, histories: bool = True) -> SplitMatrices:
     """The split of that digest, its arrays memory-mapped.
 
     Args:
         parts: those to read, all by default; of the others no file is opened.
+        histories: of training users too, whose rows of `train` are copied where they are not all of it; else they are
+            left out of the parts, for whoever takes some users at a time (`SplitMatrices.users_of`).
 
     Raises:
         Damaged: a file is not what was written. A run makes it anew.
@@ -168,13 +178,13 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None) -> Split
     files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
     arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
     train, places = _matrix(arrays, "train", description["shape"][1]), arrays.get("train_places")
-    histories = ordered(train, places)
+    ordered_train = ordered(train, places)
     return SplitMatrices(
         description["protocol"],
         train,
         arrays["users"],
         arrays["items"],
-        {name: _part(arrays, name, histories) for name in wanted},
+        {name: _part(arrays, name, ordered_train, histories) for name in wanted},
         description["numbering"],
         arrays.get("train_ends"),
         _negatives(arrays, "train", description["shape"][1]),
@@ -182,11 +192,11 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None) -> Split
     )
 
 
-def _part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix) -> Part:
-    rows = arrays.get(f"{name}_rows")
+def _part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix, with_histories: bool) -> Part:
+    rows, histories = arrays.get(f"{name}_rows"), None
     if rows is None:
         histories = ordered(_matrix(arrays, f"{name}_histories", train.shape[1]), arrays.get(f"{name}_places"))
-    else:  # training users: their histories are rows of `train`, and are not stored again
+    elif with_histories:  # training users: their histories are rows of `train`, and are not stored again
         histories = train if len(rows) == train.shape[0] else train[rows]
     targets, negatives = _matrix(arrays, f"{name}_targets", train.shape[1]), _negatives(arrays, name, train.shape[1])
     return Part(histories, targets, arrays[f"{name}_users"], rows, negatives)

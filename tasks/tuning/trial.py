@@ -17,7 +17,7 @@ from models.fitting import Epoch, FitOptions, ValidationUsers
 from models.memory import fit_bytes
 from tasks import machine
 from tasks.errors import OneclassError
-from tasks.evaluate.stage import rank_each
+from tasks.evaluate.ranks import rank_each
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part
 from tasks.tuning.best_settings import short

@@ -13,7 +13,7 @@ from models.catalogue import MODELS
 from models.evaluation import metrics
 from tasks import sweep as sweeps
 from tasks.errors import OneclassError
-from tasks.evaluate.stage import rank
+from tasks.evaluate.ranks import rank
 from tasks.stores import matrices
 from tasks.stores.home import Home
 from tasks.sweep import SWEEPS, SweepPlan, settings_of

@@ -11,7 +11,7 @@ from models.evaluation.metrics import over_users, user_metrics
 from models.evaluation.ranking import target_ranks
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.datasets import Dataset
-from tasks.evaluate.stage import rank
+from tasks.evaluate.ranks import rank
 from tasks.ingest import ingest
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import matrices, warehouse

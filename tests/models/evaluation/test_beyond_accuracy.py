@@ -49,9 +49,14 @@ def test_every_metric_follows_its_definition_in_any_blocks(seed, items, users):
         recommended[user, : len(row)] = row
     exposure = Exposure(degrees, 10)
     cut = int(random.integers(1, users + 1))
+    taking = Exposure(degrees, 10)
     for block in (slice(0, cut), slice(cut, users)):
         exposure.add(recommended[block], csr_matrix(marks[block].astype(np.float32)))
+        another = Exposure(degrees, 10)
+        another.add(recommended[block], csr_matrix(marks[block].astype(np.float32)))
+        taking.take(another.shown)
     found = exposure.metrics()
+    assert taking.metrics() == found
     histories = [np.flatnonzero(row).tolist() for row in marks]
     expected = naive(lists, histories, degrees.tolist(), 10)
     assert {name: one.value for name, one in found.items()} == pytest.approx(expected, abs=1e-12)

@@ -37,6 +37,16 @@ def test_a_user_is_drawn_alike_in_any_block_of_users(law):
     assert law.draw(TRAIN, USERS, 7).tolist() == whole.tolist()
 
 
+def test_once_counted_a_law_reads_the_rows_of_its_users_alone(law):
+    counted = law.counted(TRAIN)
+    other = csr_matrix(np.vstack([EDGES[:2], 5 * EDGES[3:], EDGES[2:3]]))
+    users, likes = USERS[:2], np.full((2, 6), 0.25)
+    assert counted.draw(other, users, 7).tolist() == law.draw(TRAIN, users, 7).tolist()
+    assert counted.rates(other, users, likes).tolist() == law.rates(TRAIN, users, likes).tolist()
+    for found, expected in zip(counted.weights(other, users, USERS[1:3]), law.weights(TRAIN, users, USERS[1:3])):
+        assert found.tolist() == expected.tolist()
+
+
 def one_after_another(wanted, seen):
     """Expected share of each item among `wanted` draws without replacement from what is left of the shares."""
 

@@ -58,7 +58,7 @@ def test_every_held_out_pair_is_judged_once(split, model, monkeypatch):
         traits = [random.normal(size=shape).astype(np.float32) for shape in ((USERS, 2), (ITEMS, 2), ITEMS)]
         truth = Truth(*traits, np.ones(USERS), np.ones(ITEMS))
     users, items, like, liked = map(np.array, zip(*one_by_one(model, split), strict=True))
-    found = considered.of_model(model, split, truth)
+    found = considered.judged("any", considered.paired(model, split.parts["test"], truth))
     expected = judge(like, liked)
     if truth is not None:
         coins = truth.coins(np.arange(USERS))[users, items]
@@ -81,8 +81,8 @@ def test_nothing_is_judged_where_nothing_was_kept_or_there_is_no_like(split, mod
     part = split.parts["test"]
     for negatives in (None, csr_matrix((USERS, ITEMS), dtype=np.float32)):
         without = replace(split, parts={"test": replace(part, negatives=negatives)})
-        assert considered.of_model(model, without, None) is None and considered.of_popularity(without) is None
-    assert considered.of_model(Popularity().fit(split.train), split, None) is None
+        assert not considered.has_both(without.parts["test"]) and considered.of_popularity(without) is None
+    assert considered.paired(Popularity().fit(split.train), part, None) is None
 
 
 def test_the_stage_writes_them_and_a_kept_evaluation_has_them(split, model, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from models.catalogue import MODELS
 from tasks.binarize import BinarizeSettings, binarize
-from tasks.evaluate import stage
+from tasks.evaluate import calls
 from tasks.evaluate.stage import evaluate
 from tasks.split import SplitSettings, split
 from tasks.stores import warehouse
@@ -55,8 +55,8 @@ def home(split_once, tmp_path):
 @pytest.fixture
 def judged(monkeypatch):
     """The models that are ranked anew from now on."""
-    found, of_model = [], stage._of_model
-    monkeypatch.setattr(stage, "_of_model", lambda model, *more: found.append(model.name) or of_model(model, *more))
+    found, collected = [], calls.collected
+    monkeypatch.setattr(calls, "collected", lambda name, begun: found.append(name) or collected(name, begun))
     return found
 
 

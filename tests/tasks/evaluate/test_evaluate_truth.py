@@ -71,7 +71,9 @@ def test_the_truth_stands_in_the_order_of_the_split(home, whole, truth):
 def test_the_sample_comes_true_at_the_true_ratio(whole, truth):
     """Whatever the model: likes among the pairs of a bin are as many as the true ratio says."""
     model = RandomGraph(RandomGraphSettings(factors=2, iterations=3)).fit(whole.train)
-    found = evaluate_like.of_model(model, whole, truth)
+    part, law = whole.parts["test"], model.negative_law()
+    of_part, everybody = truth.of_users(part.rows), np.ones(len(part.users), dtype=bool)
+    found = evaluate_like.judged("any", evaluate_like.sampled(model, law, whole.train, part, of_part, everybody))
     bins = {kind: {one.low: one for name, one in found.calibration if name == kind}
             for kind in ("sampled_negatives", "density_ratio", "coin")}  # fmt: skip
     assert bins["sampled_negatives"].keys() == bins["density_ratio"].keys() == bins["coin"].keys()

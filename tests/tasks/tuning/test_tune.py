@@ -20,7 +20,7 @@ from models.settings import ModelSettings
 from tasks import tuning
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError
-from tasks.evaluate.stage import rank
+from tasks.evaluate.ranks import rank
 from tasks.split import SplitSettings, split
 from tasks.stores import manifest, matrices
 from tasks.stores.home import Home

@@ -1,0 +1,147 @@
+"""The judging of one model, cut into calls for an engine: each ranks for some users of a part, and judges `like` for them.
+
+Calls are cut by the number of users alone, each into whole blocks of scores, and what they found is put together in their
+order. So nothing depends on where they are made, nor on how many are made at a time.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from models.base import Model
+from models.catalogue import MODELS
+from models.evaluation.beyond_accuracy import Exposure, Shown
+from models.generator.density_ratio import Truth
+from models.memory import judging_bytes, users_at_once
+from models.negatives.laws import NegativeLaw
+from tasks import machine
+from tasks.cluster import Engine
+from tasks.evaluate import considered, like
+from tasks.evaluate.ranks import Ranks, rank_each, with_targets
+from tasks.orchestration import progress
+from tasks.stores import fits, matrices
+from tasks.stores.home import Home
+from tasks.stores.matrices import SplitMatrices
+
+USERS_OF_A_CALL = 1 << 11  # where blocks of scores are smaller
+
+
+class Judged(NamedTuple):
+    """What a call found for the users of a part.
+
+    Attributes:
+        ranks: by score.
+        shown: their first recommendations, by score; of the test part alone, as what follows.
+        sample: to judge `like` by; None without `like`, and on another protocol than leave_one_out.
+        pairs: that were considered; None without `like`, and where nothing was kept to judge by.
+        seconds: that the ranks took.
+    """
+
+    ranks: dict[str, Ranks]
+    shown: dict[str, Shown]
+    sample: like.Sample | None
+    pairs: considered.Pairs | None
+    seconds: float
+
+
+class Call(NamedTuple):
+    """A call that was begun: the part, how many of its users, and what waits for the answer."""
+
+    part: str
+    users: int
+    answer: Callable[[], Judged]
+
+
+def begin(
+    engine: Engine,
+    home: Home,
+    matrices_digest: str,
+    split: SplitMatrices,
+    name: str,
+    digest: str,
+    truth: Truth | None,
+) -> list[Call]:
+    """Have one model judged on the test part, and ranked for on the validation part where it has users with a target.
+
+    Args:
+        split: of that digest; its parts may lack the histories.
+        name, digest: of the fit.
+        truth: of the rows of `train`, where it is known.
+    """
+    kind, items, saved = MODELS[name], split.train.shape[1], fits.saved_bytes(home, name, digest)
+    step = users_at_once(kind, items)
+    step *= max(1, USERS_OF_A_CALL // step)
+    begun = []
+    for part in ("test", "validation"):
+        if part not in split.parts or not len(with_targets(split.parts[part])):
+            continue
+        rows, users = split.parts[part].rows, len(split.parts[part].users)
+        for first in range(0, users, step):
+            end = min(first + step, users)
+            of_these = truth.of_users(rows[first:end]) if truth and part == "test" else None
+            what, call = (
+                f"{name}: judge on {split.protocol}",
+                (matrices_digest, name, digest, part, first, end, of_these),
+            )
+            memory = judging_bytes(kind, items, end - first, saved)
+            answer = engine.begin(what, judged, home, *call, memory=memory)
+            begun.append(Call(part, end - first, answer))
+    return begun
+
+
+def collected(name: str, begun: list[Call]) -> dict[str, list[Judged]]:
+    """The answers of a model's calls by part, in their order; the progress is told."""
+    found: dict[str, list[Judged]] = {}
+    users = sum(call.users for call in begun)
+    for call in progress.over(begun, f"{name} ranks for {users:,} users", lambda call: call.users):
+        found.setdefault(call.part, []).append(call.answer())
+    return found
+
+
+def judged(
+    home: Home, matrices_digest: str, name: str, digest: str, part: str, first: int, end: int, truth: Truth | None
+) -> Judged:
+    """One model judged for the users [first, end) of a part, by what the stores have.
+
+    Args:
+        truth: of these users, where it is known.
+
+    Raises:
+        OneclassError: a user's items cannot be ranked, or memory is short.
+    """
+    with machine.memory_for_model(f"evaluate: {name}"):
+        split = split_of(home, matrices_digest)
+        model, law = _model_and_law(home, matrices_digest, name, digest)
+        users, whole, began = split.users_of(part, first, end), split.parts[part], time.perf_counter()
+        if part != "test":
+            return Judged(rank_each(model, users, told=False), {}, None, None, time.perf_counter() - began)
+        exposures = {score: Exposure(model.item_degrees, split.train.shape[0]) for score in model.score_names}
+        ranks = rank_each(model, users, exposures, told=False)
+        seconds, sample, pairs = time.perf_counter() - began, None, None
+        if split.protocol == "leave_one_out":
+            against = like.held_against_truth(first, len(users.users), len(whole.users))
+            sample = like.sampled(model, law, split.train, users, truth, against)
+        if considered.has_both(whole):
+            pairs = considered.paired(model, users, truth)
+        return Judged(ranks, {score: one.shown for score, one in exposures.items()}, sample, pairs, seconds)
+
+
+@functools.lru_cache(maxsize=1)
+def split_of(home: Home, digest: str) -> SplitMatrices:
+    """A split without the histories of its parts, kept from one call to the next."""
+    return matrices.read(home, digest, histories=False)
+
+
+@functools.lru_cache(maxsize=1)
+def _model_and_law(home: Home, matrices_digest: str, name: str, digest: str) -> tuple[Model, NegativeLaw | None]:
+    """A model and, on leave_one_out, the law of its negatives, kept from one call to the next."""
+    model, split = fits.load(home, name, digest), split_of(home, matrices_digest)
+    law = model.negative_law() if split.protocol == "leave_one_out" else None
+    return model, law and law.counted(split.train)
+
+
+def let_go() -> None:
+    """Of what this process has kept from its calls."""
+    split_of.cache_clear()
+    _model_and_law.cache_clear()
