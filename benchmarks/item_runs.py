@@ -15,7 +15,9 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -152,15 +154,14 @@ class Killed:
         self._begin()
 
     def _begin(self) -> None:
-        self.pool = processes(self.count, 0)
-        self.open = self.pool.__enter__()
+        self.pool = ProcessPoolExecutor(self.count, mp_context=get_context("spawn"))
 
     def map(self, function: Callable, calls: Sequence[tuple]) -> list:
         answers: dict[int, object] = {}
         while len(answers) < len(calls):
             missing = [place for place in range(len(calls)) if place not in answers]
             try:
-                futures = [(place, self.open.submit(function, *calls[place])) for place in missing]
+                futures = [(place, self.pool.submit(function, *calls[place])) for place in missing]
                 for place, future in futures:
                     answers[place] = future.result()
                     self._count()
@@ -173,10 +174,13 @@ class Killed:
     def _count(self) -> None:
         self.calls += 1
         if self.calls == self.at:
-            os.kill(next(iter(self.open._processes)), signal.SIGKILL)
+            os.kill(next(iter(self.pool._processes)), signal.SIGKILL)
 
     def close(self) -> None:
-        self.pool.__exit__(None, None, None)
+        """End all processes; of a pool that lost one, others may wait for a lock that it had."""
+        for process in list((self.pool._processes or {}).values()):
+            process.kill()
+        self.pool.shutdown()
 
 
 def report_killed(matrix: csr_matrix, name: str, blocks: int, times: int) -> None:
