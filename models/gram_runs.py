@@ -30,6 +30,7 @@ from models.user_blocks import Block, Sizes, cut_into_blocks
 AT_ONCE = 1 << 22  # elements of the rows that a call sums at once, 50 MB; some three times that is in use
 PIECE = 1 << 20  # elements of the rows that are written at once
 STARTS = "starts.int64"
+JOINED = 1 << 24  # bytes of files that are joined at a time
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Runs(Sequence[Run]):
         with whole.open("wb") as out:
             for run in self:
                 with run.file(name).open("rb") as part:
-                    shutil.copyfileobj(part, out, 1 << 24)
+                    shutil.copyfileobj(part, out, JOINED)
                 run.file(name).unlink()
 
 
@@ -165,13 +166,16 @@ def cut_into_runs(
         yield Runs(cut, blocks, options.workers)
 
 
-def held_by_runs(items: int, answer: int) -> Sizes:
+def held_by_runs(items: int, runs: int, weights: int, beside: int = 0) -> Sizes:
     """What a fit holds, for `models.memory`; the matrix lies in files, of which pages come and go.
 
     Args:
-        answer: bytes of what a run answers last.
+        weights: of an item, about, of which a run answers its own, and all are put together here.
+        beside: bytes of a call that does something else than to sum rows.
     """
-    return Sizes(8, 0, answer, here=answer, call=12 * 3 * AT_ONCE + 8 * items)
+    answer, rows = 12 * weights * items // runs, -(-items // runs)
+    call = max(3 * 12 * min(AT_ONCE, items * rows), beside) + 8 * items
+    return Sizes(8, 0, answer, here=12 * weights * items + JOINED, call=call, edge=48)
 
 
 def sums(run: Run, blocks: Sequence[Block]) -> Iterator[tuple[int, csr_matrix]]:

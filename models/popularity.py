@@ -23,7 +23,7 @@ class PopularitySettings(ModelSettings):
 
     def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
         """What a fit by blocks holds, for `models.memory`."""
-        return Sizes(0, 0, 8 * items, here=8 * items, call=0)
+        return Sizes(24, 0, 8 * items, here=8 * items, call=0)
 
 
 class Popularity(Model):

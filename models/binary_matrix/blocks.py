@@ -50,8 +50,7 @@ class BlocksInference(Inference):
         super().__init__(q, terms.settings, terms.seed)
         counts = blocks.ask(worker.weigh, len(q.items))
         column_ones = np.sum(counts, axis=0)
-        np.save(blocks.folder / worker.COLUMN_ONES, column_ones)
-        np.save(blocks.folder / worker.FIRST_ONES, np.cumsum([0, *(count.sum() for count in counts)]))
+        blocks.share({"column_ones": column_ones, "first_ones": np.cumsum([0, *(count.sum() for count in counts)])})
         self.blocks = blocks
         whole = terms.users, int(column_ones.sum()), terms.users * len(column_ones) - int(column_ones.sum())
         self.column_p = margins(terms.settings.sampling, np.zeros(0), column_ones, whole)["column_p"]

@@ -18,8 +18,6 @@ from models.binary_matrix.tables import divergence
 from models.numerics.threads import kernel_threads
 from models.user_blocks import Block
 
-COLUMN_ONES, FIRST_ONES = "column_ones.npy", "first_ones.npy"  # in the folder of the fit, the same for all blocks
-
 
 @dataclass(frozen=True)
 class Terms:
@@ -76,5 +74,5 @@ def divergence_of_users(block: Block, state: int) -> float:
 
 
 def _whole(block: Block) -> Whole:
-    column_ones, first_ones = (np.load(block.folder / name, allow_pickle=False) for name in (COLUMN_ONES, FIRST_ONES))
-    return Whole(block.terms.users, column_ones, block.first, int(first_ones[block.number]))
+    ones = block.shared()
+    return Whole(block.terms.users, ones["column_ones"], block.first, int(ones["first_ones"][block.number]))

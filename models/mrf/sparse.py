@@ -18,7 +18,6 @@ are the same. In the paper's variant B has more entries than the pattern, up to 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import ClassVar, Literal, Self
@@ -33,7 +32,7 @@ from models.gram_runs import held_by_runs
 from models.mrf.dense import MRFSettings
 from models.mrf.sparse_blocks import blocks, estimates, inverses
 from models.mrf.sparse_pattern import Pattern, above, find_neighbours, of_density
-from models.mrf.sparse_runs import gram_by_runs, inverses_by_runs, neighbours_by_runs
+from models.mrf.sparse_runs import AT_ONCE, gram_by_runs, inverses_by_runs, neighbours_by_runs
 from models.numerics.gram import Columns, GramRows, Rescaling, columns, gram_rows, rescaling
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
@@ -99,8 +98,9 @@ class MRFSparseSettings(MRFSettings):
 
     def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
         """What a fit by blocks holds, for `models.memory`: here the pattern and its estimates, of a run its neighbours."""
-        neighbours = int(self.density * items) if self.density else NEIGHBOURS
-        return replace(held_by_runs(items, 12 * neighbours * items // self.blocks), here=24 * neighbours * items)
+        neighbours = int(self.density * items) if self.density else min(NEIGHBOURS, items)
+        inverted = 4 * min(AT_ONCE, -(-items // self.blocks) * neighbours**2)
+        return held_by_runs(items, self.blocks, neighbours, inverted)
 
     @model_validator(mode="after")
     def _not_both(self) -> Self:

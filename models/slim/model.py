@@ -94,7 +94,7 @@ class SLIMSettings(RecencySettings):
 
     def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
         """What a fit by blocks holds, for `models.memory`, where a column has WEIGHTS weights."""
-        return held_by_runs(items, 12 * WEIGHTS * items // self.blocks)
+        return held_by_runs(items, self.blocks, min(WEIGHTS, items))
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings with l1 and l2 for a (users, items) log."""

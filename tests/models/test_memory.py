@@ -21,6 +21,9 @@ FITS = [  # with fixed costs that are small beside the arrays
     ("paired_symbols", {"factors": 5, "iterations": 2}),
     ("binary_matrix", {"factors": 20, "passes": 1}),
     ("mrf_dense", {}),
+    ("mrf_sparse", {}),
+    ("slim", {}),
+    ("popularity", {}),
 ]
 
 
