@@ -51,7 +51,7 @@ def run_trial(home: Home, search: Search) -> Outcome:
         settings = chosen.model_dump(mode="json")
         model = kind(chosen, seed=search.seed, threads=home.limits.threads)
         unseen = ValidationUsers(judged.part.histories, judged.part.targets) if judged.part.rows is None else None
-        options = FitOptions(validation=unseen)
+        options = FitOptions(validation=unseen, scratch=home.absolute().spill)
         if kind.scorable_each_epoch:
             checkpoints = _Checkpoints(model, judged, trial)
             options = replace(options, on_epoch=checkpoints)
