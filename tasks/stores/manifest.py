@@ -108,12 +108,17 @@ def parsed(text: str, where: str) -> tuple[dict[str, Any], dict[str, str]]:
     try:
         record = json.loads(text)
         found, digests = record["facts"], record["files"]
-        whole = text == _text(found, digests)
+        whole = text == _text(found, digests) and all(map(_is_within, digests))
     except (ValueError, TypeError, KeyError):
         whole = False
     if not whole:
         raise Damaged(f"{where}: is damaged, or of an earlier version of this program")
     return found, digests
+
+
+def _is_within(file: str) -> bool:
+    """Whether a file's place is in the folder: who fetches a folder by its record writes nowhere else."""
+    return not file.startswith("/") and ".." not in file.split("/")
 
 
 def _text(facts: dict[str, Any], digests: dict[str, str]) -> str:

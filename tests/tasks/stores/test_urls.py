@@ -1,5 +1,6 @@
 """The stores by URL, of the S3 protocol: what is put there is fetched whole or not at all, and damage is found."""
 
+import hashlib
 import logging
 import random
 from dataclasses import replace
@@ -112,6 +113,17 @@ def test_a_fit_that_is_damaged_at_the_url_is_made_anew(s3, home, worker):
         fits.load(worker, "popularity", "d")
     fits.share(home, fit)
     assert fits.find(worker, "popularity", "d") == fit
+
+
+def test_a_record_that_names_a_place_outside_of_its_folder_is_refused(s3, home, worker, stored):
+    there, name = place(s3, home, f"matrices/{stored}"), "../../outside"
+    facts, _ = manifest.parsed(s3.files.cat_file(f"{there}/split.json").decode(), there)
+    s3.files.pipe_file(f"{there}/{name}", b"anything")
+    digest = hashlib.sha256(b"anything").hexdigest()
+    s3.files.pipe_file(f"{there}/split.json", manifest._text(facts, {name: digest}).encode())
+    with pytest.raises(manifest.Damaged):
+        matrices.read(worker, stored)
+    assert not list(worker.root.rglob("outside"))
 
 
 def test_what_is_damaged_here_is_fetched_anew(home, worker, stored):
