@@ -84,9 +84,10 @@ class BinaryMatrix(Model):
     def _inference(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Inference]:
         """Begin; what makes the minibatches of all users as one, or of blocks."""
         settings, seed = self.settings, seed_of_draws(self.seed, interactions, options.start)
-        self.q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
+        q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
         if options.start:
-            self.q.take(options.start)
+            q.take(options.start)  # which may be of this model's own last fit
+        self.q = q
         if settings.blocks == 1:
             yield WholeInference(self.q, EntrySampler.of(interactions, settings.sampling), settings, seed)
             return
