@@ -105,8 +105,8 @@ class _Cluster(OfDataset):
     )
     store: Annotated[str | None, Flag("URL")] = Field(
         None,
-        description="with --dask or --workers: where workers that do not see the home find matrices and fits, such as "
-        "s3://BUCKET/PREFIX; one home, one URL",
+        description="a place such as s3://BUCKET/PREFIX, by which workers that do not see the home get matrices and fits "
+        "(--dask, --workers); one home, one URL",
     )
 
 

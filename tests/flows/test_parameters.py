@@ -72,6 +72,7 @@ FULL = {
     "workers": 2,
     "dask": "tls://machine:8786",
     "dask_unencrypted": True,
+    "store": "s3://bucket/prefix",
     "source": ["ratings.csv"],
     "split_files": ["train.txt", "test.txt"],
     "models": ["slim", "wmf"],
