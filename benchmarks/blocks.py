@@ -44,6 +44,7 @@ from models.random_graph.worker import Terms
 
 WATCHED = (1, 2, 3, 5, 8, 12, 20, 30, 40)
 RANKED = 5_000  # users
+WEIGHED = 3  # iterations of the table of memory
 SCORES = "popularity_x_odds", "like"
 
 
@@ -174,7 +175,7 @@ class Pool:
         return [future.result() for future in [self.pool.submit(function, *call) for call in calls]]
 
 
-def fit_from(folder: Path, count: int, megabytes: int, iterations: int) -> tuple[float, list[float], float]:
+def fit_from(folder: Path, count: int, megabytes: int) -> tuple[float, list[float], str]:
     """Fit in this process, with `count` blocks in as many others.
 
     Returns:
@@ -183,7 +184,7 @@ def fit_from(folder: Path, count: int, megabytes: int, iterations: int) -> tuple
     starts, items = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("starts", "items"))
     ones = np.ones(len(items), dtype=np.int8)
     matrix = csr_matrix((ones, items, starts), shape=(len(starts) - 1, np.load(folder / "width.npy")))
-    model = RandomGraph(RandomGraphSettings(iterations=iterations, bound_every=0, blocks=count))
+    model = RandomGraph(RandomGraphSettings(iterations=WEIGHED, bound_every=0, blocks=count))
     if count == 1:
         model.fit(matrix)
         peaks = {}
@@ -191,12 +192,22 @@ def fit_from(folder: Path, count: int, megabytes: int, iterations: int) -> tuple
         with processes(count, megabytes) as pool:
             model.fit(matrix, FitOptions(workers=Pool(pool), rows=Shelf(folder)))
             peaks = dict(one.result() for one in [pool.submit(most_resident, 0.2) for _ in range(4 * count)])
-    return most_resident()[1], [*peaks.values()], float(np.abs(model.posterior.items.mean).mean())
+    return most_resident()[1], [*peaks.values()], f"{np.abs(model.posterior.items.mean).mean():.6f}"
 
 
-def report_memory(matrix: csr_matrix, count: int, megabytes: int, iterations: int = 3) -> None:
-    print(f"\n{matrix.shape[0]:,} users, {matrix.shape[1]:,} items, {matrix.nnz:,} edges, {iterations} iterations")
-    head("fit", "memory of its own, MB", "most resident, MB", "of each worker, MB", "mean of abs(E v)")
+def report_memory(
+    matrix: csr_matrix,
+    fit: Callable[[Path, int, int], tuple[float, list[float], str]],
+    count: int,
+    megabytes: int,
+    learned: str,
+) -> None:
+    """The table of a fit as one and by `count` blocks, without a limit and with one.
+
+    Args:
+        fit: a module's own, as `fit_from`; learned: what the last of its values is.
+    """
+    head("fit", "memory of its own, MB", "most resident, MB", "of each worker, MB", learned)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shelved(matrix, folder)
@@ -210,8 +221,8 @@ def report_memory(matrix: csr_matrix, count: int, megabytes: int, iterations: in
             allowed = f"at most {limit}" if limit else "as it likes"
             with processes(1, limit) as pool:
                 try:
-                    here, peaks, found = pool.submit(fit_from, where, blocks, limit, iterations).result()
-                    row(what, allowed, f"{here:.0f}", ", ".join(f"{peak:.0f}" for peak in peaks), f"{found:.6f}")
+                    here, peaks, found = pool.submit(fit, where, blocks, limit).result()
+                    row(what, allowed, f"{here:.0f}", ", ".join(f"{peak:.0f}" for peak in peaks), found)
                 except (MemoryError, BrokenProcessPool) as error:
                     row(what, allowed, f"ended by {type(error).__name__}", "", "")
 
@@ -240,7 +251,9 @@ def main() -> None:
         report_convergence(matrix, given.threads, given.blocks)
     if "memory" in parts:
         large = demo_graph(given.memory_edges // 40, given.items, given.memory_edges, 1)
-        report_memory(large, 4, given.memory)
+        sizes = f"{large.shape[0]:,} users, {large.shape[1]:,} items, {large.nnz:,} edges"
+        print(f"\n{sizes}, {WEIGHED} iterations")
+        report_memory(large, fit_from, 4, given.memory, "mean of abs(E v)")
     print(f"\nload {os.getloadavg()[0]:.1f} at the end")
 
 

@@ -17,13 +17,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from benchmarks.blocks import Pool, most_resident, processes
+from benchmarks.blocks import Pool, most_resident, processes, report_memory
 from benchmarks.posted import Posted, Shelf, head, row, shelved
 from benchmarks.random_graph import demo_graph
 from models.base import Model
@@ -31,8 +32,6 @@ from models.catalogue import MODELS
 from models.fitting import FitOptions
 from models.mrf.sparse_pattern import MARGIN, SAMPLE
 from models.slim.kernels import DENSE
-
-COLD = 10, 10  # users and items of the smallest fit, for what the program itself takes
 
 
 class Watched(Posted):
@@ -104,7 +103,7 @@ def same_bits(one: Model, other: Model) -> str:
     return "yes" if all(np.array_equal(array, others[name]) for name, array in arrays.items()) else "no"
 
 
-def fit_from(folder: Path, name: str, count: int, megabytes: int) -> tuple[float, list[float], str]:
+def fit_from(name: str, folder: Path, count: int, megabytes: int) -> tuple[float, list[float], str]:
     """Fit in this process, with `count` blocks in as many others.
 
     Returns:
@@ -122,28 +121,6 @@ def fit_from(folder: Path, name: str, count: int, megabytes: int) -> tuple[float
             peaks = dict(one.result() for one in [pool.submit(most_resident, 0.2) for _ in range(4 * count)])
     weights = model.item_degrees if name == "popularity" else model.weights.data
     return most_resident()[1], [*peaks.values()], f"{weights.sum(dtype=float):.12g}"
-
-
-def report_memory(matrix: csr_matrix, name: str, count: int, megabytes: int) -> None:
-    print(f"\n`{name}`: {matrix.shape[0]:,} users, {matrix.shape[1]:,} items, {matrix.nnz:,} edges")
-    head("fit", "memory of its own, MB", "most resident, MB", "of each worker, MB", "sum of the weights")
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        shelved(matrix, folder)
-        shelved(csr_matrix(np.eye(*COLD)), few := folder / "few")
-        for what, where, blocks, limit in (
-            ("ten edges: the program itself", few, 1, 0),
-            ("all users as one", folder, 1, 0),
-            ("all users as one", folder, 1, megabytes),
-            (f"{count} blocks", folder, count, megabytes),
-        ):
-            allowed = f"at most {limit}" if limit else "as it likes"
-            with processes(1, limit) as pool:
-                try:
-                    here, peaks, found = pool.submit(fit_from, where, name, blocks, limit).result()
-                    row(what, allowed, f"{here:.0f}", ", ".join(f"{peak:.0f}" for peak in peaks), found)
-                except (MemoryError, BrokenProcessPool) as error:
-                    row(what, allowed, f"ended by {type(error).__name__}", "", "")
 
 
 class Killed:
@@ -216,7 +193,8 @@ def main() -> None:
         if "costs" in given.part:
             report_costs(matrix, name, given.blocks, given.fits)
         if "memory" in given.part:
-            report_memory(matrix, name, 4, given.memory)
+            print(f"\n`{name}`: {matrix.shape[0]:,} users, {matrix.shape[1]:,} items, {matrix.nnz:,} edges")
+            report_memory(matrix, partial(fit_from, name), 4, given.memory, "sum of the weights")
         if "killed" in given.part:
             report_killed(matrix, name, 7, given.times)
     print(f"\nload {os.getloadavg()[0]:.1f} at the end")

@@ -124,9 +124,7 @@ class Shelf(Protocol):
         """Forget a name, if it is there."""
 
 
-Shelves = Callable[
-    [str], AbstractContextManager[Shelf]
-]  # a new shelf for a fit of the model of that name, while it goes on
+Shelves = Callable[[str], AbstractContextManager[Shelf]]  # a new shelf for a fit of the model of that name
 
 
 class Workers(Protocol):

@@ -19,10 +19,11 @@ from scipy.sparse import csr_matrix
 from models import catalogue
 from models.evaluation import metrics
 from models.evaluation.metrics import Mean
+from models.numerics.counts import item_degrees
 from models.settings import ModelSettings
 from tasks.cluster import Engine
 from tasks.errors import InputError
-from tasks.evaluate.ranks import by_degree, degrees_of_edges, item_degrees, rank_each
+from tasks.evaluate.ranks import by_degree, degrees_of_edges, rank_each
 from tasks.orchestration.stage_task import stage_task
 from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home

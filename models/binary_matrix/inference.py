@@ -1,5 +1,6 @@
 """Minibatches of natural-gradient steps on a binary matrix; `models.binary_matrix.model` defines the symbols."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,7 +78,7 @@ class BinaryMatrixPosterior:
         return float(rows.sum()) - self.divergence(settings)
 
 
-class Inference:
+class Inference(ABC):
     """The minibatches of one fit; how a minibatch moves users and items is left to those below.
 
     Attributes:
@@ -109,12 +110,13 @@ class Inference:
         self.q.progress[0] += 1
         return totals[kernels.LIKELIHOOD] / size
 
+    @abstractmethod
     def _move(self, size: int) -> np.ndarray:
         """Move users and items by the next `size` entries; the sums over these, float64 (5,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _divergence(self) -> float:
-        raise NotImplementedError
+        """KL[q(U) q(V) q(z) || p]."""
 
     def _step_z(self, twice_lambda: float, slope: float) -> None:
         rho, (mean, variance) = self._rho(self.q.progress[0]), self.q.z

@@ -24,9 +24,7 @@ from models.numerics.shards import even_runs
 COLUMNS, SUMS, SHIFT, FACTOR = "columns.int32", "sums.float64", "shift.float64", "factor.float64"
 ITEM_STARTS, INDPTR, INDICES = "item_starts.int64", "pattern_starts.int64", "pattern_items.int32"
 INVERSES = "inverses.float32"
-AT_ONCE = (
-    1 << 25
-)  # float32 numbers in the matrices of a batch, 128 MiB: rows that are read, not summed, allow small ones
+AT_ONCE = 1 << 25  # float32 numbers in the matrices of a batch, 128 MiB: rows that are read allow small ones
 
 
 @contextmanager

@@ -111,14 +111,6 @@ def with_targets(part: Part) -> np.ndarray:
     return np.flatnonzero(np.diff(part.targets.indptr))
 
 
-def item_degrees(train: csr_matrix, chunk: int = 1 << 22) -> np.ndarray:
-    """Training edges of each item, counted in chunks, for bincount copies what it counts to int64."""
-    degrees = np.zeros(train.shape[1], dtype=np.int64)
-    for start in range(0, len(train.indices), chunk):
-        degrees += np.bincount(train.indices[start : start + chunk], minlength=len(degrees))
-    return degrees
-
-
 def degrees_of_edges(user_degrees: np.ndarray, item_degrees: np.ndarray, targets: csr_matrix) -> dict[str, np.ndarray]:
     """Training degrees of the user and of the item of every target.
 

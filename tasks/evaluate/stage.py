@@ -12,6 +12,7 @@ import numpy as np
 
 from models.evaluation import metrics
 from models.evaluation.beyond_accuracy import Exposure
+from models.numerics.counts import item_degrees
 from tasks import main_table
 from tasks.cluster import HERE, Engine
 from tasks.evaluate import calls, kept
@@ -19,7 +20,7 @@ from tasks.evaluate import considered as evaluate_considered
 from tasks.evaluate import like as evaluate_like
 from tasks.evaluate import truth as evaluate_truth
 from tasks.evaluate.calls import Judged
-from tasks.evaluate.ranks import Ranks, by_degree, degrees_of_edges, item_degrees, with_targets
+from tasks.evaluate.ranks import Ranks, by_degree, degrees_of_edges, with_targets
 from tasks.evaluate.tables import Ranked, write
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import PROTOCOLS

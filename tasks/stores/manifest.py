@@ -6,6 +6,7 @@ stay the same. That reads a file once from its beginning to its end, at 1 to 2 G
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import OneclassError
+
+logger = logging.getLogger(__name__)
 
 _known: dict[tuple[int, int, int, int | None], tuple[int, int, str]] = {}
 """(device, inode) of a file and a stretch of it -> the file's size and time, and the digest, when this process last hashed it."""
@@ -72,6 +75,22 @@ def checked(folder: Path, name: str, wanted: Callable[[str], bool] = lambda file
     except OSError as error:
         raise Damaged(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from error
     return found
+
+
+def is_whole(folder: Path, name: str, otherwise: str = "") -> bool:
+    """Whether a folder is there and is what was written; where it is there and is not, that is said.
+
+    Args:
+        otherwise: what is said behind it.
+    """
+    if not os.path.lexists(folder):
+        return False
+    try:
+        checked(folder, name)
+    except Damaged as error:
+        logger.warning("%s%s", error, otherwise)
+        return False
+    return True
 
 
 def remove(path: Path) -> None:

@@ -6,7 +6,6 @@ digest knows what it reads. `split.json`, written last, says what the arrays are
 
 import hashlib
 import logging
-import os
 import shutil
 import uuid
 from collections.abc import Collection, Iterable
@@ -137,15 +136,7 @@ def write(home: Home, split: SplitMatrices) -> str:
 
 def is_whole(home: Home, digest: str) -> bool:
     """Whether the split of that digest is in the store; one that is damaged is not, which is said."""
-    folder = home.matrices / digest
-    if not os.path.lexists(folder):
-        return False
-    try:
-        manifest.checked(folder, RECORD)
-    except manifest.Damaged as error:
-        logger.warning("%s; the matrices are made anew", error)
-        return False
-    return True
+    return manifest.is_whole(home.matrices / digest, RECORD, "; the matrices are made anew")
 
 
 def share(home: Home, digests: Iterable[str]) -> None:

@@ -10,7 +10,6 @@ its record, so that whoever has it whole puts it there anew.
 import contextlib
 import hashlib
 import logging
-import os
 import shutil
 import uuid
 from collections.abc import Collection
@@ -75,7 +74,7 @@ def fetch(home: Home, folder: Path, record: str) -> None:
     Raises:
         StoreLost: the URL cannot be read.
     """
-    if home.store is None or _is_whole(folder, record):
+    if home.store is None or manifest.is_whole(folder, record):
         return
     half_made = folder.with_name(f"partial-{uuid.uuid4().hex}")
     try:
@@ -175,14 +174,3 @@ def _record(system: "AbstractFileSystem", there: str, record: str) -> dict[str, 
 def _has(system: "AbstractFileSystem", there: str, sizes: dict[str, int]) -> bool:
     found = {path.rpartition(there + "/")[2]: about["size"] for path, about in system.find(there, detail=True).items()}
     return all(found.get(name) == size for name, size in sizes.items())
-
-
-def _is_whole(folder: Path, record: str) -> bool:
-    if not os.path.lexists(folder):
-        return False
-    try:
-        manifest.checked(folder, record)
-    except manifest.Damaged as error:
-        logger.warning("%s", error)
-        return False
-    return True

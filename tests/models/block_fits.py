@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 from models.evaluation.held_out_edges import held_out_edges, parted
 from models.evaluation.metrics import over_users, user_metrics
 from models.evaluation.ranking import target_ranks
+from models.fitting import FitOptions, Start
 
 
 def assert_same_bits(one, other):
@@ -26,6 +27,43 @@ def assert_close(one, other, within):
     for name, array in one._arrays().items():
         worst = np.abs(array - other._arrays()[name]).max()
         assert worst <= within * np.abs(array).max(), (name, worst)
+
+
+def assert_bits_of_blocks_alone(fitted, matrix, **settings):
+    """Neither threads nor the order of calls, nor one that is made twice, decide a bit. `fitted` fits a model."""
+    one = fitted(matrix, **settings)
+    assert_same_bits(one, fitted(matrix, threads=2, **settings))
+    assert_same_bits(one, fitted(matrix, options=FitOptions(workers=Backwards()), **settings))
+
+
+def assert_killed_process_changes_no_bit(fitted, matrix, scratch, **settings):
+    """Nor do processes, one of which is killed; and nothing stays in `scratch`."""
+    workers = Processes()
+    many = fitted(matrix, options=FitOptions(workers=workers, scratch=scratch), **settings)
+    workers.pool.shutdown()
+    assert workers.killed == 1
+    assert_same_bits(many, fitted(matrix, **settings))
+    assert not list(scratch.iterdir())
+
+
+def assert_begins_at_an_earlier_fit(fitted, matrix, within, **settings):
+    """From a fit of fewer users a fit by blocks comes to where one machine's does."""
+    first, rows = fitted(matrix[:200]), np.arange(300)
+    start = Start(first, np.where(rows < 190, rows, -1), np.arange(120))
+    one, many = (fitted(matrix, blocks=of, options=FitOptions(start=start), **settings) for of in (1, 4))
+    assert_close(one, many, within)
+
+
+def assert_scores_serve_inside(model, matrix):
+    """What a callback is given after the last pass is what the fitted model gives."""
+    seen = []
+
+    def look(epoch):
+        seen.append([model.scores(matrix[:9], users=users) for users in (None, np.arange(9))])
+
+    model.fit(matrix, FitOptions(on_epoch=look))
+    for users, last in zip((None, np.arange(9)), seen[-1], strict=True):
+        np.testing.assert_array_equal(last, model.scores(matrix[:9], users=users))
 
 
 class Backwards:

@@ -14,14 +14,16 @@ from models.binary_matrix.minibatch import Moving
 from models.binary_matrix.model import BinaryMatrix
 from models.binary_matrix.sampling import EntrySampler
 from models.binary_matrix.settings import BinaryMatrixSettings
-from models.fitting import FitOptions, Start
+from models.fitting import FitOptions
 from models.numerics.threads import kernel_threads
 from tests.models.block_fits import (
-    Backwards,
-    Processes,
     Scales,
+    assert_begins_at_an_earlier_fit,
+    assert_bits_of_blocks_alone,
     assert_close,
+    assert_killed_process_changes_no_bit,
     assert_same_bits,
+    assert_scores_serve_inside,
     counted,
     held_out,
     metrics,
@@ -154,27 +156,16 @@ def test_metrics_of_both_fits_agree_to_four_digits():
 
 
 def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
-    first, rows = fitted(long_tailed[:200]), np.arange(300)
-    start = Start(first, np.where(rows < 190, rows, -1), np.arange(120))
-    one, many = (fitted(long_tailed, blocks=of, options=FitOptions(start=start)) for of in (1, 4))
-    assert_close(one, many, 3e-6)
+    assert_begins_at_an_earlier_fit(fitted, long_tailed, 3e-6)
 
 
 @modes
 def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, mode):
-    matrix = counted(long_tailed)
-    one = fitted(matrix, blocks=5, **mode)
-    assert_same_bits(one, fitted(matrix, blocks=5, threads=2, **mode))
-    assert_same_bits(one, fitted(matrix, blocks=5, options=FitOptions(workers=Backwards()), **mode))
+    assert_bits_of_blocks_alone(fitted, counted(long_tailed), blocks=5, **mode)
 
 
 def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(long_tailed, tmp_path):
-    workers = Processes()
-    many = fitted(long_tailed, blocks=5, options=FitOptions(workers=workers, scratch=tmp_path / "seen by all"))
-    workers.pool.shutdown()
-    assert workers.killed == 1
-    assert_same_bits(many, fitted(long_tailed, blocks=5))
-    assert not list((tmp_path / "seen by all").iterdir())
+    assert_killed_process_changes_no_bit(fitted, long_tailed, tmp_path / "seen by all", blocks=5)
 
 
 @pytest.mark.parametrize("copies", [1, 6])
@@ -203,11 +194,4 @@ def test_columns_of_any_edge_cannot_be_drawn_by_blocks():
 
 
 def test_scores_serve_inside_a_fit_by_blocks(long_tailed):
-    model, seen = BinaryMatrix(BinaryMatrixSettings(**{**SHORT, "blocks": 3})), []
-
-    def look(epoch):
-        seen.append([model.scores(long_tailed[:9], users=users) for users in (None, np.arange(9))])
-
-    model.fit(long_tailed, FitOptions(on_epoch=look))
-    for users, last in zip((None, np.arange(9)), seen[-1], strict=True):
-        np.testing.assert_array_equal(last, model.scores(long_tailed[:9], users=users))
+    assert_scores_serve_inside(BinaryMatrix(BinaryMatrixSettings(**{**SHORT, "blocks": 3})), long_tailed)

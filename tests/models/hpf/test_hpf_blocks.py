@@ -5,16 +5,18 @@ import pytest
 from scipy.sparse import csr_matrix, vstack
 from scipy.special import digamma, gammaln
 
-from models.fitting import FitOptions, Start
+from models.fitting import FitOptions
 from models.hpf import blocks, worker
 from models.hpf.model import HPF, HPFSettings
 from models.numerics.threads import kernel_threads
 from models.user_blocks import cut_into_blocks
 from tests.models.block_fits import (
-    Backwards,
     Scales,
+    assert_begins_at_an_earlier_fit,
+    assert_bits_of_blocks_alone,
     assert_close,
     assert_same_bits,
+    assert_scores_serve_inside,
     counted,
     held_out,
     metrics,
@@ -105,18 +107,12 @@ def test_metrics_of_both_fits_agree_to_four_digits_and_so_does_where_they_stop()
 
 
 def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
-    first, rows = fitted(long_tailed[:200]), np.arange(300)
-    start = Start(first, np.where(rows < 190, rows, -1), np.arange(120))
-    one, many = (fitted(long_tailed, blocks=of, max_iterations=4, options=FitOptions(start=start)) for of in (1, 4))
-    assert_close(one, many, 1e-5)
+    assert_begins_at_an_earlier_fit(fitted, long_tailed, 1e-5, max_iterations=4)
 
 
 @modes
 def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, mode):
-    matrix = counted(long_tailed)
-    one = fitted(matrix, blocks=5, **mode)
-    assert_same_bits(one, fitted(matrix, blocks=5, threads=2, **mode))
-    assert_same_bits(one, fitted(matrix, blocks=5, options=FitOptions(workers=Backwards()), **mode))
+    assert_bits_of_blocks_alone(fitted, counted(long_tailed), blocks=5, **mode)
 
 
 @pytest.mark.parametrize("copies", [1, 6])
@@ -138,11 +134,4 @@ def test_awkward_data_get_finite_scores(likes):
 
 
 def test_scores_serve_inside_a_fit_by_blocks(long_tailed):
-    model, seen = HPF(HPFSettings(**{**SHORT, "blocks": 3})), []
-
-    def look(epoch):
-        seen.append([model.scores(long_tailed[:9], users=users) for users in (None, np.arange(9))])
-
-    model.fit(long_tailed, FitOptions(on_epoch=look))
-    for users, last in zip((None, np.arange(9)), seen[-1], strict=True):
-        np.testing.assert_array_equal(last, model.scores(long_tailed[:9], users=users))
+    assert_scores_serve_inside(HPF(HPFSettings(**{**SHORT, "blocks": 3})), long_tailed)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, vstack
 
-from models.fitting import FitOptions, Start
+from models.fitting import FitOptions
 from models.random_graph import blocks
 from models.random_graph.blocks import begun
 from models.random_graph.inference import step_sizes
@@ -15,11 +15,13 @@ from models.random_graph.messages import numbers
 from models.random_graph.model import RandomGraph, RandomGraphSettings
 from models.random_graph.worker import Terms
 from tests.models.block_fits import (
-    Backwards,
-    Processes,
     Scales,
+    assert_begins_at_an_earlier_fit,
+    assert_bits_of_blocks_alone,
     assert_close,
+    assert_killed_process_changes_no_bit,
     assert_same_bits,
+    assert_scores_serve_inside,
     held_out,
     metrics,
     planted,
@@ -94,11 +96,7 @@ def test_metrics_of_both_fits_agree_and_so_does_where_they_stop():
 
 
 def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
-    first = fitted(long_tailed[:200])
-    rows = np.arange(300)
-    start = Start(first, np.where(rows < 190, rows, -1), np.arange(120))
-    one, many = (fitted(long_tailed, blocks=count, iterations=3, options=FitOptions(start=start)) for count in (1, 4))
-    assert_close(one, many, 2e-5)
+    assert_begins_at_an_earlier_fit(fitted, long_tailed, 2e-5, iterations=3)
 
 
 AWKWARD = [np.ones((6, 5)), np.eye(1), np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]), np.ones((4, 1))]
@@ -120,19 +118,11 @@ TURNS = [{"blocks": 5}, {"blocks": 5, "refreshed": 2, "user_biases": True}]
 
 @pytest.mark.parametrize("settings", TURNS, ids=["all fresh", "in turns"])
 def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, settings):
-    one = fitted(long_tailed, **settings)
-    assert_same_bits(one, fitted(long_tailed, threads=2, **settings))
-    assert_same_bits(one, fitted(long_tailed, options=FitOptions(workers=Backwards()), **settings))
+    assert_bits_of_blocks_alone(fitted, long_tailed, **settings)
 
 
 def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(long_tailed, tmp_path):
-    workers = Processes()
-    options = FitOptions(workers=workers, scratch=tmp_path / "seen by all")
-    many = fitted(long_tailed, blocks=5, iterations=8, options=options)
-    workers.pool.shutdown()
-    assert workers.killed == 1
-    assert_same_bits(many, fitted(long_tailed, blocks=5, iterations=8))
-    assert not list((tmp_path / "seen by all").iterdir())
+    assert_killed_process_changes_no_bit(fitted, long_tailed, tmp_path / "seen by all", blocks=5, iterations=8)
 
 
 @pytest.mark.parametrize("mode", MODES[:4], ids=[" ".join(mode) or "defaults" for mode in MODES[:4]])
@@ -205,12 +195,6 @@ def test_a_fit_leaves_no_users_behind_even_where_it_is_interrupted(long_tailed, 
 
 @pytest.mark.parametrize("refreshed", [0, 1])
 def test_scores_serve_inside_a_fit_by_blocks(long_tailed, refreshed):
-    model = RandomGraph(RandomGraphSettings(**{**SHORT, "blocks": 3, "refreshed": refreshed}), seed=3)
-    seen, rows = [], np.arange(9)
-
-    def look(epoch):
-        seen.append([model.scores(long_tailed[:9], users=users) for users in (None, rows)])
-
-    model.fit(long_tailed, FitOptions(on_epoch=look))
-    for users, last in zip((None, rows), seen[-1], strict=True):
-        np.testing.assert_array_equal(last, model.scores(long_tailed[:9], users=users))
+    assert_scores_serve_inside(
+        RandomGraph(RandomGraphSettings(**{**SHORT, "blocks": 3, "refreshed": refreshed}), seed=3), long_tailed
+    )

@@ -13,11 +13,12 @@ from models.wmf.model import WMF, WMFSettings
 from models.wmf.sides import Loss, Solver, first_table, rows, table_of, weighted_gram
 from models.wmf.sums import conjugate_gradients, numbers, solve_equations
 from tests.models.block_fits import (
-    Backwards,
-    Processes,
     Scales,
+    assert_bits_of_blocks_alone,
     assert_close,
+    assert_killed_process_changes_no_bit,
     assert_same_bits,
+    assert_scores_serve_inside,
     counted,
     held_out,
     metrics,
@@ -211,18 +212,11 @@ def test_metrics_of_both_fits_agree_to_four_digits_and_so_does_where_they_stop(s
 
 @modes
 def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, mode):
-    one = fitted(long_tailed, blocks=5, **mode)
-    assert_same_bits(one, fitted(long_tailed, blocks=5, threads=2, **mode))
-    assert_same_bits(one, fitted(long_tailed, blocks=5, options=FitOptions(workers=Backwards()), **mode))
+    assert_bits_of_blocks_alone(fitted, long_tailed, blocks=5, **mode)
 
 
 def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(long_tailed, tmp_path):
-    workers = Processes()
-    many = fitted(long_tailed, blocks=5, options=FitOptions(workers=workers, scratch=tmp_path / "seen by all"))
-    workers.pool.shutdown()
-    assert workers.killed == 1
-    assert_same_bits(many, fitted(long_tailed, blocks=5))
-    assert not list((tmp_path / "seen by all").iterdir())
+    assert_killed_process_changes_no_bit(fitted, long_tailed, tmp_path / "seen by all", blocks=5)
 
 
 @pytest.mark.parametrize("copies", [1, 6])
@@ -251,11 +245,4 @@ def test_equations_that_float32_cannot_solve_are_refused():
 
 
 def test_scores_serve_inside_a_fit_by_blocks(long_tailed):
-    model, seen = WMF(WMFSettings(**{**SHORT, "blocks": 3})), []
-
-    def look(epoch):
-        seen.append([model.scores(long_tailed[:9], users=users) for users in (None, np.arange(9))])
-
-    model.fit(long_tailed, FitOptions(on_epoch=look))
-    for users, last in zip((None, np.arange(9)), seen[-1], strict=True):
-        np.testing.assert_array_equal(last, model.scores(long_tailed[:9], users=users))
+    assert_scores_serve_inside(WMF(WMFSettings(**{**SHORT, "blocks": 3})), long_tailed)
