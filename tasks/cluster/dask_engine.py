@@ -7,11 +7,10 @@ server that it can reach, and without one each worker starts a server of its own
 import asyncio
 import concurrent.futures
 import contextlib
-import ipaddress
 import itertools
 import logging
 import os
-import socket
+import time
 import uuid
 import warnings
 from collections import Counter
@@ -26,7 +25,7 @@ from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from models.fitting import Workers
-from tasks.cluster import worker
+from tasks.cluster import way, worker
 from tasks.cluster.engine import HERE, ClusterSettings
 from tasks.errors import ClusterLost, InputError, OneclassError
 from tasks.orchestration import artifacts
@@ -41,6 +40,7 @@ SHARE = 0.8  # of the machine's memory that a run's own workers declare together
 # A signal to the run's process group is for the run: Dask would start workers anew that it ends.
 OF_ITS_OWN = "import os; os.setpgid(0, 0)"
 CLEARED_UP = "ignore:resource_tracker"
+PAUSE = 0.2  # seconds, before a call is asked for once more
 DASHBOARD = "127.0.0.1:8787"
 LOST = (CommClosedError, FutureCancelledError, concurrent.futures.CancelledError, asyncio.CancelledError, TimeoutError)
 
@@ -56,6 +56,7 @@ class DaskEngine:
     def __init__(self, client: distributed.Client, terms: worker.Terms, most: int | None) -> None:
         self._client, self._terms, self._most = client, terms, most
         self._places = itertools.count()
+        self._unfit: set[str] = set()
 
     def begin(
         self, what: str, function: Callable[..., Any], home: Home, *arguments: Any, memory: int = 0
@@ -66,9 +67,8 @@ class DaskEngine:
                 "%s needs about %s, and no worker has more than %s: made by the coordinator", what, needed, most
             )
             return HERE.begin(what, function, home, *arguments)
-        call = worker.call, self._terms, worker.packed(function, home.absolute(), *arguments)
-        more = {"key": _key(what), "pure": False, "resources": self._of(memory), "priority": -next(self._places)}
-        return partial(_result, what, self._client.submit(*call, **more))
+        pack = worker.packed(function, home.absolute(), *arguments)
+        return self._asked(what, worker.call, pack, memory, priority=-next(self._places))
 
     @property
     def room(self) -> int | None:
@@ -78,19 +78,52 @@ class DaskEngine:
         return _Declaring(self, memory)
 
     def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], memory: int = 0) -> list[Any]:
-        what, resources = function.__name__.strip("_").replace("_", " "), self._of(memory)
-        futures = [
-            self._client.submit(
-                worker.call_block,
-                self._terms,
-                worker.packed(function, *call),
-                key=_key(f"{what} {place}"),
-                pure=False,
-                resources=resources,
-            )
+        what = function.__name__.strip("_").replace("_", " ")
+        asked = [
+            self._asked(f"{what} {place}", worker.call_block, worker.packed(function, *call), memory)
             for place, call in enumerate(calls)
         ]
-        return [_result(what, future) for future in futures]
+        return [one() for one in asked]
+
+    def _asked(
+        self, what: str, made_by: Callable[..., Any], pack: bytes, memory: int, priority: int = 0
+    ) -> Callable[[], Any]:
+        """A call that is on its way; what is returned waits for its result."""
+
+        def ask() -> distributed.Future:
+            among = {"workers": self._fit(), "allow_other_workers": True} if self._unfit else {}
+            resources = self._of(memory)
+            more = {"key": _key(what), "pure": False, "resources": resources, "priority": priority, **among}
+            return self._client.submit(made_by, self._terms, pack, **more)
+
+        return partial(self._answer, what, ask, ask())
+
+    def _answer(self, what: str, ask: Callable[[], distributed.Future], future: distributed.Future) -> Any:
+        """The result; of a worker that is unfit, by now, another makes the call."""
+        while True:
+            try:
+                return _result(what, future)
+            except worker.Unfit as error:
+                self._leave_out(error)
+                future = ask()
+
+    def _leave_out(self, error: worker.Unfit) -> None:
+        """Ask that worker no more.
+
+        Raises:
+            Unfit: there is no other.
+        """
+        if error.worker in self._unfit:
+            time.sleep(PAUSE)  # Dask lets a worker that is idle take what waits for the others
+        else:
+            self._unfit.add(error.worker)
+            logger.warning("%s Others make its calls.", error)
+        if not self._fit():
+            raise error
+
+    def _fit(self) -> list[str]:
+        """Addresses of the workers that are there, without those that turned out unfit."""
+        return [one for one in self._client.scheduler_info(n_workers=-1)["workers"] if one not in self._unfit]
 
     def _of(self, memory: int) -> dict[str, int] | None:
         """What a call declares; nothing where some workers declare nothing."""
@@ -185,7 +218,7 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
         ):
             yield client
         return
-    _check_way(settings, security)
+    way.check(settings, security)
     try:
         client = distributed.Client(settings.address, security=security, timeout=SECONDS_TO_ANSWER)
     except (OSError, ValueError, TimeoutError) as error:
@@ -197,38 +230,6 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
 def _own_threads(settings: ClusterSettings, home: Home) -> int:
     """Cores of each of a run's own workers."""
     return max(1, home.limits.threads // settings.workers)
-
-
-def _check_way(settings: ClusterSettings, security: distributed.Security) -> None:
-    """Refuse a scheduler that others could speak for: whoever does can run what it likes on this machine.
-
-    Raises:
-        InputError: its machine is another one, and the way there is not encrypted.
-    """
-    scheme, found, rest = settings.address.partition("://")
-    host = rest.rpartition(":")[0].strip("[]")
-    if not found or not host:
-        raise InputError(f"--dask {settings.address}: write it as tcp://HOST:PORT or tls://HOST:PORT.")
-    if scheme == "tls":
-        if not security.tls_client_cert:
-            raise InputError(
-                f"--dask {settings.address}: needs certificates; name them in Dask's configuration, such as "
-                "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT and ..__TLS__CLIENT__KEY."
-            )
-        return
-    if not settings.unencrypted and not _is_loopback(host):
-        raise InputError(
-            f"--dask {settings.address}: is on another machine, and tcp is not encrypted: whoever can reach that port "
-            "can run code on every worker. Use tls://, or say --dask-unencrypted where the network is your own."
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        addresses = {found[4][0] for found in socket.getaddrinfo(host, None)}
-    except OSError as error:
-        raise InputError(f"--dask: the host {host} is not known ({error}).") from error
-    return all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
 
 def _agreed(

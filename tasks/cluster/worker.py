@@ -1,6 +1,7 @@
 """What runs on a worker: it refuses to work for another version of the program, or where it sees neither the home nor its URL."""
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -10,7 +11,7 @@ import os
 import pickle
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,14 @@ _turn = threading.Lock()  # a call has all of the process's threads
 
 
 class Unfit(OneclassError):
-    """A worker that must not do this run's work."""
+    """A worker that must not do this run's work; `worker` is its address."""
+
+    def __init__(self, why: str, worker: str) -> None:
+        super().__init__(why, worker)
+        self.worker = worker
+
+    def __str__(self) -> str:
+        return f"worker {self.worker} cannot take part: {self.args[0]}."
 
 
 @dataclass(frozen=True)
@@ -115,8 +123,7 @@ def packed(function: Callable[..., Any], *arguments: Any) -> bytes:
 
 def call(terms: Terms, pack: bytes) -> Any:
     """`function(home, ...)` with this worker's limits, one call at a time."""
-    with _turn:
-        _check(terms)
+    with _turn, _fit(terms):
         from tasks.stores import remote
 
         function, (home, *arguments) = pickle.loads(pack)
@@ -127,17 +134,30 @@ def call(terms: Terms, pack: bytes) -> Any:
 
 def call_block(terms: Terms, pack: bytes) -> Any:
     """`function(...)`, one call at a time."""
-    with _turn:
-        _check(terms)
+    with _turn, _fit(terms):
         function, arguments = pickle.loads(pack)
         return function(*arguments)
 
 
-def _check(terms: Terms) -> None:
-    """Each time, for workers may come late, and a folder may go."""
+@contextlib.contextmanager
+def _fit(terms: Terms) -> Iterator[None]:
+    """Look before each call, for workers may come late, and after one that failed, for a folder may go meanwhile.
+
+    Raises:
+        Unfit: this process must not do it, and others may.
+    """
     _speak_through(terms.run_id)
+    _check(terms)
+    try:
+        yield
+    except Exception:
+        _check(terms)
+        raise
+
+
+def _check(terms: Terms) -> None:
     if why := unfit(terms):
-        raise Unfit(f"a worker on {platform.node()} cannot take part: {why}.")
+        raise Unfit(why, distributed.get_worker().address)
 
 
 @functools.cache

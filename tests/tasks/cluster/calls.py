@@ -26,6 +26,18 @@ def slowly(home: Home, began: Path, seconds: float) -> int:
     return os.getpid()
 
 
+def slowly_in(home: Home, process: int, seconds: float) -> int:
+    """Take a while in that process, and a moment in others."""
+    time.sleep(seconds if os.getpid() == process else 0.05)
+    return os.getpid()
+
+
+def reads_the_home_after(home: Home, seconds: float) -> list[str]:
+    """What lies in the home."""
+    time.sleep(seconds)
+    return os.listdir(home.folder)
+
+
 def ends_its_process(home: Home) -> None:
     """As a kernel does that has no memory left."""
     os._exit(9)

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import pickle
 import shutil
 import signal
 import subprocess
@@ -110,12 +109,17 @@ def test_a_scheduler_that_dies_ends_the_run_in_seconds(own_cluster, home, tmp_pa
             begun()
 
 
-def test_a_worker_of_other_source_is_refused_by_name(own_cluster, home, tmp_path):
+def other_source(folder):
+    """The program's, with a comment more."""
     for room in worker.ROOMS:
-        shutil.copytree(ROOT / room, tmp_path / "other" / room, ignore=shutil.ignore_patterns("__pycache__"))
-    with (tmp_path / "other" / "models" / "popularity.py").open("a") as file:
+        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "models" / "popularity.py").open("a") as file:
         file.write("# another version\n")
-    own_cluster.worker(source=tmp_path / "other")
+    return folder
+
+
+def test_a_worker_of_other_source_is_refused_by_name(own_cluster, home, tmp_path):
+    own_cluster.worker(source=other_source(tmp_path / "other"))
     with (
         pytest.raises(InputError, match=r"worker tcp://[\d.:]+ cannot take part: it has oneclass's source"),
         opened(own_cluster, home),
@@ -129,16 +133,37 @@ def test_a_worker_that_does_not_see_the_home_says_so(home):
     assert worker.unfit(terms) == said
 
 
-def test_a_worker_that_came_late_with_another_version_of_a_library_does_no_call(home):
-    wanted = tuple((name, "0.1" if name == "numpy" else version) for name, version in worker.version())
-    terms = pickle.dumps(worker.Terms(wanted, home, "cluster-1", 1, None))
-    script = (
-        "import pickle, sys; from tasks.cluster import worker;"
-        "worker.call(pickle.loads(bytes.fromhex(sys.argv[1])), b'no call')"
-    )
-    command = [sys.executable, "-c", script, terms.hex()]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "cannot take part: it has numpy" in ended.stderr
+def test_a_worker_that_came_late_with_another_source_does_no_call(own_cluster, home, tmp_path, caplog):
+    fit = own_cluster.worker()
+    with opened(own_cluster, home) as engine:
+        late = own_cluster.worker(source=other_source(tmp_path / "other"))
+        begun = [engine.begin(f"call {number}", calls.slowly, home, tmp_path / "began", 0.5) for number in range(4)]
+        assert {one() for one in begun} == {fit.pid}
+        assert len({*engine.map(calls.process, [(number,) for number in range(4)])}) == 1
+        assert caplog.text.count("cannot take part: it has oneclass's source") == 1  # others make its calls
+        own_cluster.end(fit)
+        with pytest.raises(OneclassError, match=r"worker tcp://[\d.:]+ cannot take part: it has oneclass's source"):
+            engine.begin("call", calls.who, home)()
+    assert late.poll() is None
+
+
+def test_workers_that_lose_the_shared_folder_make_no_call_until_it_is_back(cluster, home, tmp_path):
+    away = tmp_path / "away"
+    with opened(cluster, home) as engine:
+        begun = engine.begin("call", calls.reads_the_home_after, home, 1.0)
+        home.folder.rename(away)
+        with pytest.raises(OneclassError, match="cannot take part: it does not see .*mount the home there"):
+            begun()
+        away.rename(home.folder)
+    with opened(cluster, home) as engine:
+        assert engine.begin("call", calls.reads_the_home_after, home, 0.0)()
+
+
+def test_what_waits_for_a_slow_worker_is_made_by_the_others(cluster, home):
+    with opened(cluster, home) as engine:
+        slow = engine.begin("call", calls.who, home)()[0]
+        made = [engine.begin(f"call {number}", calls.slowly_in, home, slow, 6.0) for number in range(12)]
+        assert 1 <= [one() for one in made].count(slow) <= 2
 
 
 def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
