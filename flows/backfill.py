@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         with server.at_hand():
             return closing_words(backfill(**parameters.model_dump()))
 
-    return command_line.run(command, debug=given.debug)
+    return command_line.run(command, debug=given.debug, with_server=not given.dry_run)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeVar, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from flows import temporary_server
 from flows.parameters import Flag
 from tasks.errors import InputError
 from tasks.terminal import printable_lines
@@ -147,14 +148,19 @@ def _silence_stderr() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def run(command: Callable[[], str], *, debug: bool) -> int:
+def run(command: Callable[[], str], *, debug: bool, with_server: bool = False) -> int:
     """Run `command` and print what it returns.
+
+    Args:
+        with_server: it runs a flow, which needs a server of Prefect's, be it a temporary one.
 
     Returns:
         The exit status, one of `EXIT_STATUSES`.
     """
     # Of a temporary server, which is this process's child: what it says while it is ended helps nobody.
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
+    if with_server:
+        temporary_server.begin()
     import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
 
     from flows import endings, quiet

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
+from flows import temporary_server
 from tasks import overview
 from tasks.stores import runs
 from tasks.stores.home import Home
@@ -129,7 +130,8 @@ def _note() -> None:
 
 
 def _end_servers() -> None:
-    """End the temporary servers that Prefect has started in processes of their own."""
+    """End the run's temporary server, and those that Prefect has started, in processes of their own."""
+    temporary_server.end(seconds=0)
     if (module := sys.modules.get("prefect.server.api.server")) is None:
         return
     for server in list(module.SubprocessASGIServer._instances.values()):

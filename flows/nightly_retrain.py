@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         with server.at_hand():
             return closing_words(nightly_retrain(**parameters.model_dump()))
 
-    return command_line.run(command, debug=given.debug)
+    return command_line.run(command, debug=given.debug, with_server=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from flows import temporary_server
 from tasks.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -18,6 +19,10 @@ SECONDS_TO_ANSWER = 5.0
 @contextlib.contextmanager
 def at_hand() -> Iterator[None]:
     """Work with the server that `PREFECT_API_URL` names, or, where that does not answer, with a temporary one."""
+    if temporary_server.is_named():
+        temporary_server.wait()
+        yield
+        return
     if (why := _away()) is None:
         yield
         return

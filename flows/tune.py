@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             tuned = tune(**parameters.model_dump())
         return f"{tuned.table}\n\nBest settings: {tuned.file}\nTake them with --config {tuned.file}"
 
-    return command_line.run(command, debug=given.debug)
+    return command_line.run(command, debug=given.debug, with_server=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from scipy.stats import rankdata
 
 from models.evaluation.calibration import calibrate
 
@@ -49,14 +48,20 @@ def judge(probability: np.ndarray, liked: np.ndarray) -> dict[str, Figure]:
 
 
 def auc(scores: np.ndarray, liked: np.ndarray) -> Figure:
-    """The area under the ROC curve, from ranks."""
+    """The area under the ROC curve."""
     likes, dislikes = scores[liked], scores[~liked]
-    ranks = rankdata(np.concatenate([likes, dislikes]))
-    above = (ranks[: len(likes)] - rankdata(likes)) / len(dislikes)  # the share of dislikes below each like
-    below = 1 - (ranks[len(likes) :] - rankdata(dislikes)) / len(likes)
+    above = _shares_below(likes, dislikes)  # of dislikes, for each like
+    below = 1 - _shares_below(dislikes, likes)
     few = min(len(likes), len(dislikes)) < 2
     error = None if few else float(np.sqrt(above.var(ddof=1) / len(likes) + below.var(ddof=1) / len(dislikes)))
     return Figure(float(above.mean()), error)
+
+
+def _shares_below(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The share of `others` below each score, ties a half, float64 (scores,)."""
+    ordered = np.sort(others)
+    below, at_most = (np.searchsorted(ordered, scores, side=side) for side in ("left", "right"))
+    return (below + at_most) / (2 * len(others))
 
 
 def calibration_error(probability: np.ndarray, truth: np.ndarray) -> float:

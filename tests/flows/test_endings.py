@@ -12,6 +12,8 @@ import duckdb
 import psutil
 import pytest
 
+from flows import temporary_server
+
 ROOT = Path(__file__).parents[2]
 STUCK = """
 import signal, sys, time
@@ -112,7 +114,6 @@ def kill_the_rest_of(group):
 def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its_true_state(
     tmp_path, prefect_home, request, more
 ):
-    """The signal reaches the temporary server too, so that Prefect finds nobody to tell."""
     environment = {**os.environ, "ONECLASS_HOME": str(tmp_path / "home"), "PREFECT_HOME": str(prefect_home)}
     environment.pop("PREFECT_API_URL", None)
     sizes = ["demo.users=300", "demo.items=100", "demo.likes=5000"]
@@ -125,8 +126,11 @@ def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its
     while "new logs" not in (tmp_path / "said").read_text():
         assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "said").read_text()
         time.sleep(0.2)
-    workers = [one for one in psutil.Process(process.pid).children() if "spawn_main" in " ".join(one.cmdline())]
+    children = psutil.Process(process.pid).children()
+    workers = [one for one in children if "spawn_main" in " ".join(one.cmdline())]
     assert len(workers) == (2 if more else 0)
+    servers = [one for one in children if "create_app" in " ".join(one.cmdline())]
+    assert len(servers) == 1
     began = time.monotonic()
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait(60) == 143
@@ -135,8 +139,10 @@ def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its
     )  # as the README promises; it takes the 4 s of `endings.SECONDS` and little more
     said = (tmp_path / "said").read_text()
     assert said.splitlines()[-1].startswith("Interrupted by SIGTERM") and "Traceback" not in said, said
-    gone, left = psutil.wait_procs(workers, 15)  # which are groups of their own, and find that the run is gone
-    assert len(gone) == len(workers) and not left
+    _, left = psutil.wait_procs(
+        [*workers, *servers], 15
+    )  # which are groups of their own, and find that the run is gone
+    assert not left
     while more and at_work_in(process.pid):
         assert time.monotonic() - began < 15, at_work_in(process.pid)
         time.sleep(0.2)
@@ -145,3 +151,44 @@ def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its
         assert connection.execute("select state from operations.runs").fetchall() == [("cancelled",)]
     page = (tmp_path / "home" / "index.html").read_text()
     assert "demo" in page and "cancelled" in page
+
+
+SERVED = """
+from flows import temporary_server
+temporary_server.begin()
+temporary_server.wait()
+print("ready", flush=True)
+import time
+time.sleep(600)
+"""
+
+
+def test_a_run_that_is_killed_leaves_no_server(prefect_home):
+    environment = {**os.environ, "PREFECT_HOME": str(prefect_home)}
+    environment.pop("PREFECT_API_URL", None)
+    with subprocess.Popen([sys.executable, "-c", SERVED], cwd=ROOT, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        (server,) = psutil.Process(process.pid).children()
+        process.kill()
+    assert not psutil.wait_procs([server], 15)[1]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "named"),
+    [
+        ("profiles.toml", '[profiles.a]\nPREFECT_API_URL = "http://host/api"', False),
+        ("profiles.toml", 'active = "a"\n[profiles.a]\nPREFECT_API_URL = "http://host/api"', True),
+        ("prefect.toml", "[server]\nanalytics_enabled = false", False),
+        ("prefect.toml", '[api]\nurl = "http://host/api"', True),
+        ("pyproject.toml", "[tool.prefect.api]\nurl = 'http://host/api'", True),
+        (".env", "PREFECT_API_URL=http://host/api", True),
+    ],
+)
+def test_a_server_that_a_file_may_name_is_left_to_prefect(tmp_path, monkeypatch, file, text, named):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    monkeypatch.delenv("PREFECT_PROFILES_PATH", raising=False)
+    monkeypatch.delenv("PREFECT_PROFILE", raising=False)
+    assert not temporary_server.named_in_a_file()
+    (tmp_path / file).write_text(text)
+    assert temporary_server.named_in_a_file() == named
