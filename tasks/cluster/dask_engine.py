@@ -70,6 +70,13 @@ class DaskEngine:
         more = {"key": _key(what), "pure": False, "resources": self._of(memory), "priority": -next(self._places)}
         return partial(_result, what, self._client.submit(*call, **more))
 
+    def everywhere(self, function: Callable[..., Any], home: Home, *arguments: Any) -> None:
+        call = self._terms, worker.packed(function, home.absolute(), *arguments)
+        try:
+            self._client.run(worker.call_beside, *call, on_error="ignore")
+        except (*LOST, OSError) as error:
+            logger.warning("the cluster's scheduler does not answer any more: %s", error)
+
     @property
     def room(self) -> int | None:
         return self._most
