@@ -71,11 +71,11 @@ class DaskEngine:
         return partial(_result, what, self._client.submit(*call, **more))
 
     def everywhere(self, function: Callable[..., Any], home: Home, *arguments: Any) -> None:
+        if self._client.status != "running":  # the scheduler is gone, and would be waited for
+            return
         call = self._terms, worker.packed(function, home.absolute(), *arguments)
-        try:
+        with contextlib.suppress(*LOST, OSError):
             self._client.run(worker.call_beside, *call, on_error="ignore")
-        except (*LOST, OSError) as error:
-            logger.warning("the cluster's scheduler does not answer any more: %s", error)
 
     @property
     def room(self) -> int | None:

@@ -1,5 +1,8 @@
 """Warm start: yesterday's fit is found by ids, only while the numbering means the same and no answer was learned."""
 
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +16,7 @@ from tasks.binarize import BinarizeSettings, binarize
 from tasks.demo.story import DemoSettings, make_demo
 from tasks.ingest import ingest
 from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import matrices, runs, warehouse
+from tasks.stores import fits, matrices, runs, warehouse
 from tasks.stores.warm_start import _places
 from tasks.train import train
 from tests.conftest import home_in
@@ -74,6 +77,19 @@ def test_the_next_night_begins_where_the_last_ended(home, log_events, first):
     cold = PairedSymbols(SETTINGS, seed=0).fit(split_now.train)
     assert np.array_equal(fitted(home, fit).scores(histories), expected.scores(histories))
     assert not np.array_equal(cold.scores(histories), expected.scores(histories))
+
+
+def test_a_night_whose_stores_are_at_a_url_puts_the_same_fit_there(home, log_events, first, tmp_path):
+    log_events(events(range(35, 50), np.random.default_rng(5)), file_id=2)
+    shutil.copytree(home.root, tmp_path / "plain")
+    of, url = PairedSymbolsSettings(factors=4, iterations=2, blocks=2), tmp_path / "url"
+    fit, split_now = night(replace(home, store=f"file://{url}"), "second", of=of)
+    plain = replace(home, root=tmp_path / "plain")
+    assert fit.digest == night(plain, "second", of=of)[0].digest != fit.key
+    of_worker = replace(home, root=tmp_path / "worker", store=f"file://{url}")
+    loaded = fits.load(of_worker, "paired_symbols", fit.digest)
+    assert np.array_equal(loaded.scores(split_now.train), fitted(plain, fit).scores(split_now.train))
+    assert not list(url.rglob("spill"))  # its blocks are computed where the fit begins
 
 
 def test_a_night_with_nothing_new_takes_the_fit_from_the_store(home, first):
