@@ -11,9 +11,8 @@ from fsspec.registry import known_implementations
 from scipy.sparse import random as random_matrix
 
 from models.fitting import FitOptions
-from models.mrf.sparse import MRFSparse
+from models.mrf.sparse import MRFSparse, MRFSparseSettings
 from models.popularity import Popularity
-from models.slim.model import SLIM
 from tasks.errors import InputError, StoreLost
 from tasks.stores import fits, manifest, matrices, remote, retention, row_blocks, run_at_url, shelf_at_url, urls
 from tasks.stores.matrices import SplitMatrices, StoredRows
@@ -256,12 +255,11 @@ class Apart:
         return [file for cache in self.caches for file in cache.rglob("*") if file.is_file()]
 
 
-@pytest.mark.parametrize(("model", "settings"), [(SLIM, {"l1": 0.3}), (MRFSparse, {"density": 0.3})])
-def test_fits_by_runs_of_items_have_the_bits_of_one_machine(s3, home, tmp_path, model, settings):
+def test_a_fit_by_runs_of_items_has_the_bits_of_one_machine(s3, home, tmp_path):
     workers = Apart(tmp_path)
     options = FitOptions(workers=workers, scratch=run_at_url.shelves(home, workers.everywhere))
-    many = model(model.Settings(blocks=3, **settings)).fit(TRAIN, options)
-    assert_same_bits(model(model.Settings(**settings)).fit(TRAIN), many)
+    one, many = (MRFSparse(MRFSparseSettings(density=0.3, blocks=blocks)) for blocks in (1, 3))
+    assert_same_bits(one.fit(TRAIN), many.fit(TRAIN, options))
     assert workers.holding == 2
     assert not workers.kept() and not list(home.spill.rglob("*.*"))
     assert not any("/spill/" in name for name in s3.names())
