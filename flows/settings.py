@@ -113,12 +113,6 @@ def resolve(given: Backfill) -> RunSettings:
     if any(settings[name].reads_order for name in chosen):
         settings["split"] = settings["split"].model_copy(update={"order": True})
     _check_flags(given)
-    if given.store and (mapping := [name for name in chosen if settings[name].maps_files]):
-        model = mapping[0]
-        raise InputError(
-            f"setting {model}.blocks = {settings[model].blocks}: the workers of its fit map files of one folder, which "
-            "--store does not have. Leave one of the two out; a fit of one block goes to one worker."
-        )
     cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted, given.store)
     return RunSettings(
         home=Home(root, declared.name, _limits(given), settings["files"], cluster.store),

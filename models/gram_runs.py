@@ -1,49 +1,43 @@
-"""X' diag(w) X of a fit on many workers: rows by runs of items, each a sum over blocks of users, in files that all workers see.
+"""X' diag(w) X of a fit on many workers: rows by runs of items, each a sum over blocks of users, in files that workers map.
 
 The items are cut into runs. For the rows of its run a worker takes one block of users after another (`models.user_blocks`)
 and adds what the block has, so that nobody holds the rows of all users. Sums of the users' weights are exact
 (`models.numerics.degree_weights`): the matrix has the bits of one machine's, however blocks and runs are cut. It is
-stored sparse, the pairs of items that share a user. A run writes files of its own, whole or not at all; the coordinator
-joins them, and then each worker maps the whole matrix and reads what it needs.
+stored sparse, the pairs of items that share a user. A run puts files of its own on the fit's shelf
+(`models.fitting.Shelf`), whole or not at all; the coordinator has them joined, and then each worker maps the whole matrix
+and reads what it needs.
 """
 
-import os
-import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.fitting import FitOptions, Workers
-from models.numerics.products import read_only
+from models.fitting import FitOptions, Shelf, Workers
+from models.folder_shelf import JOINED
 from models.numerics.shards import even_runs, runs, within
 from models.user_blocks import Block, Sizes, cut_into_blocks
 
 AT_ONCE = 1 << 22  # elements of the rows that a call sums at once, 50 MB; some three times that is in use
 PIECE = 1 << 20  # elements of the rows that are written at once
 STARTS = "starts.int64"
-JOINED = 1 << 24  # bytes of files that are joined at a time
 
 
 @dataclass(frozen=True)
 class Run:
     """What a worker is told of a run of items, with every call.
 
-    Arrays lie in the folder by names that end in their types, such as `sums.float64`.
-
     Attributes:
         number: of the run, from 0.
         first, end: its items are [first, end).
         items: of the training matrix.
-        folder: of the fit, seen by all workers.
+        shelf: of the fit; the arrays are flat ones.
         threads: of the worker's kernels.
     """
 
@@ -51,7 +45,7 @@ class Run:
     first: int
     end: int
     items: int
-    folder: Path
+    shelf: Shelf
     threads: int
 
     def read(self, name: str, *, own: bool = False) -> np.ndarray:
@@ -60,27 +54,15 @@ class Run:
         Raises:
             FileNotFoundError: it is not there.
         """
-        file, dtype = self.file(name) if own else self.folder / name, np.dtype(name.rpartition(".")[2])
-        if not file.exists():
-            raise FileNotFoundError(f"{file}: not there; give a `scratch` that every worker sees, and nobody tidies")
-        return read_only(np.memmap(file, dtype, mode="r") if file.stat().st_size else np.zeros(0, dtype), dtype)
+        return self.shelf.flat(self.own(name) if own else name)
 
     def write(self, pieces: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Write arrays of the run's own, of each name the pieces one after the other; whole or not at all."""
-        partial: dict[str, tuple[Path, Any]] = {}
-        with ExitStack() as files:
-            for piece in pieces:
-                for name, part in piece.items():
-                    if name not in partial:
-                        file = self.folder / f"partial-{uuid.uuid4().hex}"
-                        partial[name] = file, files.enter_context(file.open("wb"))
-                    part.tofile(partial[name][1])
-        for name, (file, _) in partial.items():
-            os.replace(file, self.file(name))
+        self.shelf.write_flat({self.own(name): part for name, part in piece.items()} for piece in pieces)
 
-    def file(self, name: str) -> Path:
-        """The file of an array of the run's own."""
-        return self.folder / f"run-{self.number}-{name}"
+    def own(self, name: str) -> str:
+        """The name on the shelf of an array of the run's own."""
+        return f"run-{self.number}-{name}"
 
 
 class Runs(Sequence[Run]):
@@ -106,9 +88,7 @@ class Runs(Sequence[Run]):
 
     def keep(self, name: str, array: np.ndarray) -> None:
         """Put an array where every worker can read it, by a name that ends in its type."""
-        run = self[0]
-        run.write([{name: array.astype(name.rpartition(".")[2], copy=False)}])
-        os.replace(run.file(name), run.folder / name)
+        self[0].shelf.write_flat([{name: array.astype(name.rpartition(".")[2], copy=False)}])
 
     def sum_rows(self, form: Callable[[Run, int, csr_matrix], tuple[np.ndarray, dict]], names: Sequence[str]) -> None:
         """Have the rows summed and kept: the arrays that `form` makes of them, and where each row begins, `STARTS`.
@@ -121,15 +101,7 @@ class Runs(Sequence[Run]):
         lengths = np.concatenate(self.ask(_write_rows, self._blocks, form))
         self.keep(STARTS, np.concatenate([[0], np.cumsum(lengths)]))
         for name in names:
-            self._join(name)
-
-    def _join(self, name: str) -> None:
-        whole = self[0].folder / name
-        with whole.open("wb") as out:
-            for run in self:
-                with run.file(name).open("rb") as part:
-                    shutil.copyfileobj(part, out, JOINED)
-                run.file(name).unlink()
+            self[0].shelf.join(name, [run.own(name) for run in self])
 
 
 @contextmanager
@@ -148,21 +120,13 @@ def cut_into_runs(
         weights: float64 (users,), `exact_degree_weights`.
         item_degrees: int64 (items,).
         name: of the model.
-
-    Raises:
-        ValueError: `options.scratch` is no folder, so that workers could not map what others wrote.
     """
     items = interactions.shape[1]
     starts = np.concatenate([[0], np.cumsum(item_degrees)])
     with cut_into_blocks(interactions, count, None, options, name) as blocks:
-        folder = getattr(blocks[0].shelf, "path", None)
-        if folder is None:
-            raise ValueError(
-                f"{name} by blocks needs a folder that all workers see (`scratch`), for they map its files"
-            )
         blocks.begin({"weights": weights})
         bounds = np.unique(runs(starts, count, max(1, starts[-1] // items))).tolist()
-        cut = [Run(n, *ends, items, folder, threads) for n, ends in enumerate(pairwise(bounds))]
+        cut = [Run(n, *ends, items, blocks[0].shelf, threads) for n, ends in enumerate(pairwise(bounds))]
         yield Runs(cut, blocks, options.workers)
 
 

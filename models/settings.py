@@ -30,11 +30,6 @@ class ModelSettings(BaseModel):
         """Whether scores depend on the order in which a user came to like the items of a history."""
         return False
 
-    @property
-    def maps_files(self) -> bool:
-        """Whether the workers of a fit map files of one folder."""
-        return False
-
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings for a fit on this matrix: those that are None, which leaves them to the log, by their rules."""
         return self

@@ -7,9 +7,6 @@ arrays and gives the same bits. What the items need travels as calls and answers
 blocks, wherever they were computed.
 """
 
-import os
-import tempfile
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,37 +19,10 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.fitting import FitOptions, Rows, RowsAtHand, Shelf, Shelves, Workers
+from models.folder_shelf import folder_in
 from models.numerics.shards import runs
 
 SHARED = "shared"
-
-
-@dataclass(frozen=True)
-class Folder:
-    """A shelf (`models.fitting.Shelf`) that is a folder, which all workers see under the same path."""
-
-    path: Path
-
-    def read(self, name: str) -> dict[str, np.ndarray]:
-        """As in `Shelf`."""
-        file = self._file(name)
-        if not file.exists():
-            raise FileNotFoundError(f"{file}: not there; give a `scratch` that every worker sees, and nobody tidies")
-        with np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-
-    def write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """As in `Shelf`."""
-        half_made = self.path / f"partial-{uuid.uuid4().hex}.npz"
-        np.savez(half_made, **arrays)
-        os.replace(half_made, self._file(name))
-
-    def remove(self, name: str) -> None:
-        """As in `Shelf`."""
-        self._file(name).unlink(missing_ok=True)
-
-    def _file(self, name: str) -> Path:
-        return self.path / f"{name}.npz"
 
 
 @dataclass(frozen=True)
@@ -213,17 +183,7 @@ def cut_into_blocks(
 
 
 def _shelves(scratch: Path | Shelves | None) -> Shelves:
-    return scratch if callable(scratch) else partial(_folder_in, scratch)
-
-
-@contextmanager
-def _folder_in(scratch: Path | None, name: str) -> Iterator[Folder]:
-    """A folder for one fit, in `scratch` or among the temporary folders."""
-    if scratch:
-        scratch = scratch.resolve()
-        scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch) as folder:
-        yield Folder(Path(folder))
+    return scratch if callable(scratch) else partial(folder_in, scratch)
 
 
 def added(parts: Iterable[np.ndarray]) -> np.ndarray:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import duckdb
@@ -16,7 +17,7 @@ from scipy.sparse import csr_matrix
 import sql
 from models.base import Model
 from models.catalogue import MODELS
-from models.fitting import Epoch, FitOptions, ValidationUsers, Workers
+from models.fitting import Epoch, FitOptions, Shelves, ValidationUsers, Workers
 from models.memory import block_bytes, by_blocks, coordinator_bytes, fit_bytes
 from models.settings import ModelSettings
 from models.user_blocks import cuts
@@ -146,7 +147,7 @@ def fitted(
                 gram_sums=partial(grams.sums, home, matrices_digest),
                 workers=_with_room(what, estimator, split.train, workers),
                 rows=matrices.StoredRows(home.absolute(), matrices_digest),
-                scratch=run_at_url.shelves(home) if home.store else home.absolute().spill,
+                scratch=_scratch(home, workers),
             )
             with machine.memory_for_model(f"train: {what}", _least_memory(estimator, split.train, workers)):
                 effort = _fit(estimator, split.train, options)
@@ -157,6 +158,13 @@ def fitted(
     logger.info("%s: fitted in %s", what, took)
     fits.share(home, fit)
     return fit
+
+
+def _scratch(home: Home, workers: Engine) -> Path | Shelves:
+    """Where the users of a block lie between its calls: in a folder, where this process makes the calls itself."""
+    if home.store is None or workers is HERE:
+        return home.absolute().spill
+    return run_at_url.shelves(home.absolute(), workers.everywhere)
 
 
 def _least_memory(estimator: Model, train: csr_matrix, workers: Engine) -> int:

@@ -22,6 +22,7 @@ BESIDE_THEM = {
     "catalogue",
     "fingerprint",
     "fitting",
+    "folder_shelf",
     "gram_runs",
     "kernel_cache",
     "kernel_code",

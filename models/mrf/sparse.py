@@ -91,11 +91,6 @@ class MRFSparseSettings(MRFSettings):
         "the small inverses, that are computed apart (docs/scaling.md), with the bits of 1; 1 does it all as one.",
     )
 
-    @property
-    def maps_files(self) -> bool:
-        """Whether the workers of a fit map files of one folder."""
-        return self.blocks > 1
-
     def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
         """What a fit by blocks holds, for `models.memory`: here the pattern and its estimates, of a run its neighbours."""
         neighbours = int(self.density * items) if self.density else min(NEIGHBOURS, items)

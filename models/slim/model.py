@@ -87,11 +87,6 @@ class SLIMSettings(RecencySettings):
         "whose columns are solved apart (docs/scaling.md), with the bits of 1; 1 does it all as one.",
     )
 
-    @property
-    def maps_files(self) -> bool:
-        """Whether the workers of a fit map files of one folder."""
-        return self.blocks > 1
-
     def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
         """What a fit by blocks holds, for `models.memory`, where a column has WEIGHTS weights."""
         return held_by_runs(items, self.blocks, min(WEIGHTS, items))

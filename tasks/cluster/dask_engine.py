@@ -70,6 +70,13 @@ class DaskEngine:
         pack = worker.packed(function, home.absolute(), *arguments)
         return self._asked(what, worker.call, pack, memory, priority=-next(self._places))
 
+    def everywhere(self, function: Callable[..., Any], home: Home, *arguments: Any) -> None:
+        if self._client.status != "running":  # the scheduler is gone, and would be waited for
+            return
+        call = self._terms, worker.packed(function, home.absolute(), *arguments)
+        with contextlib.suppress(*LOST, OSError):
+            self._client.run(worker.call_beside, *call, on_error="ignore")
+
     @property
     def room(self) -> int | None:
         return self._most

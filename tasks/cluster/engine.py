@@ -29,6 +29,10 @@ class Engine(Workers, Protocol):
         """
         ...
 
+    def everywhere(self, function: Callable[..., Any], home: Home, *arguments: Any) -> None:
+        """Have `function(home, *arguments)` made by every worker that is there, beside its calls; who does not answer is passed over."""
+        ...
+
     @property
     def room(self) -> int | None:
         """The largest memory that a worker has declared, in bytes; None where that is not known."""
@@ -46,6 +50,9 @@ class _Here(Here):
         self, what: str, function: Callable[..., Any], home: Home, *arguments: Any, memory: int = 0
     ) -> Callable[[], Any]:
         return partial(function, home, *arguments)
+
+    def everywhere(self, function: Callable[..., Any], home: Home, *arguments: Any) -> None:
+        function(home, *arguments)
 
     @property
     def room(self) -> int | None:

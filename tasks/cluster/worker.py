@@ -139,6 +139,17 @@ def call_block(terms: Terms, pack: bytes) -> Any:
         return function(*arguments)
 
 
+async def call_beside(terms: Terms, pack: bytes, dask_worker: distributed.Worker) -> None:
+    """`function(home, ...)` while another call may go on; nothing where this process cannot take part."""
+
+    def made() -> None:
+        if unfit(terms, dask_worker) is None:
+            function, arguments = pickle.loads(pack)
+            function(*arguments)
+
+    await asyncio.to_thread(made)
+
+
 @contextlib.contextmanager
 def _fit(terms: Terms) -> Iterator[None]:
     """Look before each call, for workers may come late, and after one that failed, for a folder may go meanwhile.

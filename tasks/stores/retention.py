@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 
 import sql
-from tasks.stores import fits, grams, manifest, publications, remote, row_blocks, warehouse
+from tasks.stores import fits, grams, manifest, publications, remote, row_blocks, shelf_at_url, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -48,13 +48,15 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
 
 
 def tidy_cache(home: Home) -> None:
-    """Delete from a worker's cache the matrices that its URL has no more, and all that is of them; unfinished fits too.
+    """Delete from a worker's cache the matrices that its URL has no more, and all that is of them; unfinished fits too, and
+    what it has of fits by blocks.
 
     A fit stays while its matrices are there: it may be one that could not be put there yet.
 
     Raises:
         StoreLost: the URL cannot be read.
     """
+    shelf_at_url.forget_all(home)
     used = {place.rpartition("/")[2] for place in remote.places(home) if place.startswith("matrices/")}
     for folder in [*home.matrices.glob("*"), *row_blocks.cached(home)]:
         if folder.name not in used:

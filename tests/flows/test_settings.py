@@ -41,14 +41,6 @@ def test_a_model_that_reads_the_order_of_likes_has_the_split_keep_it(tmp_path):
         resolve("demo", **chosen, settings={"slim.recency_exponent": -1})
 
 
-@pytest.mark.parametrize("model", ["slim", "mrf_sparse"])
-def test_models_whose_workers_map_files_are_refused_where_the_stores_are_at_a_url(tmp_path, model):
-    chosen = {"home": tmp_path, "models": [model, "popularity"], "workers": 2, "store": "s3://bucket/prefix"}
-    assert resolve("demo", **chosen).home.store == "s3://bucket/prefix"
-    with pytest.raises(InputError, match=f"setting {model}.blocks = 3: the workers of its fit map files of one folder"):
-        resolve("demo", **chosen, settings={f"{model}.blocks": 3})
-
-
 def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypatch):
     monkeypatch.delenv("ONECLASS_HOME", raising=False)
     assert str(resolve("demo").home.root) == "var"

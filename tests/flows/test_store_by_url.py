@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from flows import sweep
 from tests import s3_server
+from tests.flows.conftest import ML
 from tests.flows.test_backfill import contents, query, run
 from tests.tasks.cluster import conftest
 from tests.tasks.cluster.conftest import started
 
 HIDES = Path(conftest.__file__).with_name("hidden_home.py")
-IN_BLOCKS = "random_graph", "wmf", "hpf", "paired_symbols", "binary_matrix", "mrf_dense"
+IN_BLOCKS = "random_graph", "wmf", "hpf", "paired_symbols", "binary_matrix", "mrf_dense", "slim"
 SHORT = (
     "random_graph.iterations=4",
     "random_graph.factors=5",
@@ -50,26 +52,34 @@ def hidden(tmp_path_factory):
     return tmp_path_factory.mktemp("coordinator") / "homes"
 
 
-@pytest.fixture
-def cluster(s3, hidden, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory):
+    return tmp_path_factory.mktemp("caches")
+
+
+@pytest.fixture(scope="module")
+def cluster(s3, hidden, caches):
     """Two workers with folders of their own, for which homes are on another machine."""
-    monkeypatch.setenv("HIDDEN", str(hidden))
-    with started(tmp_path / "cluster") as cluster:
-        for name in ("one", "another"):
-            own = "--local-directory", str(tmp_path / name)
-            cluster.worker("--nthreads", "1", "--preload", str(HIDES), *own)
-        yield cluster
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HIDDEN", str(hidden))
+        # none hangs here, and where the machine is busy one is silent while it loads its modules
+        patch.setitem(conftest.QUICKLY, "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL", "60s")
+        with started(caches / "cluster") as cluster:
+            for name in ("one", "another"):
+                own = "--local-directory", str(caches / name)
+                cluster.worker("--nthreads", "1", "--preload", str(HIDES), *own)
+            yield cluster
 
 
-def during_the_blocks(s3, what):
-    """A thread that does something once users of a fit by blocks lie at the URL."""
+def once_there_is(s3, what, act):
+    """A thread that acts once a file of a fit by blocks with such a name lies at the URL."""
 
     def watch():
-        until = time.monotonic() + 120
-        while not any("block-1-3" in name for name in s3.names()):
+        until = time.monotonic() + 240
+        while not any(what in name for name in s3.names()):
             assert time.monotonic() < until
             time.sleep(0.02)
-        what()
+        act()
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -77,12 +87,12 @@ def during_the_blocks(s3, what):
 
 
 def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
-    s3, cluster, hidden, ratings, tmp_path, capsys, caplog
+    s3, cluster, caches, hidden, ratings, tmp_path, capsys, caplog
 ):
     """Workers share no folder with it, or with each other. Its tables are those of a plain run."""
     assert run(tmp_path / "alone", "--source", ratings, *WHAT) == 0
     command = [hidden / "home", "--source", ratings, *WHAT, "--dask", cluster.address, "--store", s3.url]
-    ender = during_the_blocks(s3, s3.end)
+    ender = once_there_is(s3, "block-1-3", s3.end)
     assert run(*command) == 1
     ender.join()
     told = capsys.readouterr().err.strip().splitlines()[-1]
@@ -92,7 +102,7 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     caplog.clear()
     caplog.set_level(logging.INFO)
     worker = cluster.processes[1]
-    killer = during_the_blocks(s3, worker.kill)
+    killer = once_there_is(s3, "run-0-columns", worker.kill)
     assert run(*command) == 0
     killer.join()
     assert worker.wait() == -signal.SIGKILL
@@ -102,6 +112,17 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     kept = query(hidden / "home", "select distinct model, digest from operations.model_fits")
     there = {tuple(name.split("/")[2:4]) for name in s3.names() if "/models/" in name}
     assert there == set(kept) and not any("/spill/" in name for name in s3.names())
+    assert not list((caches / "another").rglob("shelves/*/*"))
+
+
+def test_a_sweep_has_the_rows_of_a_plain_one(s3, cluster, hidden, ratings, tmp_path):
+    what = ["--sweep", "random_graph_r", "--set", "random_graph.blocks=3", *SHORT[:2], "--source", str(ratings)]
+    away = ["--dask", cluster.address, "--store", f"{s3.url}/swept"]
+    rows = []
+    for home, more in ((tmp_path, []), (hidden / "swept", away)):
+        assert sweep.main([*ML, "--threads", "2", "--home", str(home), *what, *more]) == 0
+        rows.append(query(home, "select * exclude (seconds, swept_at) from evaluation.sweeps order by all"))
+    assert rows[0] and rows[0] == rows[1]
 
 
 def test_a_worker_that_opened_the_home_would_be_seen(tmp_path):

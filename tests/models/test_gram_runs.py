@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from models import gram_runs
 from models.fitting import FitOptions
+from models.folder_shelf import Folder
 from models.gram_runs import STARTS, Run, cut_into_runs, sums
 from models.mrf import sparse_runs
 from models.mrf.sparse import MRFSparse, MRFSparseSettings
@@ -75,7 +76,7 @@ def test_runs_have_about_equal_numbers_of_edges_and_items(odd, tmp_path):
 
 
 def test_an_array_is_written_whole_or_not_at_all(tmp_path):
-    run = Run(0, 0, 3, 3, tmp_path, 1)
+    run = Run(0, 0, 3, 3, Folder(tmp_path), 1)
 
     def pieces():
         yield {"any.int32": np.arange(2, dtype=np.int32)}

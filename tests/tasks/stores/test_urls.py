@@ -10,11 +10,14 @@ import pytest
 from fsspec.registry import known_implementations
 from scipy.sparse import random as random_matrix
 
+from models.fitting import FitOptions
+from models.mrf.sparse import MRFSparse, MRFSparseSettings
 from models.popularity import Popularity
 from tasks.errors import InputError, StoreLost
-from tasks.stores import fits, manifest, matrices, remote, retention, row_blocks, run_at_url, urls
+from tasks.stores import fits, manifest, matrices, remote, retention, row_blocks, run_at_url, shelf_at_url, urls
 from tasks.stores.matrices import SplitMatrices, StoredRows
 from tests import s3_server
+from tests.models.block_fits import assert_same_bits
 
 TRAIN = random_matrix(200, 30, 0.1, format="csr", dtype=np.float32, random_state=1)
 SPLIT = SplitMatrices("leave_one_out", TRAIN, np.arange(200, dtype=np.int32), np.arange(30, dtype=np.int32))
@@ -201,9 +204,14 @@ def test_a_cache_keeps_what_is_of_matrices_at_the_url(home, worker, stored):
     assert not row_blocks.cached(worker) and not list(worker.matrices.iterdir()) and not list(worker.models.glob("*/*"))
 
 
+def here(function, *arguments):
+    """Every worker that is there: this process."""
+    function(*arguments)
+
+
 def test_a_shelf_at_the_url_keeps_arrays_while_a_fit_goes_on(s3, home):
     run_at_url.begin(home, "mark")
-    with run_at_url.shelves(home)("wmf") as shelf:
+    with run_at_url.shelves(home, here)("wmf") as shelf:
         shelf.write("a", {"x": np.arange(3.0), "y": np.eye(2)})
         shelf.write("b", {"x": np.arange(2.0)})
         found = shelf.read("a")
@@ -223,6 +231,85 @@ def test_a_shelf_at_the_url_keeps_arrays_while_a_fit_goes_on(s3, home):
     assert not run_at_url.sees(home, "next")
 
 
+class Apart:
+    """Every call is made by two workers, one after the other, each with a cache of its own; the last one answers."""
+
+    def __init__(self, folder):
+        self.caches, self.holding = [folder / name for name in ("one", "another")], 0
+
+    def map(self, function, calls):
+        for cache in self.caches:
+            remote.work_in(cache)
+            answers = [function(*call) for call in calls]
+        remote.work_in(None)
+        self.holding = max(self.holding, len({file.parent for file in self.kept() if file.name.startswith("columns.")}))
+        return answers
+
+    def everywhere(self, function, *arguments):
+        for cache in self.caches:
+            remote.work_in(cache)
+            function(*arguments)
+        remote.work_in(None)
+
+    def kept(self):
+        return [file for cache in self.caches for file in cache.rglob("*") if file.is_file()]
+
+
+def test_a_fit_by_runs_of_items_has_the_bits_of_one_machine(s3, home, tmp_path):
+    workers = Apart(tmp_path)
+    options = FitOptions(workers=workers, scratch=run_at_url.shelves(home, workers.everywhere))
+    one, many = (MRFSparse(MRFSparseSettings(density=0.3, blocks=blocks)) for blocks in (1, 3))
+    assert_same_bits(one.fit(TRAIN), many.fit(TRAIN, options))
+    assert workers.holding == 2
+    assert not workers.kept() and not list(home.spill.rglob("*.*"))
+    assert not any("/spill/" in name for name in s3.names())
+
+
+@pytest.fixture
+def joined(home):
+    """A shelf with an array of two parts, as the coordinator has it."""
+    parts = ["run-0-sums.float64", "run-1-sums.float64"]
+    with run_at_url.shelves(home, here)("slim") as shelf:
+        for first, name in zip((0, 10), parts, strict=True):
+            shelf.write_flat({name: np.arange(at, at + 5.0)} for at in (first, first + 5))
+        shelf.join("sums.float64", parts)
+        yield shelf
+
+
+def test_flat_arrays_are_got_once_and_joined_by_whoever_maps_them(s3, home, worker, joined):
+    of_worker = replace(joined, home=worker)
+    found = of_worker.flat("sums.float64")
+    np.testing.assert_array_equal(found, np.arange(20.0))
+    assert not found.flags.writeable
+    of_worker.write_flat([{"none.int32": np.zeros(0, np.int32)}])
+    assert len(joined.flat("none.int32")) == 0
+    (folder,) = (worker.spill / "shelves").iterdir()
+    assert [file.name for file in folder.iterdir()] == ["sums.float64"]
+    s3.files.rm(place(s3, home, joined.place), recursive=True)
+    np.testing.assert_array_equal(of_worker.flat("sums.float64"), np.arange(20.0))
+    retention.tidy_cache(worker)
+    assert not folder.exists()
+
+
+def test_a_large_array_travels_in_parts(home, worker, joined, monkeypatch):
+    monkeypatch.setattr(shelf_at_url, "AT_ONCE", 5 << 20)  # the least that S3 takes for a part
+    large = np.arange(1_500_000.0)
+    joined.write_flat([{"large.float64": large}])
+    np.testing.assert_array_equal(replace(joined, home=worker).flat("large.float64"), large)
+
+
+@pytest.mark.parametrize("name", ["run-1-sums.float64", "sums.float64.json"])
+def test_damage_to_a_flat_array_is_told_with_its_place(s3, home, worker, joined, name):
+    of_worker, there = replace(joined, home=worker), place(s3, home, f"{joined.place}/{name}")
+    damage(s3, home, f"{joined.place}/{name}", at=0)
+    with pytest.raises(manifest.Damaged, match=rf"s3://.*/spill/slim-.*/{name}: is damaged .*begins this fit again"):
+        of_worker.flat("sums.float64")
+    s3.files.rm_file(there)
+    with pytest.raises(FileNotFoundError, match=rf"s3://.*/spill/slim-.*/{name}: not there; nobody may delete"):
+        of_worker.flat("sums.float64")
+    assert not list(worker.spill.rglob("sums*"))
+
+
 def test_a_bucket_that_is_not_there_is_told_before_a_run(home):
     with pytest.raises(InputError, match=r"--store s3://no-such-bucket/x: cannot be used .*bucket does not exist"):
         run_at_url.begin(replace(home, store="s3://no-such-bucket/x"), "mark")
@@ -232,7 +319,7 @@ def test_a_bucket_that_goes_is_told_with_what_to_do(s3, home, stored):
     gone = replace(home, store="s3://no-such-bucket/x")
     with pytest.raises(StoreLost, match=r"s3://no-such-bucket/x: cannot be used .*the same command goes on"):
         matrices.share(gone, [stored])
-    with pytest.raises(StoreLost, match="no-such-bucket"), run_at_url.shelves(gone)("wmf") as shelf:
+    with pytest.raises(StoreLost, match="no-such-bucket"), run_at_url.shelves(gone, here)("wmf") as shelf:
         shelf.write("a", {})
     remote.drop_others(gone, set())  # at the end of a run, which has published: said, no more
 

@@ -1,5 +1,7 @@
 """Warm start: yesterday's fit is found by ids, only while the numbering means the same and no answer was learned."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from tasks.binarize import BinarizeSettings, binarize
 from tasks.demo.story import DemoSettings, make_demo
 from tasks.ingest import ingest
 from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import matrices, runs, warehouse
+from tasks.stores import fits, matrices, runs, warehouse
 from tasks.stores.warm_start import _places
 from tasks.train import train
 from tests.conftest import home_in
@@ -61,19 +63,26 @@ def first(home, log_events):
     return night(home, "first")
 
 
-def test_the_next_night_begins_where_the_last_ended(home, log_events, first):
+@pytest.mark.parametrize("away", [False, True], ids=["", "stores at a url"])
+def test_the_next_night_begins_where_the_last_ended(home, log_events, first, tmp_path, away):
+    """Its blocks, if it has some, are computed where it begins: nothing of them lies at the URL."""
     log_events(events(range(35, 50), np.random.default_rng(5)), file_id=2)
-    fit, split_now = night(home, "second")
+    of = SETTINGS.model_copy(update={"blocks": 1 + away})
+    home = replace(home, store=f"file://{tmp_path}/url" if away else None)
+    fit, split_now = night(home, "second", of=of)
     users, items = (np.arange(n) for n in split_now.train.shape)
     before = first[1].train.shape
     start = Start(
         fitted(home, first[0]), np.where(users < before[0], users, -1), np.where(items < before[1], items, -1)
     )
-    expected = PairedSymbols(SETTINGS, seed=0).fit(split_now.train, FitOptions(start=start))
+    expected = PairedSymbols(of, seed=0).fit(split_now.train, FitOptions(start=start))
     histories = split_now.train[:5]
-    cold = PairedSymbols(SETTINGS, seed=0).fit(split_now.train)
-    assert np.array_equal(fitted(home, fit).scores(histories), expected.scores(histories))
+    cold = PairedSymbols(of, seed=0).fit(split_now.train)
+    whoever = replace(home, root=tmp_path / "worker") if away else home
+    found = fits.load(whoever, "paired_symbols", fit.digest).scores(histories)
+    assert np.array_equal(found, expected.scores(histories))
     assert not np.array_equal(cold.scores(histories), expected.scores(histories))
+    assert not list(tmp_path.glob("url/**/spill"))
 
 
 def test_a_night_with_nothing_new_takes_the_fit_from_the_store(home, first):
