@@ -53,6 +53,10 @@ def show_rates(rates: Rates) -> None:
     for name, (pair, edge) in rates.rows.items():
         print(f"\n{name}, by runs of items: a pair {pair:.2e} s, an edge that a run reads {edge:.2e} s")
     print(f"\nbinary_matrix: an entry {one.entry:.2e} s, and in each block, to see whose it is, {one.drawn:.2e} s")
+    judged = rates.judging
+    print(
+        f"\nevaluation, wmf: a score made and ranked {judged.score:.2e} s; {judged.user:.0f} bytes a user, {judged.item:.0f} an item and call"
+    )
     print(f"\na byte handled {rates.handled_byte:.2e} s; mean square of degrees over square of mean {rates.skew:.2f}")
 
 

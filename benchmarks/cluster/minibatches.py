@@ -50,7 +50,7 @@ def measured() -> Minibatch:
     sizes = [(entries, edges, users, blocks * entries, blocks * items) for users, items, edges, blocks, entries in FITS]
     own = solved(sizes, inside)
     together = solved([(blocks * items, items) for _, items, _, blocks, _ in FITS], beside)
-    return Minibatch(*own, *together)
+    return Minibatch(*map(float, (*own, *together)))
 
 
 def a_minibatch(users: int, items: int, edges: int, blocks: int, entries: int) -> tuple[float, float]:

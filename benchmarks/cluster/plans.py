@@ -13,6 +13,8 @@ numbers that no item or edge has. Sharded it would be the same bytes; of the sch
     mrf_sparse, slim  each machine reads all edges, 4 bytes each, writes the rows of its items, 12 or 8 bytes an element, and reads
                       at most those of all items; disks are taken to be as quick as the links
     popularity      a count, 8 bytes
+    evaluation      of all users by wmf: each machine reads the model and its users' edges; a call of 2,048 users answers some numbers
+                    a user and a count an item
 
 The work is what one machine does in a pass, but for random_graph, binary_matrix and the runs of items, whose work is that of their
 calls; all of a pass's is counted with the first exchange of paired_symbols, and evenly with those of wmf.
@@ -27,8 +29,10 @@ from benchmarks.cluster.events import Exchange
 from benchmarks.cluster.rates import Rates
 from models.binary_matrix.settings import BYTES_OF_ENTRY
 from models.catalogue import MODELS as FITTED
+from models.memory import users_at_once
 from models.mrf.dense_blocks import AT_ONCE
 from models.user_blocks import Sizes
+from tasks.evaluate.calls import USERS_OF_A_CALL
 
 K = 20  # of the Bayesian models
 WMF_K, CG_STEPS = 128, 3
@@ -36,7 +40,7 @@ MINIBATCH = FITTED["binary_matrix"].Settings().most_batch  # entries
 NEIGHBOURS = 200  # of an item in the pattern of mrf_sparse; weights of slim are taken to be as many
 MODELS = (
     "random_graph", "paired_symbols", "hpf", "wmf", "binary_matrix", "spark_als", "mrf_sparse", "slim", "mrf_dense",
-    "popularity",
+    "popularity", "evaluation",
 )  # fmt: skip
 OF_SIZES = {"random_graph": 20, "paired_symbols": 16, "binary_matrix": 24}  # bytes of an edge; the rest as they say
 SHARDED_ALONE = ("spark_als",)
@@ -100,6 +104,8 @@ def plan(model: str, size: Size, rates: Rates, machines: int) -> list[Exchange]:
         return [_minibatch(size, rates)]
     if model == "spark_als":
         return [_half_of_als(size, rates, side, machines) for side in (size.users, size.items)]
+    if model == "evaluation":
+        return [_evaluation(size, rates, machines)]
     if model in rates.passes:
         return _alternating(model, size, rates)
     return _once(model, size, rates, machines)
@@ -153,6 +159,24 @@ def _half_of_als(size: Size, rates: Rates, vertices: float, machines: int) -> Ex
     return Exchange(up=sent, work=edge * size.edges / 2 + vertex * vertices, handling=rates.handled_byte * sent)
 
 
+def _evaluation(size: Size, rates: Rates, machines: int) -> Exchange:
+    """All users are ranked for, in calls that are cut as `tasks.evaluate.calls` cuts them."""
+    step = users_at_once(FITTED["wmf"], int(size.items))
+    calls = ceil(size.users / (step * max(1, USERS_OF_A_CALL // step)))
+    answers = (rates.judging.user * size.users + rates.judging.item * size.items * calls) / machines
+    return Exchange(
+        down=_saved(size) + 4 * size.edges / machines,
+        up=answers,
+        work=rates.judging.score * size.users * size.items,
+        handling=rates.handled_byte * answers,
+    )
+
+
+def _saved(size: Size) -> float:
+    """Bytes of a fit of wmf."""
+    return 4 * WMF_K * (size.users + size.items)
+
+
 def _once(model: str, size: Size, rates: Rates, machines: int) -> list[Exchange]:
     pairs = size.pairs(rates)
     if model == "popularity":
@@ -193,5 +217,6 @@ def memory(model: str, size: Size, rates: Rates, machines: int = 1) -> Memory:
         "mrf_sparse": (12 * NEIGHBOURS * items, 24 * edges),  # one block's edges, with their weights, and the run's
         "slim": (8 * NEIGHBOURS * items, 24 * edges),
         "popularity": (8 * items, 4 * edges),
+        "evaluation": (_saved(size), 4 * edges),
     }[model]
     return Memory(each, shared)

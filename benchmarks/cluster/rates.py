@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from benchmarks.cluster import minibatches
+from benchmarks.cluster import judging, minibatches
+from benchmarks.cluster.judging import Judging
 from benchmarks.cluster.least_squares import solved
 from benchmarks.cluster.minibatches import Minibatch
 from benchmarks.posted import Posted, shelved
@@ -76,6 +77,7 @@ class Rates:
         skew: mean square of the users' degrees over the square of their mean, in the graph of the measurements.
         rows: mrf_sparse and slim -> of a pair in the rows that a run of items sums, and of an edge that a run reads.
         minibatch: of binary_matrix.
+        judging: of users by wmf.
     """
 
     blocks: Blocks
@@ -88,6 +90,7 @@ class Rates:
     skew: float
     rows: dict[str, tuple[float, float]] = field(default_factory=dict)
     minibatch: Minibatch | None = None
+    judging: Judging | None = None
 
 
 def by_blocks(matrix: csr_matrix, count: int) -> tuple[np.ndarray, float]:
@@ -218,9 +221,8 @@ def measured(message: int, checks: Sequence[tuple[int, int, int, int]]) -> tuple
     counted = (time.process_time() - began) / PASSES / many.nnz
     skew = (degrees**2).mean() / degrees.mean() ** 2
     rows = {model.name: of_rows(model) for model in (MRFSparse, SLIM)}
-    rates = Rates(
-        blocks, blocks.handled / message, passes, pair, cube, own, counted, skew, rows, minibatches.measured()
-    )
+    own_fits = rows, minibatches.measured(), judging.measured()
+    rates = Rates(blocks, blocks.handled / message, passes, pair, cube, own, counted, skew, *own_fits)
     return rates, made[len(OF_BLOCKS) :]
 
 
