@@ -40,8 +40,8 @@ def begin(engine: Engine, home: Home, search: Search, asked: Asked) -> Callable[
     judged, kind = search.judged_on(home), MODELS[search.model]
     try:
         memory = fit_bytes(kind, _settings(search, asked, judged), judged.train.shape, judged.train.nnz)
-    except ValueError:
-        memory = 0  # settings that the model refuses
+    except (ValueError, ArithmeticError):
+        memory = 0  # settings that the model refuses, as whoever makes the trial will say
     return engine.begin(f"{search.model}: trial {asked.number}", make, home, search, asked, memory=memory)
 
 
