@@ -19,17 +19,16 @@ from scipy.sparse import csr_matrix
 
 from benchmarks.cluster.als_messages import counted, vectors
 from benchmarks.cluster.events import Cluster, Took, sharded, star
-from benchmarks.cluster.plans import MODELS, SHARDED_ALONE, K, Size, memory, plan, random_graph
+from benchmarks.cluster.plans import MINIBATCH, MODELS, SHARDED_ALONE, K, Size, memory, plan, random_graph, travels
 from benchmarks.cluster.rates import Fit, Rates, measured
 from benchmarks.posted import head, row
-from models.random_graph.messages import numbers
 
 MACHINES = [2**power for power in range(11)]
 CHECKED = (1, 2, 4, 8, 16)
 CHECK = 25_000, 4_000, 1_000_000  # users, items, edges
 NETFLIX_USERS, NETFLIX_ITEMS = 471_012, 17_770
 HELPS = 0.05
-AN_ITEM = 2 * 4 * (2 * K + 2) + 16 + 4 * numbers(K)  # bytes of random_graph's messages, for each item and block
+AN_ITEM = sum(map(sum, travels("random_graph", 1)))  # bytes of random_graph's messages, for each item and block
 
 
 def show_rates(rates: Rates) -> None:
@@ -42,12 +41,22 @@ def show_rates(rates: Rates) -> None:
         row(name, *of_part, *((f"{blocks.handled:.2e}", f"{blocks.update:.2e}") if part else ("", "")))
     for name, (edge, vertex) in rates.passes.items():
         row(name, f"{edge:.2e}", f"{vertex:.2e}", "", "", f"{vertex:.2e}")
+    one = rates.minibatch
+    row(
+        "binary_matrix, a minibatch",
+        *(f"{rate:.2e}" for rate in (one.edge, one.user, one.item_of_block, one.handled, one.update)),
+    )
     row("popularity", f"{rates.counted:.2e}", "", "", "", "")
     row("mrf_dense: a pair of a user's items", f"{rates.pair:.2e}", "", "", "", f"{rates.cube:.2e} x items^3")
     for name, item in rates.own.items():
         row(f"{name}: an item, beside the pairs", "", "", "", "", f"{item:.2e}")
     for name, (pair, edge) in rates.rows.items():
         print(f"\n{name}, by runs of items: a pair {pair:.2e} s, an edge that a run reads {edge:.2e} s")
+    print(f"\nbinary_matrix: an entry {one.entry:.2e} s, and in each block, to see whose it is, {one.drawn:.2e} s")
+    judged = rates.judging
+    print(
+        f"\nevaluation, wmf: a score made and ranked {judged.score:.2e} s; {judged.user:.0f} bytes a user, {judged.item:.0f} an item and call"
+    )
     print(f"\na byte handled {rates.handled_byte:.2e} s; mean square of degrees over square of mean {rates.skew:.2f}")
 
 
@@ -113,7 +122,7 @@ def show_walls(lines: list[tuple], size: Size, rates: Rates, cluster: Cluster, m
         used = max(machines for machines in MACHINES if took[1].seconds / took[machines].seconds >= machines / 2)
         at = took[MACHINES[-1]]
         row(
-            model, way, f"{sent / 1e9:,.3g} GB", "none suffice" if isinf(fewest) else fewest,
+            model, way, f"{sent / 1e9:.3g} GB" if sent < 1e12 else f"{sent / 1e9:,.0f} GB", "none suffice" if isinf(fewest) else fewest,
             last_that_helps(model, size, rates, cluster, way), used, quickest, at.wall,
             f"{at.busy[at.wall] / at.seconds:.0%}",
         )  # fmt: skip
@@ -181,7 +190,10 @@ def main() -> None:
     cluster = Cluster(given.bandwidth, given.latency, given.cores)
     for edges in given.edges:
         size = Size(edges, given.users, given.items)
-        print(f"\n{edges:.0e} edges, {given.users:.0e} users, {given.items:.0e} items: seconds of a pass, or of a fit")
+        print(
+            f"\n{edges:.0e} edges, {given.users:.0e} users, {given.items:.0e} items: seconds of a pass, of a fit, "
+            f"or of a minibatch of {MINIBATCH:,} entries"
+        )
         head("model", "way", *MACHINES)
         lines = [line for model in MODELS for line in show_model(model, size, rates, cluster)]
         show_walls(lines, size, rates, cluster, given.memory)

@@ -161,7 +161,7 @@ class Sweep(Run, _Source, _Cluster):
     )
 
 
-class Tune(Run, _SplitFiles, _Source):
+class Tune(Run, _SplitFiles, _Source, _Cluster):
     """Of `flows.tune`."""
 
     model: Annotated[str, Flag("NAME")] = Field(description="the model to tune")
@@ -170,13 +170,20 @@ class Tune(Run, _SplitFiles, _Source):
         description="trials in all, those of earlier commands included, so that a command that was cut off can be "
         "repeated",
     )
+    together: Annotated[int, Flag("N")] = Field(
+        1,
+        description="trials of a round, which --workers or --dask make side by side: each is asked for from the trials "
+        "of the rounds before, so that this number decides which trials are made and the workers do not",
+    )
     protocol: Annotated[str | None, Flag("NAME")] = Field(
         None,
         description="strong_generalization (the default; by ndcg@100 of its validation users), leave_one_out "
         "(mean_rank of an edge a user, cut from the training edges), next_events or given (ndcg@100, ndcg@20 of the "
         "training edges that split.validation cuts off)",
     )
-    timeout: Annotated[float | None, Flag("MINUTES")] = Field(None, description="begin no trial after so long")
+    timeout: Annotated[float | None, Flag("MINUTES")] = Field(
+        None, description="begin no round of trials after so long"
+    )
 
 
 class Promote(OfDataset):

@@ -1,17 +1,20 @@
 """The flow `tune`: trials of a model's settings, judged on validation users or edges alone."""
 
 import logging
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from prefect import flow
+from prefect.runtime import flow_run
 
 from flows import command_line
 from flows.parameters import Tune, taking
 from flows.sequence import prepare, recorded, run_name
 from flows.settings import RunSettings, resolve
-from tasks import tuning
+from tasks import cluster, tuning
+from tasks.cluster import Engine
 from tasks.errors import InputError, OneclassError
 from tasks.orchestration import run_ids
 from tasks.settings import search_space
@@ -39,12 +42,14 @@ def tune(given: Tune) -> Tuned:
     """
     run, space = planned(given)
     run_id = run_ids.current()
-    with recorded(run, run_id, "tune", trials=given.trials):
+    kept = recorded(run, run_id, "tune", trials=given.trials, together=given.together)
+    with kept, cluster.opened(run.cluster, run.home, flow_run.id) as engine:
         chosen, digests = run.protocols[0], prepare(run, run_id).digests
         if chosen not in digests:
             raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")
-        search = Search(given.model, chosen, digests[chosen], run.models[given.model], space, run.seed)
-        return _searched(run, search, given)
+        settings = run.models[given.model]
+        search = Search(given.model, chosen, digests[chosen], settings, space, run.seed, together=given.together)
+        return _searched(run, search, given, engine)
 
 
 def planned(given: Tune) -> tuple[RunSettings, tuning.SearchSpace]:
@@ -58,25 +63,28 @@ def planned(given: Tune) -> tuple[RunSettings, tuning.SearchSpace]:
     run = resolve(given.as_backfill(models=[given.model], protocols=protocols))
     if given.trials < 1:
         raise InputError(f"--trials {given.trials}: must be at least 1.")
+    if given.together < 1:
+        raise InputError(f"--together {given.together}: must be at least 1.")
     if given.timeout is not None and given.timeout <= 0:
         raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
     return run, search_space(given.model, fixed=given.settings, order=run.split.order)
 
 
-def _searched(run: RunSettings, search: Search, given: Tune) -> Tuned:
-    """Trials until the study has as many as were asked for, or the time is up."""
+def _searched(run: RunSettings, search: Search, given: Tune, engine: Engine) -> Tuned:
+    """Rounds of trials until the study has as many as were asked for, or the time is up."""
     judged = search.judged_on(run.home)
     users = judged.users
-    study, began = Study(run.home, search), time.monotonic()
-    study.begin(judged.train)
+    study, until = Study(run.home, search), time.monotonic() + 60 * (given.timeout or math.inf)
     _announce(search, study, users, given.trials)
     fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
     command = command_line.spelt("flows.tune", given)
     file = tuning.write(run.home, search, study, fixed, users, command)
-    for number in range(len(study.outcomes()) + 1, given.trials + 1):
-        tuning.trial_task(run.home, search, number)
-        file = tuning.write(run.home, search, study, fixed, users, command)
-        if given.timeout and time.monotonic() - began > 60 * given.timeout and number < given.trials:
+    while asked := study.ask(given.trials, judged.train):
+        begun = [tuning.begin(engine, run.home, search, one) for one in asked]
+        for one, made in zip(asked, begun, strict=True):
+            tuning.trial_task(run.home, search, one.number, made)
+            file = tuning.write(run.home, search, study, fixed, users, command)
+        if time.monotonic() > until and asked[-1].number < given.trials:
             logger.info("stopped after %g minutes; the same command goes on from here", given.timeout)
             break
     outcomes = study.outcomes()

@@ -8,8 +8,12 @@ from scipy.sparse import csr_matrix
 
 from benchmarks.cluster.als_messages import counted, vectors
 from benchmarks.cluster.events import Cluster, Exchange, sharded, star
-from benchmarks.cluster.plans import Size, plan, random_graph
+from benchmarks.cluster.judging import Judging
+from benchmarks.cluster.minibatches import Minibatch
+from benchmarks.cluster.plans import CG_STEPS, MINIBATCH, WMF_K, K, Size, plan, random_graph, travels
 from benchmarks.cluster.rates import Blocks, Rates
+from benchmarks.model_blocks import BYTES
+from models.catalogue import MODELS
 
 EXCHANGE = Exchange(down=3e6, up=5e6, work=8.0, own=0.25, handling=0.125, update=2.0)
 LINK = Cluster(bandwidth=1e6, latency=0.5, cores=2)
@@ -86,3 +90,38 @@ def test_runs_of_items_read_all_edges_and_at_most_all_rows(model, element):
     assert (4 * rows.up, gram.down, found.work) == (element * 10_000, element * 10_000, 2e3)
     assert size.gram_bytes(model, rates) == element * 10_000
     assert Size(edges=1e3, users=1e2, items=50).gram_bytes(model, rates) == element * 2_500
+
+
+@pytest.mark.parametrize("model", BYTES)
+@pytest.mark.parametrize("blocks", [2, 64])
+def test_a_plan_has_the_bytes_that_a_fit_by_blocks_sends(model, blocks):
+    """By the formulas that `benchmarks.model_blocks` holds against what is sent, but for numbers that no item has."""
+    items = 20_000
+    chosen = {"wmf": {"factors": WMF_K, "cg_steps": CG_STEPS}, "mrf_dense": {}}.get(model, {"factors": K})
+    formula = BYTES[model](MODELS[model].Settings(**chosen), items, blocks)
+    assert sum(map(sum, travels(model, items, blocks))) == pytest.approx(formula, rel=2e-3)
+
+
+def test_the_exchanges_of_a_pass_are_those_that_are_built():
+    assert travels("paired_symbols", 1) == [(192, 1_008), (192, 0)]  # the second is for xi* and the bound
+    assert travels("wmf", 1) == [(512, 512)] * 4  # the residual, and three steps
+    assert travels("binary_matrix", 1) == [(192, 332)] and travels("hpf", 1) == [(80, 80)]
+    rates = Rates(None, 2.0, {"paired_symbols": (3.0, 5.0)}, 1.0, 1.0, {}, 1.0, 1.0)
+    first, second = plan("paired_symbols", Size(edges=1e3, users=10, items=100), rates, 4)
+    assert (first.work, second.work, first.update, second.update) == (3_050, 0, 500, 0)
+    assert (first.handling, second.handling) == (2 * 120_000, 2 * 19_200)
+
+
+def test_a_minibatch_looks_through_all_edges_and_users():
+    rates = Rates(None, 1.0, {}, 1.0, 1.0, {}, 1.0, 1.0, minibatch=Minibatch(1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 13.0))
+    [one] = plan("binary_matrix", Size(edges=1e3, users=10, items=100), rates, 4)
+    assert (one.work, one.own) == (MINIBATCH + 2_030, 5 * MINIBATCH + 700)
+    assert (one.handling, one.update) == (1_100, 1_300)
+
+
+def test_an_evaluation_answers_its_users_once_and_its_items_in_every_call():
+    rates = Rates(None, 2.0, {}, 1.0, 1.0, {}, 1.0, 1.0, judging=Judging(3.0, 96.0, 8.0))
+    [one] = plan("evaluation", Size(edges=1e6, users=2e4, items=1e4), rates, 4)
+    assert one.work == 3 * 2e4 * 1e4 and one.down == 512 * 3e4 + 1e6
+    calls = 12  # of 1,676 users: two blocks of 838, which fill 32 MB with scores
+    assert 4 * one.up == 96 * 2e4 + 8 * 1e4 * calls

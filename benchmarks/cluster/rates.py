@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import nnls
 from scipy.sparse import csr_matrix
 
+from benchmarks.cluster import judging, minibatches
+from benchmarks.cluster.judging import Judging
+from benchmarks.cluster.least_squares import solved
+from benchmarks.cluster.minibatches import Minibatch
 from benchmarks.posted import Posted, shelved
 from benchmarks.random_graph import demo_graph
 from models.base import Model
@@ -73,6 +76,8 @@ class Rates:
         counted: of an edge that is counted.
         skew: mean square of the users' degrees over the square of their mean, in the graph of the measurements.
         rows: mrf_sparse and slim -> of a pair in the rows that a run of items sums, and of an edge that a run reads.
+        minibatch: of binary_matrix.
+        judging: of users by wmf.
     """
 
     blocks: Blocks
@@ -84,6 +89,8 @@ class Rates:
     counted: float
     skew: float
     rows: dict[str, tuple[float, float]] = field(default_factory=dict)
+    minibatch: Minibatch | None = None
+    judging: Judging | None = None
 
 
 def by_blocks(matrix: csr_matrix, count: int) -> tuple[np.ndarray, float]:
@@ -141,13 +148,6 @@ def fitted(model: Model, matrix: csr_matrix) -> float:
         model.fit(matrix)
         took.append(time.process_time() - began)
     return min(took)
-
-
-def solved(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> np.ndarray:
-    """Rates that, times each row's sizes, come nearest to its seconds; each equation counts by its relative error."""
-    left = np.array(rows, dtype=float) / np.array(seconds)[:, None]
-    scale = left.max(axis=0)
-    return nnls(left / scale, np.ones(len(left)))[0] / scale
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,8 @@ def measured(message: int, checks: Sequence[tuple[int, int, int, int]]) -> tuple
     counted = (time.process_time() - began) / PASSES / many.nnz
     skew = (degrees**2).mean() / degrees.mean() ** 2
     rows = {model.name: of_rows(model) for model in (MRFSparse, SLIM)}
-    rates = Rates(blocks, blocks.handled / message, passes, pair, cube, own, counted, skew, rows)
+    own_fits = rows, minibatches.measured(), judging.measured()
+    rates = Rates(blocks, blocks.handled / message, passes, pair, cube, own, counted, skew, *own_fits)
     return rates, made[len(OF_BLOCKS) :]
 
 

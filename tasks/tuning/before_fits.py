@@ -22,9 +22,10 @@ from tasks.errors import InputError
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 from tasks.tuning.best_settings import short
+from tasks.tuning.search import Made, Outcome, Search
 from tasks.tuning.settled import Settled
-from tasks.tuning.study import Outcome, Search, Study
-from tasks.tuning.trial import LEAST_USERS, numbered, trial_task
+from tasks.tuning.study import Study
+from tasks.tuning.trial import LEAST_USERS, begin, run_trial, trial_task
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ LONG_FITS = 2_000_000  # training edges; with more, the numbers of factors and p
 DAYS, MOVED = 30, 1.25  # a search is good for so long, while users, items and edges are so many times as many at most
 
 When = Literal["auto", "off", "always"]
-Trial = Callable[[Home, Search, int], Outcome]
+Trial = Callable[[Home, Search, int, Callable[[], Made]], Outcome]
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Log:
         train: these edges, (users, items).
         day: up to which the run takes events; no search of a later day is taken.
         seed: the run's.
-        trial: makes one trial; by default as a Prefect task.
+        trial: `run_trial`; by default as a Prefect task.
         by_ends: whether the training edges that come last judge, in place of some that are drawn.
     """
 
@@ -131,12 +132,12 @@ def _not_worth_it(log: Log, search: Search) -> str:
     return f"{users} validation users are too few to choose by" if users < LEAST_USERS else ""
 
 
-def trials(home: Home, search: Search, trial: Trial = numbered) -> tuple[list[Outcome], Outcome | None]:
+def trials(home: Home, search: Search, trial: Trial = run_trial) -> tuple[list[Outcome], Outcome | None]:
     """A search's trials, one after the other, and the best of them; None where all failed."""
-    study = Study(home, search)
-    study.begin(search.judged_on(home).train)
-    for number in range(1, TRIALS + 1):
-        trial(home, search, number)
+    study, train = Study(home, search), search.judged_on(home).train
+    while round_ := study.ask(TRIALS, train):
+        for asked in round_:
+            trial(home, search, asked.number, begin(HERE, home, search, asked))
     found = study.outcomes(), study.best()
     study.forget()
     return found

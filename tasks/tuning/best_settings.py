@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.stores.home import Home
-from tasks.tuning.study import Outcome, Search, Study
+from tasks.tuning.search import Outcome, Search
+from tasks.tuning.study import Study
 
 
 def write(home: Home, search: Search, study: Study, fixed: set[str], users: int, command: str) -> Path | None:

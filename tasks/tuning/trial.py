@@ -1,11 +1,11 @@
-"""One trial: a fit with the settings that the study asks for, judged on the validation users."""
+"""One trial: a fit with the settings that the study asks for, judged on the validation users, and kept in the study."""
 
 import logging
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import optuna
 from prefect import Task
 from prefect.cache_policies import NO_CACHE
 
@@ -15,13 +15,16 @@ from models.evaluation import metrics
 from models.evaluation.metrics import Mean
 from models.fitting import Epoch, FitOptions, ValidationUsers
 from models.memory import fit_bytes
+from models.settings import ModelSettings
 from tasks import machine
+from tasks.cluster import Engine
 from tasks.errors import OneclassError
 from tasks.evaluate.ranks import rank_each
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part
 from tasks.tuning.best_settings import short
-from tasks.tuning.study import Outcome, Search, Study
+from tasks.tuning.search import Asked, Made, Outcome, Search
+from tasks.tuning.study import Study
 from tasks.tuning.validation import Validation
 
 logger = logging.getLogger(__name__)
@@ -32,28 +35,33 @@ SCORES_PER_EDGE = 2  # scores computed and ranked in the time that an epoch spen
 FOLD_IN = 3  # folding in one user costs at most so many times as much as a whole fit, divided by its training users
 
 
-def run_trial(home: Home, search: Search) -> Outcome:
-    """Ask the study for settings, fit and judge them, and tell the study.
+def begin(engine: Engine, home: Home, search: Search, asked: Asked) -> Callable[[], Made]:
+    """Have a trial made by an engine; what is returned waits for it."""
+    judged, kind = search.judged_on(home), MODELS[search.model]
+    try:
+        memory = fit_bytes(kind, _settings(search, asked, judged), judged.train.shape, judged.train.nnz)
+    except (ValueError, ArithmeticError):
+        memory = 0  # settings that the model refuses, as whoever makes the trial will say
+    return engine.begin(f"{search.model}: trial {asked.number}", make, home, search, asked, memory=memory)
+
+
+def make(home: Home, search: Search, asked: Asked) -> Made:
+    """Fit and judge.
 
     A trial fails where the model refuses the settings, where the fit ends in numbers that cannot be ranked, and where it
     takes more memory than there is.
     """
-    study, kind = Study(home, search), MODELS[search.model]
-    judged = search.judged_on(home)
-    number, beside = len(study.outcomes()) + 1, study.beside()
-    trial = study.ask()
-    whole = trial.user_attrs.get("settings")
-    values = {} if whole else {**beside, **trial.params}
-    settings = whole or {**search.start.model_dump(mode="json"), **values}
+    kind, judged = MODELS[search.model], search.judged_on(home)
+    settings = {**search.start.model_dump(mode="json"), **asked.values}
     began, checkpoints = time.perf_counter(), None
     try:
-        chosen = kind.Settings(**whole) if whole else search.start.tried(values, judged.train)
+        chosen = _settings(search, asked, judged)
         settings = chosen.model_dump(mode="json")
         model = kind(chosen, seed=search.seed, threads=home.limits.threads)
         unseen = ValidationUsers(judged.part.histories, judged.part.targets) if judged.part.rows is None else None
         options = FitOptions(validation=unseen, scratch=home.absolute().spill)
         if kind.scorable_each_epoch:
-            checkpoints = _Checkpoints(model, judged, trial)
+            checkpoints = _Checkpoints(model, judged, asked.medians)
             options = replace(options, on_epoch=checkpoints)
         needed = fit_bytes(kind, chosen, judged.train.shape, judged.train.nnz)
         with machine.memory_for_model(f"tune: {search.model}", needed):
@@ -61,21 +69,29 @@ def run_trial(home: Home, search: Search) -> Outcome:
         ended = {"seconds": time.perf_counter() - began}
         mean, score = judge(model, judged.part, search.metric)
         ended |= {"state": "done", "value": mean.value, "standard_error": mean.standard_error, "score": score}
-    except optuna.TrialPruned:
-        ended = {"state": "pruned", "value": checkpoints.value, "note": f"stopped at {checkpoints.percent} %"}
+    except _Stopped as stopped:
+        ended = {"state": "pruned", "value": stopped.value, "note": f"stopped at {stopped.percent} %"}
     except (ValueError, ArithmeticError, MemoryError, OneclassError) as error:
         ended = {"state": "failed", "note": " ".join(f"{error or type(error).__name__}".split())}
-    spent = checkpoints.seconds if checkpoints else 0.0
     common = {
         "settings": settings,
-        "values": values,
+        "values": asked.values,
         "seconds": time.perf_counter() - began,
-        "checkpoint_seconds": spent,
+        "checkpoint_seconds": checkpoints.seconds if checkpoints else 0.0,
     }
-    outcome = Outcome(number, **{**common, **ended})
-    study.tell(trial, outcome)
-    _log(search, outcome, study.best())
-    return outcome
+    return Made(asked, Outcome(asked.number, **{**common, **ended}), checkpoints.values if checkpoints else {})
+
+
+def run_trial(home: Home, search: Search, number: int, begun: Callable[[], Made]) -> Outcome:
+    """Wait for a trial that was begun, and tell the study; `number` is for the name of a task run."""
+    study, made = Study(home, search), begun()
+    study.tell(made)
+    _log(search, made.outcome, study.best())
+    return made.outcome
+
+
+def _settings(search: Search, asked: Asked, judged: Validation) -> ModelSettings:
+    return search.start.tried(asked.values, judged.train) if asked.values else search.start
 
 
 def judge(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
@@ -85,24 +101,31 @@ def judge(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
     return means[best], best
 
 
+class _Stopped(Exception):
+    """A fit that fell behind."""
+
+    def __init__(self, percent: int, value: float) -> None:
+        super().__init__(percent, value)
+        self.percent, self.value = percent, value
+
+
 @dataclass
 class _Checkpoints:
-    """Judges a fit as it runs, and stops it when it falls behind the median of the earlier trials.
+    """Judges a fit as it runs, and stops it when it falls behind the median of the trials of earlier rounds.
 
     When it judges, and on which users, depends on counts alone and never on measured time, so that a study can be
     repeated exactly. It takes as many users as keep the cost of all checkpoints at a fraction of the fit's.
 
     Attributes:
-        percent: how far the fit was at the last checkpoint.
-        value: the metric there.
+        medians: by percent of the epochs; the fit's best value so far is held against it.
+        values: the metric at each checkpoint so far, by percent of the epochs.
         seconds: wall time of all so far.
     """
 
     model: Model
     judged: Validation
-    trial: optuna.Trial
-    percent: int = 0
-    value: float | None = None
+    medians: Mapping[int, float]
+    values: dict[int, float] = field(default_factory=dict)
     seconds: float = field(default=0.0)
 
     def __call__(self, epoch: Epoch) -> None:
@@ -112,10 +135,10 @@ class _Checkpoints:
         began = time.perf_counter()
         mean, _ = judge(self.model, some_users(self.judged.part, self._affordable(epoch.of)), self.judged.metric)
         self.seconds += time.perf_counter() - began
-        self.percent, self.value = int(100 * reached[-1]), mean.value
-        self.trial.report(mean.value, self.percent)
-        if self.trial.should_prune():
-            raise optuna.TrialPruned
+        percent = int(100 * reached[-1])
+        self.values[percent] = mean.value
+        if max(self.values.values()) < self.medians.get(percent, -np.inf):
+            raise _Stopped(percent, mean.value)
 
     def _affordable(self, epochs: int) -> int:
         """How many users can be ranked at each checkpoint so that all of them together cost about a third of the fit."""
@@ -147,13 +170,8 @@ def _log(search: Search, outcome: Outcome, best: Outcome | None) -> None:
     logger.log(level, "trial %d (%s): %s; %.1f s%s", outcome.number, told, end, outcome.seconds, so_far)
 
 
-def numbered(home: Home, search: Search, number: int) -> Outcome:
-    """`run_trial`; `number` is for the name of a task run."""
-    return run_trial(home, search)
-
-
 trial_task = Task(
-    fn=numbered,
+    fn=run_trial,
     name="trial",
     task_run_name="trial {number} of {search.model}",
     cache_policy=NO_CACHE,

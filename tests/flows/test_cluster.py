@@ -24,11 +24,11 @@ def workers():
     return [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
 
 
-def kill_one_after(folder, killed):
-    """Kill a worker once something is in a folder."""
+def kill_one_after(folder, killed, pattern="*"):
+    """Kill a worker once something of that name is in a folder."""
     until = time.monotonic() + 120
     while time.monotonic() < until:
-        if folder.is_dir() and any(folder.iterdir()) and (found := workers()):
+        if any(folder.glob(pattern)) and (found := workers()):
             found[0].kill()
             killed.append(found[0].pid)
             return

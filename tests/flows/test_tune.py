@@ -2,10 +2,12 @@
 
 import html
 import json
+import threading
 import tomllib
 
 import duckdb
 import numpy as np
+import optuna
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
@@ -16,6 +18,7 @@ from flows.settings import resolve
 from models.catalogue import MODELS
 from tasks.stores import warehouse
 from tasks.stores.home import Home
+from tests.flows.test_cluster import kill_one_after
 
 ML = ["--dataset", "ml-latest-small", "--threads", "2"]
 BPR = ["--model", "bpr_uniform", "--set", "bpr_uniform.fold_in_epochs=4", "bpr_uniform.epochs=2"]
@@ -55,6 +58,26 @@ def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsy
     given = Backfill(dataset="ml-latest-small", home=str(tmp_path), config=[str(file), str(more)])
     run = resolve(given)
     assert run.models["bpr_uniform"].model_dump().items() >= found.items() and run.publish.top_n == 7
+
+
+def test_rounds_on_two_workers_one_of_which_is_killed_make_the_study_of_a_plain_run(tmp_path, ratings, prefect_server):
+    rounds, killed = ("--together", 3, "--trials", 7), []
+    assert tuned(tmp_path / "plain", ratings, *rounds) == 0
+    tuning = tmp_path / "workers" / "ml-latest-small" / "tuning"
+    killer = threading.Thread(target=kill_one_after, args=(tuning, killed), kwargs={"pattern": "*.toml"})
+    killer.start()  # once the first trial is known, while others of its round are made
+    assert tuned(tmp_path / "workers", ratings, *rounds, "--workers", 2) == 0
+    killer.join()
+    studies = [kept_trials(tmp_path / home) for home in ("plain", "workers")]
+    assert killed and len(studies[0]) == 7 and studies[0] == studies[1]
+
+
+def kept_trials(home):
+    """The trials in a home's study, without what a clock says."""
+    url = f"sqlite:///{home}/ml-latest-small/tuning/study.db"
+    trials = optuna.load_study(study_name=None, storage=url).trials
+    outcomes = [trial.user_attrs["outcome"] | {"seconds": 0, "checkpoint_seconds": 0} for trial in trials]
+    return [(kept, trial.params, trial.intermediate_values) for kept, trial in zip(outcomes, trials, strict=True)]
 
 
 def test_a_run_searches_by_itself_and_the_next_one_takes_what_was_found(tmp_path, capsys, prefect_server):
@@ -113,6 +136,8 @@ def test_the_weight_of_new_likes_is_searched_where_their_order_is_kept(tmp_path,
         (["--model", "bpr_uniforn"], "model bpr_uniforn: unknown. Did you mean bpr_uniform?"),
         (["--model", "popularity"], "--model popularity: has no settings to tune. Models that have:"),
         (["--trials", "0"], "--trials 0: must be at least 1."),
+        (["--together", "0"], "--together 0: must be at least 1."),
+        (["--workers", "2", "--dask", "tcp://127.0.0.1:8786"], "--workers and --dask: give one of them"),
         (["--timeout", "-1"], "--timeout -1: must be more than 0 minutes."),
         (["--protocol", "leave_two_out"], "protocol leave_two_out: unknown"),
         (["--protocol", "given"], "protocol given: needs --split-files"),

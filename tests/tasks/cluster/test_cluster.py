@@ -26,8 +26,7 @@ from tasks.errors import ClusterLost, InputError, OneclassError
 from tasks.split import SplitSettings, split
 from tasks.stores import warehouse
 from tasks.tune import tune
-from tasks.tuning import before_fits
-from tasks.tuning.trial import numbered
+from tasks.tuning import before_fits, run_trial
 from tests.conftest import two_tastes
 from tests.tasks.cluster import calls
 from tests.tasks.cluster.conftest import ROOT, started
@@ -234,7 +233,7 @@ def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home, monkeypatc
     two_tastes(home)
     binarize(home, BinarizeSettings(), "a")
     digests = split(home, SplitSettings(), "a", protocols=["leave_one_out"], seed=1).digests
-    monkeypatch.setattr("tasks.tune.Log", functools.partial(before_fits.Log, trial=numbered))  # no task runs
+    monkeypatch.setattr("tasks.tune.Log", functools.partial(before_fits.Log, trial=run_trial))  # no task runs
     models = {name: MODELS[name].Settings() for name in ("slim", "mrf_dense")}
     asked = {"digests": digests, "models": models, "given": {}, "tuned": (), "day": date(2026, 1, 2), "seed": 3}
     here = tune(home, "a", **asked, when="always")
