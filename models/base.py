@@ -120,9 +120,12 @@ class Model(ABC):
         score = self.score_names[0] if score is None else score
         if score not in self.score_names:
             raise ValueError(f"{self.name} has no score {score!r}; it has {', '.join(self.score_names)}")
-        histories = self._block(histories, users)
-        scores = self._for_empty(self._scores(histories, users, score), histories, users)
+        scores = self.scores_of_known(self._block(histories, users), users, score)
         return scores if items is None else scores[:, items]
+
+    def scores_of_known(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        """`scores` of histories that `scores` of a model fitted on the same edges was given, which has checked them."""
+        return self._for_empty(self._scores(histories, users, score), histories, users)
 
     def each_score(self, histories: csr_matrix, *, users: np.ndarray | None = None) -> Iterator[tuple[str, np.ndarray]]:
         """Each of `score_names` with its `scores`, one after the other; what they have in common is computed once."""

@@ -102,7 +102,7 @@ class Blend(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         total, spreads = np.zeros(histories.shape, dtype=np.float32), []
         for member, model in zip(self.settings.members, self.members, strict=True):
-            of_member = model.scores(histories, users=users, score=member.score)
+            of_member = model.scores_of_known(histories, users, member.score)
             with kernel_threads(self.threads):
                 low, spread = scale_of(of_member, histories)
                 total += np.float32(member.weight) * moved(of_member, low, spread)

@@ -41,9 +41,12 @@ def scale_of(scores: np.ndarray, histories: csr_matrix) -> tuple[np.ndarray, np.
     """
     _, best = top_items(scores, histories.indptr, histories.indices, LAST)
     there = np.isfinite(best)
-    counts = there.sum(axis=1)
-    last = best[np.arange(len(best)), np.maximum(counts - 1, 0)]
-    low = np.where(counts > 0, last, np.float32(0))
-    head = np.where(there[:, :HEAD], best[:, :HEAD], 0).sum(axis=1) / np.clip(counts, 1, HEAD)
+    if there.all():  # as it mostly is; the rest below gives the same, but takes three times as long
+        low, head = best[:, -1], best[:, :HEAD].sum(axis=1) / np.float64(HEAD)
+    else:
+        counts = there.sum(axis=1)
+        last = best[np.arange(len(best)), np.maximum(counts - 1, 0)]
+        low = np.where(counts > 0, last, np.float32(0))
+        head = np.where(there[:, :HEAD], best[:, :HEAD], 0).sum(axis=1) / np.clip(counts, 1, HEAD)
     spread = np.where(head > low, head - low, np.float32(1))
-    return low.astype(np.float32), spread.astype(np.float32)
+    return low, spread.astype(np.float32)

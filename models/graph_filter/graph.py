@@ -3,6 +3,7 @@
 S is never formed: S z is two sparse products.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Self
 
@@ -11,11 +12,10 @@ from scipy.sparse import csr_matrix
 
 from models.numerics.products import tall_times
 from models.numerics.random_numbers import normals, purpose
-from models.numerics.sparse_products import times_vector, vector_times
+from models.numerics.sparse_products import Entries, entries, gram_times_vector, times_vector
 
 COLUMNS = 64  # of a block that goes through the graph at a time: a row of it is four cache lines
 CHUNK = 8192  # rows whose products are added up at a time, in float64
-FEW = 8  # of a column with entries in fewer than one in so many items, only these are followed to their users
 NULL = 1e-5  # an eigenvalue of S below this share of the largest is zero in float32
 
 
@@ -47,18 +47,19 @@ class NormalizedGraph:
 
     def squared(self, block: np.ndarray) -> np.ndarray:
         """S z, float32 (items, width), for a block z of that shape."""
-        users = self.at_users(block)
         if block.shape[1] == 1:
-            return vector_times(users[:, 0], self.of_users)[:, None]
-        return tall_times(self.of_items, users)
+            return gram_times_vector(*self._entries, block[:, 0])[:, None]
+        return tall_times(self.of_items, self.at_users(block))
 
     def at_users(self, block: np.ndarray) -> np.ndarray:
         """W z, float32 (users, width), for a block z, (items, width)."""
-        if block.shape[1] > 1:
-            return tall_times(self.of_users, block)
-        few = np.count_nonzero(block) * FEW < len(block)
-        users = vector_times(block[:, 0], self.of_items) if few else times_vector(self.of_users, block[:, 0])
-        return users[:, None]
+        if block.shape[1] == 1:
+            return times_vector(*self._entries, block[:, 0])[:, None]
+        return tall_times(self.of_users, block)
+
+    @functools.cached_property
+    def _entries(self) -> tuple[Entries, Entries]:
+        return entries(self.of_users), entries(self.of_items)
 
 
 def powers(degrees: np.ndarray, exponent: float) -> np.ndarray:

@@ -25,6 +25,7 @@ The largest eigenvalue is 1 where du = 1 and in + out = 1, as in these papers; e
 the plateau mean the same.
 """
 
+from collections.abc import Iterator
 from time import perf_counter
 from typing import ClassVar, Literal, Self
 
@@ -35,6 +36,7 @@ from scipy.sparse import csr_matrix
 from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.graph_filter.graph import COLUMNS, NormalizedGraph, powers, top_eigenvectors
+from models.graph_filter.kept_columns import KeptColumns
 from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
@@ -135,30 +137,33 @@ class GraphFilter(Model):
         """
         before, _ = self._low_pass()
         of_places = weights_by_place(history, self.settings.recency_exponent)[:, None]
-        with kernel_threads(self.threads):
-            columns = self._columns(items)
+        kept = self._kept_columns(len(items))
+        with kernel_threads(self.threads), kept.turn:
+            rows = kept.rows_of(items, self._columns)
             if self._end_at_users:
-                block = np.array([column for column, _ in columns]).T
                 after = self._degree_powers(self._delta(-1))[history.indices]
-                added = after * rows_times(self.graph.of_items, history.indices, block)
+                added = after * rows_times(self.graph.of_items, history.indices, kept.columns[rows].T)
             else:
-                added = np.array([column[history.indices] for column, _ in columns]).T
+                added = kept.columns[rows[:, None], history.indices].T
             low = before[history.indices] * self.vectors[history.indices]
-            return of_places * (added + dense_times(low, np.array([factor for _, factor in columns]).T))
+            return of_places * (added + dense_times(low, kept.factors[rows].T))
 
-    def _columns(self, items: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _kept_columns(self, count: int) -> KeptColumns:
+        """Where the columns of so many items find room. Most users are recommended the same few items, so that a loaded
+        model keeps them."""
+        size, factors = self.edges.shape[0] if self._end_at_users else self.item_count, self.vectors.shape[1]
+        kept = self.kept("filter columns", lambda: KeptColumns(KEPT // size, size, factors))
+        return kept if count <= kept.room else KeptColumns(count, size, factors)
+
+    def _columns(self, items: list[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor, (k,).
 
-        Two passes over all edges make a block of them, and most users are recommended the same few items: a loaded
-        model keeps those that were asked for last. Where `_end_at_users` the first is (users,), before the last half of
+        Two passes over all edges make a block of them. Where `_end_at_users` the first is (users,), before the last half of
         a product with the graph: that is shorter, so that more are kept, and a history needs few of its numbers.
         """
-        kept, after = self.kept("filter columns", dict), self._low_pass()[1]
-        found = {item: kept.pop(item, None) for item in items.tolist()}
-        missing = [item for item, column in found.items() if column is None]
-        size = COLUMNS if len(missing) > ALONE else 1
-        for start in range(0, len(missing), size):
-            some = missing[start : start + size]
+        after, size = self._low_pass()[1], COLUMNS if len(items) > ALONE else 1
+        for start in range(0, len(items), size):
+            some = items[start : start + size]
             block = np.zeros((self.item_count, len(some)), dtype=np.float32)
             block[some, np.arange(len(some))] = 1
             block = self._sharpened(block, -1)
@@ -166,12 +171,7 @@ class GraphFilter(Model):
                 columns = self.graph.at_users(self._degree_powers(-self._delta(-1)) * block)
             else:
                 columns = self._between(self._polynomial, block, -1)
-            found |= {item: (columns[:, at].copy(), after[:, item].copy()) for at, item in enumerate(some)}
-        kept |= found  # those asked for last come last
-        size = self.edges.shape[0] if self._end_at_users else self.item_count
-        for item in list(kept)[: max(0, len(kept) - KEPT // size)]:
-            kept.pop(item, None)
-        return [found[item] for item in items.tolist()]
+            yield from zip(columns.T, after[:, some].T, strict=True)
 
     @property
     def _end_at_users(self) -> bool:
@@ -187,7 +187,8 @@ class GraphFilter(Model):
                 some = histories if len(scores) <= COLUMNS else histories[start : start + COLUMNS]
                 block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
                 of_places = weights_by_place(some, self.settings.recency_exponent)
-                block[some.indices, np.repeat(np.arange(some.shape[0]), np.diff(some.indptr))] = of_places
+                rows = np.repeat(np.arange(some.shape[0]), np.diff(some.indptr)) if len(scores) > 1 else 0
+                block[some.indices, rows] = of_places
                 of_block = self._sharpened(self._between(self._polynomial, block, 1), 1).T
                 low = pattern_times(some, self.vectors, of_places * before[some.indices, 0])
                 np.add(of_block, dense_times(low, after), out=scores[start : start + COLUMNS])

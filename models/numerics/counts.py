@@ -72,12 +72,13 @@ def check_entries(matrix: csr_matrix, name: str, first: int = 0) -> None:
         raise ValueError(
             f"{name}: columns of a row are not sorted, or a column comes twice in a row; call {name}.sum_duplicates()"
         )
-    bad = ~(np.isfinite(matrix.data) & (matrix.data > 0))
-    if bad.any():
+    counts = matrix.data
+    if len(counts) and not (counts.min() > 0 and counts.max() < np.inf):  # a NaN is the least and the largest
+        bad = ~(np.isfinite(counts) & (counts > 0))
         entry = int(np.argmax(bad))
         row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
         raise ValueError(
-            f"{name}: user {first + row} (row), item {matrix.indices[entry]}: the count {matrix.data[entry]} is not a positive "
+            f"{name}: user {first + row} (row), item {matrix.indices[entry]}: the count {counts[entry]} is not a positive "
             "finite number; leave out what is no like, and call eliminate_zeros()"
         )
 

@@ -96,6 +96,17 @@ def dense_products(left, table, workers, out):
                         out[first + row, start + column] = totals[row * TILE + column]
 
 
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def narrow_products(left, table, out):
+    """`dense_products` of a table with so few columns that most of a tile would be empty."""
+    for row in range(len(left)):
+        total = out[row]
+        for position in range(len(table)):
+            value, term = left[row, position], table[position]
+            for column in range(len(total)):
+                total[column] += value * term[column]
+
+
 @njit(cache=True)
 def _fill(tile, at, table, row, start, width):
     """Copy a part of a row of the table into the tile; behind the table's last column the tile keeps what it has."""

@@ -16,6 +16,7 @@ from models.numerics.product_kernels import (
     add_one_product,
     add_products,
     dense_products,
+    narrow_products,
     tiled_products,
 )
 
@@ -39,6 +40,10 @@ def dense_times(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
     if block == 1:  # of which a tile would be used once
         out = np.zeros((1, table.shape[1]), dtype=np.float32)
         add_one_product(*_whole_row(width), read_only(rows[0], np.float32), read_only(table, np.float32), out[0])
+        return out
+    if table.shape[1] < NARROW:
+        out = np.zeros((block, table.shape[1]), dtype=np.float32)
+        narrow_products(read_only(rows, np.float32), read_only(table, np.float32), out)
         return out
     out = np.empty((block, table.shape[1]), dtype=np.float32)
     groups = -(-block // ROWS)

@@ -1,6 +1,6 @@
 """Products with a sparse table, each sum in one fixed order, as in `models.numerics.products`."""
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -8,6 +8,20 @@ from scipy.sparse import csr_matrix
 
 from models.numerics.lanes import element
 from models.numerics.products import read_only
+
+FEW = 8  # of a vector with entries in fewer than one in so many places, only these are followed
+
+
+class Entries(NamedTuple):
+    """A sparse table, CSR, as kernels take it; made once for a table that is read again and again.
+
+    Attributes:
+        indptr, indices, values: int64, int32 and float32, read-only.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
 
 
 def sparse_times(histories: csr_matrix, table: csr_matrix, weights: np.ndarray | None = None) -> np.ndarray:
@@ -30,17 +44,25 @@ def sparse_times(histories: csr_matrix, table: csr_matrix, weights: np.ndarray |
     return out
 
 
-def vector_times(vector: np.ndarray, table: csr_matrix) -> np.ndarray:
-    """x T, float32 (columns,): x float32 (rows,), T (rows, columns) sparse; rows where x is zero cost nothing.
-
-    The terms of a sum come in the order of `tall_times` of T' and x, and so do those of `times_vector`: the same bits.
-    """
-    return _of_vector(_add_rows, vector, table, table.shape[1])
+def entries(table: csr_matrix) -> Entries:
+    """The `Entries` of a table: views, where its arrays have these types."""
+    indptr, indices = read_only(table.indptr, np.int64), read_only(table.indices, np.int32)
+    return Entries(indptr, indices, read_only(table.data, np.float32))
 
 
-def times_vector(table: csr_matrix, vector: np.ndarray) -> np.ndarray:
-    """T x, float32 (rows,): T (rows, columns) sparse, x float32 (columns,)."""
-    return _of_vector(_add_columns, vector, table, table.shape[0])
+def times_vector(table: Entries, transposed: Entries, vector: np.ndarray) -> np.ndarray:
+    """T x, float32 (rows of T,), with the bits of `tall_times` of T and x; where most of x is zero, by rows of T'."""
+    out = np.zeros(len(table.indptr) - 1, dtype=np.float32)
+    _times_vector(table, transposed, read_only(vector, np.float32), out)
+    return out
+
+
+def gram_times_vector(table: Entries, transposed: Entries, vector: np.ndarray) -> np.ndarray:
+    """T' T x, float32 (columns of T,), with the bits of two `tall_times`."""
+    between = np.zeros(len(table.indptr) - 1, dtype=np.float32)
+    out = np.zeros(len(vector), dtype=np.float32)
+    _gram_times_vector(table, transposed, read_only(vector, np.float32), between, out)
+    return out
 
 
 def rows_times(table: csr_matrix, rows: np.ndarray, block: np.ndarray) -> np.ndarray:
@@ -77,18 +99,30 @@ def _add_sparse(indptr, indices, weights, table_indptr, table_indices, values, o
                 total[table_indices[at]] += weight * values[at]
 
 
-def _of_vector(kernel: Callable[..., None], vector: np.ndarray, table: csr_matrix, size: int) -> np.ndarray:
-    out = np.zeros(size, dtype=np.float32)
-    indptr, indices = read_only(table.indptr, np.int64), read_only(table.indices, np.int32)
-    kernel(indptr, indices, read_only(table.data, np.float32), read_only(vector, np.float32), out)
-    return out
-
-
 # `element`, and places without a sign, spare these loops a test for negative places, which takes as long again.
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
-def _add_rows(indptr, indices, values, vector, out):
+def _times_vector(table, transposed, vector, out):
+    there = 0
+    for place in range(len(vector)):
+        there += vector[place] != 0
+    if there * FEW < len(vector):
+        _add_rows(transposed, vector, out)
+    else:
+        _add_columns(table, vector, out)
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _gram_times_vector(table, transposed, vector, between, out):
+    _times_vector(table, transposed, vector, between)
+    _add_rows(table, between, out)
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _add_rows(table, vector, out):
+    """out += T' x; rows where x is zero cost nothing, and the terms of a sum come in the order of `_add_columns`."""
+    indptr, indices, values = table
     for row in range(len(vector)):
         factor = vector[row]
         if factor != 0:
@@ -97,7 +131,9 @@ def _add_rows(indptr, indices, values, vector, out):
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
-def _add_columns(indptr, indices, values, vector, out):
+def _add_columns(table, vector, out):
+    """out += T x."""
+    indptr, indices, values = table
     for row in range(len(out)):
         total = out[row]
         for at in range(indptr[row], indptr[row + 1]):

@@ -37,20 +37,24 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 numba.config.THREADING_LAYER = _choose_layer()
 _turn = threading.RLock() if numba.config.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
 _blas_turn = threading.RLock()
+_around = threading.local()  # `threads`, of the block that a thread is in
 
 
 @contextlib.contextmanager
 def kernel_threads(count: int) -> Iterator[None]:
     """Run the block's numba kernels on `count` threads, or on as many as numba was started with."""
+    wanted, outer = max(1, min(count, numba.config.NUMBA_NUM_THREADS)), getattr(_around, "threads", None)
+    if wanted == outer:  # a block within a block: to ask numba takes microseconds
+        yield
+        return
     with _turn:
-        before, wanted = numba.get_num_threads(), max(1, min(count, numba.config.NUMBA_NUM_THREADS))
-        if wanted == before:  # a block within a block: setting the number takes microseconds
-            yield
-            return
+        before = numba.get_num_threads()
         numba.set_num_threads(wanted)
+        _around.threads = wanted
         try:
             yield
         finally:
+            _around.threads = outer
             numba.set_num_threads(before)
 
 

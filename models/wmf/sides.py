@@ -75,18 +75,18 @@ class RowSystems:
         self.own = np.ones(matrix.shape[0]) if own is None else own
         self.others = None if others is None else read_only(others, np.float32)
         squares = loss.of_counts(matrix.data)
-        of_entries, all_others = np.ones(len(squares)), float(matrix.shape[1])
+        pulls, of_rows, all_others = loss.base + squares, np.diff(matrix.indptr), float(matrix.shape[1])
         if others is not None:
-            of_entries, all_others = others[matrix.indices], others.sum()
-        pulls = of_entries * (loss.base + squares)
+            of_entries = others[matrix.indices]
+            squares, pulls = of_entries * squares, of_entries * pulls
+            of_rows, all_others = row_sums(matrix.indptr, of_entries), others.sum()
         self.graph = (
             read_only(matrix.indptr, np.int64),
             read_only(matrix.indices, np.int32),
-            read_only(of_entries * squares, np.float32),
+            read_only(squares, np.float32),
             read_only(pulls, np.float32),
         )
-        weights = row_sums(matrix.indptr, of_entries) + loss.unobserved * all_others
-        self.penalties = loss.penalties(weights)
+        self.penalties = loss.penalties(of_rows + loss.unobserved * all_others)
         self.constant = float(np.sum(self.own * row_sums(matrix.indptr, pulls)))
 
     def solve(

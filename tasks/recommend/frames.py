@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from tasks.recommend.names import Names
 from tasks.recommend.ranking import Ranked
@@ -19,28 +18,32 @@ COLUMNS = {
 }
 
 
-# Made from lists, since most answers are of one user: looking up rows of a frame costs several times as much.
+# Most answers are of one user, and to make a series takes longer than to fill it: looking up rows of a frame costs
+# several times as much as a list, and one series that is cut into columns half as much as a series a column.
 
 
 def of_items(ranked: Ranked, names: Names) -> pl.DataFrame:
     """One row per item with `COLUMNS`, users one after the other, best first."""
     there = ranked.items >= 0
     columns = ranked.items[there].tolist()
-    series = [
-        pl.Series("item_id", [names.ids[column] for column in columns], dtype=pl.String),
-        pl.Series("title", [names.titles[column] for column in columns], dtype=pl.String),
-        pl.Series("score", ranked.scores[there].astype(np.float64)),
-    ]
-    for number, name in enumerate(("like_mean", "like_sd")):
-        if ranked.like is None:
-            series.append(_nothing(name, len(columns)))
-        else:
-            series.append(pl.Series(name, ranked.like[number][there].astype(np.float64)))
-    if ranked.because is None:
-        series.append(_nothing("because", len(columns)))
+    texts = [names.ids[column] for column in columns] + [names.titles[column] for column in columns]
+    numbers = [ranked.scores[there]]
+    if ranked.like is not None:
+        numbers += [values[there] for values in ranked.like]
+    if ranked.because is not None:
+        because = ranked.because[there]
+        texts += [names.ids[column] if column >= 0 else None for column in because.ravel().tolist()]
+    rows, text = len(columns), pl.Series("item_id", texts, dtype=pl.String)
+    number = pl.Series("score", np.concatenate(numbers, dtype=np.float64))
+    found = [text.slice(rows, rows).alias("title"), number.slice(0, rows)]
+    for place, name in enumerate(("like_mean", "like_sd"), 1):
+        found.append(number.slice(place * rows, rows).alias(name) if ranked.like else _nothing(name, rows))
+    if ranked.because is None or not rows:
+        found.append(_nothing("because", rows))
     else:
-        series.append(pl.Series("because", _lists(ranked.because[there], names.ids)))
-    return pl.DataFrame(series)
+        lists = text.slice(2 * rows).reshape(because.shape).cast(COLUMNS["because"]).alias("because")
+        found.append(lists if because.min() >= 0 else lists.list.drop_nulls())
+    return text.slice(0, rows).to_frame().hstack(found)
 
 
 @functools.lru_cache(maxsize=8)
@@ -58,22 +61,3 @@ def of_users(ranked: Ranked, users: pl.Series, names: Names) -> pl.DataFrame:
     row, place = np.nonzero(ranked.items >= 0)
     first = [users[row].alias("user_id"), pl.Series("rank", (place + 1).astype(np.int32))]
     return pl.DataFrame([*first, *of_items(ranked, names).get_columns()])
-
-
-def _lists(columns: np.ndarray, ids: list[str]) -> pa.Array:
-    """Lists of ids of an (n, width) array of columns, without those that are -1."""
-    named = columns >= 0
-    if named.all():
-        ends = _even_ends(*columns.shape)
-    else:
-        counts = np.zeros(len(columns) + 1, dtype=np.int64)
-        np.cumsum(named.sum(axis=1), out=counts[1:])
-        ends = pa.array(counts)
-    values = pa.array([ids[column] for column in columns[named].tolist()], type=pa.large_string())
-    return pa.LargeListArray.from_arrays(ends, values)
-
-
-@functools.lru_cache(maxsize=8)
-def _even_ends(rows: int, width: int) -> pa.Array:
-    """Where lists of one length begin and end, kept: of most answers every list is full."""
-    return pa.array(np.arange(rows + 1, dtype=np.int64) * width)

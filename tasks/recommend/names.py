@@ -1,7 +1,7 @@
 """Item ids as columns of the published fit, and histories of ids as its matrices."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
@@ -50,9 +50,9 @@ class Names:
         found = set(map(self._columns.get, texts(item_ids, name)))
         return np.array(sorted(found - {None}), dtype=np.int32)
 
-    def tell_unknown(self, item_ids: Sequence[str], name: str) -> None:
+    def tell_unknown(self, item_ids: Iterable[str], name: str) -> None:
         """Name those that are not known in a warning, `UnknownItems`."""
-        if unknown := self.unknown(item_ids):
+        if unknown := [item for item in item_ids if item not in self._columns]:
             more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
             named = ", ".join(unknown[:NAMED]) + more
             warnings.warn(f"{name}: not known in {self.dataset}, left out: {named}", UnknownItems, stacklevel=3)

@@ -75,12 +75,13 @@ def reasons(model: Model, history: csr_matrix, column: int) -> list[tuple[int, f
 def _because(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarray | None:
     """As `Ranked` has them."""
     found = np.full((*items.shape, REASONS), -1, dtype=np.int32)
+    nothing = np.zeros(items.shape[1] + 1, dtype=np.int64)
     for row, of_row in enumerate(items):
         history = histories if len(items) == 1 else histories[[row]]
         added = model.contributions(history, np.maximum(of_row, 0))
         if added is None:
             return None
-        order = np.argsort(-added.T, axis=1, kind="stable")[:, :REASONS]
-        spoke = added[order, np.arange(len(order))[:, None]] > 0
-        found[row, :, : order.shape[1]] = np.where(spoke, history.indices[order], -1)
+        if len(added):
+            places, most = top_items(added.T, nothing, nothing[:0], REASONS)
+            found[row] = np.where(most > 0, history.indices[places], -1)
     return found

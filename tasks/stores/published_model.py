@@ -9,7 +9,6 @@
 Files that lie in a store are linked, not copied, where the file system lets them: they are never written to again.
 """
 
-import copy
 import functools
 import json
 import os
@@ -153,18 +152,19 @@ def _read(home: Home, publication: Path) -> PublishedModel:
 
 
 @functools.lru_cache(maxsize=4)
-def _blank(rows: int, width: int) -> csr_matrix:
-    """To be copied: scipy takes several times as long to make a matrix."""
-    return csr_matrix((rows, width), dtype=np.float32)
+def _blank(rows: int, width: int) -> dict[str, Any]:
+    """What a matrix has, to be copied: scipy takes several times as long to make one."""
+    matrix = csr_matrix((rows, width), dtype=np.float32)
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return vars(matrix)
 
 
 def csr_of(
     counts: np.ndarray, columns: np.ndarray, indptr: np.ndarray, width: int, places: np.ndarray | None = None
 ) -> csr_matrix:
     """A CSR view over arrays of sorted columns, neither copied nor checked; with places, `OrderedHistories`."""
-    matrix = copy.copy(_blank(len(indptr) - 1, width))
-    matrix.data, matrix.indices, matrix.indptr = counts, columns, indptr
-    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    matrix = object.__new__(csr_matrix)
+    vars(matrix).update(_blank(len(indptr) - 1, width), data=counts, indices=columns, indptr=indptr)
     return ordered(matrix, places)
 
 
