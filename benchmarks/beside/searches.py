@@ -27,12 +27,12 @@ def judged(model: Any, part: Part, score: str = "score") -> dict[str, np.ndarray
 
 
 def search(name: str, split: SplitMatrices, trials: int, threads: int, seed: int) -> dict[str, Any]:
-    """The best settings of some by the validation users' nDCG@100; the first are those of `LIBRARIES`. Prints every trial."""
+    """The best settings of some by the validation users' nDCG@100; the first are `Library.start`. Prints every trial."""
     library, tried = LIBRARIES[name], []
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.enqueue_trial(library.settings)
+    study.enqueue_trial(library.start or library.settings)
     for number in range(1, trials + 1):
         trial, began = study.ask(library.space), time.process_time()
         settings = library.settings | trial.params
