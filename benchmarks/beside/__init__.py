@@ -1,0 +1,1 @@
+"""Of `benchmarks.libraries`: how other libraries' models are fitted and searched, and our own on the same split."""
