@@ -24,7 +24,7 @@ from tasks.stores.home import Home
 
 ROOMS = ("models", "tasks", "sql", "data_contracts")
 SPOKEN = ("tasks", "models")  # loggers whose lines go to the coordinator
-LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "polars", "distributed")
+LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "polars", "optuna", "distributed")
 _turn = threading.Lock()  # a call has all of the process's threads
 
 

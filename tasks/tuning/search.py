@@ -30,6 +30,7 @@ class Search:
             longer than the process.
         elsewhere: values that the second trial of a short search has; also of settings outside the space, which later
             trials have from the best one so far.
+        together: trials of a round, each of which is asked for from the rounds before.
     """
 
     model: str

@@ -15,7 +15,7 @@ from tests.conftest import home_in
 
 ROOT = Path(__file__).parents[3]
 QUICKLY = {  # of a worker that says nothing more, by default 5 minutes; and of a scheduler that is gone
-    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "3s",
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s",  # less, and a busy machine loses workers that are well
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
 }
 
