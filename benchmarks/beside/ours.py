@@ -10,8 +10,8 @@ from tasks.blend import blend
 from tasks.stores import fits, matrices
 from tasks.stores.matrices import SplitMatrices
 from tasks.train import train
+from tasks.tuning import run_trial
 from tasks.tuning.before_fits import Log, settle
-from tasks.tuning.trial import numbered
 
 RUN = "benchmark"
 
@@ -22,7 +22,7 @@ def fitted(run: RunSettings, names: Sequence[str], split: SplitMatrices) -> dict
     A model has the settings that the data set's file has for it, or those of the search that a run makes.
     """
     home, digest, day = run.home, matrices.write(run.home, split), date.today()
-    log = Log(home, split.protocol, digest, split.train, day, run.seed, trial=numbered)
+    log = Log(home, split.protocol, digest, split.train, day, run.seed, trial=run_trial)
     settings, digests = {}, {}
     keep = partial(train, home, RUN, protocol=split.protocol, matrices_digest=digest, seed=run.seed)
     for name in names:
