@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import dask
+import numpy as np
 import psutil
 import pytest
 from cryptography import x509
@@ -130,6 +131,12 @@ def test_a_worker_that_does_not_see_the_home_says_so(home):
     terms = worker.Terms(worker.version(), home, "cluster-1", 1, None)
     said = f"it does not see {home.folder}: mount the home there under the same path, or give a --store"
     assert worker.unfit(terms) == said
+
+
+def test_a_worker_with_another_version_of_a_library_says_so(home):
+    wanted = tuple((name, "0.1" if name == "numpy" else version) for name, version in worker.version())
+    said = worker.unfit(worker.Terms(wanted, home, "cluster-1", 1, None))
+    assert said == f"it has numpy {np.__version__}, and the run 0.1: install there what is installed here"
 
 
 def test_a_worker_that_came_late_with_another_source_does_no_call(own_cluster, home, tmp_path, caplog):
