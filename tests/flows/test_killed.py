@@ -118,7 +118,8 @@ commands.warm()
 store = Store(folder / "kept")
 run = recoveries.stopped("tiny", folder / "stopped", store, server.url, seed=1)
 kinds = {kind: [digest for moment, digest in run.moments if moment.kind == kind] for kind in ("change", "commit")}
-wanted = {random.Random(1).choice(kinds["change"]), *random.Random(1).sample(sorted(set(kinds["commit"])), 4)}
+change = random.Random(1).choice(kinds["change"])
+wanted = {change, *random.Random(1).sample(sorted({*kinds["commit"]} - {change}), 4)}
 results = recoveries.recovered("tiny", run, [run.homes[one] for one in wanted], store, [server], folder)
 for result in filter(recoveries.differs, results.values()):
     print(result, file=sys.stderr)
