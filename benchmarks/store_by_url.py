@@ -9,18 +9,14 @@ of the quickest pass after the first. Needs `.[test]`.
 
 import argparse
 import os
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import fsspec
 import numpy as np
 import psutil
 from scipy.sparse import csr_matrix
@@ -32,8 +28,7 @@ from models.fitting import Epoch, FitOptions, Shelf, Shelves
 from models.folder_shelf import folder_in
 from tasks.stores import run_at_url
 from tasks.stores.home import Home
-
-BUCKET = "benchmark"
+from tests.s3_server import started
 
 
 @dataclass
@@ -90,36 +85,6 @@ def fitted(matrix: csr_matrix, name: str, shelves: Shelves, server: psutil.Proce
     return min(np.diff(seen, axis=0).tolist())
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """A server with an empty bucket, and the bucket's URL; this process's environment names it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    os.environ |= {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "any",
-        "AWS_SECRET_ACCESS_KEY": "any",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    with (folder / "said").open("wb") as said:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        process = subprocess.Popen(command, stdout=said, stderr=said)
-    try:
-        until = time.monotonic() + 60
-        while True:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            if time.monotonic() > until:
-                raise TimeoutError((folder / "said").read_text())
-            time.sleep(0.1)
-        fsspec.filesystem("s3").mkdir(BUCKET)
-        yield psutil.Process(process.pid), f"s3://{BUCKET}/runs"
-    finally:
-        process.kill()
-        process.wait()
-
-
 def nobody(*_: object) -> None:
     """There are no workers that would keep anything."""
 
@@ -136,8 +101,8 @@ def main() -> None:
     matrix = demo_graph(given.edges // 40, given.items, given.edges, 1)
     print(f"{matrix.shape[0]:,} users, {matrix.shape[1]:,} items, {matrix.nnz:,} edges, {given.blocks} blocks")
     head("model", "users lie", "a pass, CPU s", "the server, CPU s", "calls", "read, MB", "written, MB")
-    with tempfile.TemporaryDirectory() as place, serving(Path(place)) as (server, url):
-        home = Home(Path(place) / "home", "demo", store=url)
+    with tempfile.TemporaryDirectory() as place, started(Path(place)) as moto:
+        home, server = Home(Path(place) / "home", "demo", store=moto.url), psutil.Process(moto.process.pid)
         kinds = {"in a folder": partial(folder_in, Path(place)), "at the URL": run_at_url.shelves(home, nobody)}
         for name in given.fit:
             for where, shelves in kinds.items():

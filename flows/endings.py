@@ -1,7 +1,7 @@
 """How a command ends that is told to: by Ctrl-C or SIGTERM, within seconds, with one message.
 
-Python's own way is not enough: where the signal went to the whole process group, Prefect's temporary server has ended
-too, and Prefect asks it again and again for minutes. So a thread watches for signals, and ends the process itself where
+Python's own way is not enough: where Prefect's server has ended too (one that Prefect started is told what the whole
+process group is), Prefect asks it again and again for minutes. So a thread watches for signals, and ends the process itself where
 the usual way takes too long. That is safe at any moment: what a run leaves is the same as after a crash, from which the
 next run recovers. Kernels leave Python's global lock free, so that the thread can act while one is at work.
 """

@@ -19,7 +19,7 @@ SECONDS_TO_ANSWER = 5.0
 @contextlib.contextmanager
 def at_hand() -> Iterator[None]:
     """Work with the server that `PREFECT_API_URL` names, or, where that does not answer, with a temporary one."""
-    if temporary_server.is_named():
+    if temporary_server.has_begun():
         temporary_server.wait()
         yield
         return

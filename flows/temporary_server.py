@@ -57,8 +57,8 @@ def begin() -> None:
     atexit.register(end)  # before Prefect's own, so that it runs after them
 
 
-def is_named() -> bool:
-    """Whether the server that Prefect was told of is this process's own."""
+def has_begun() -> bool:
+    """Whether this process has one, which Prefect was told of."""
     return bool(_started)
 
 

@@ -148,11 +148,7 @@ class Model(ABC):
 
     @classmethod
     def made_of(cls, settings: ModelSettings) -> "list[type[Model]]":
-        """The other estimators that a model with these settings is made of; none, by default.
-
-        Raises:
-            ValueError: it cannot be made of these.
-        """
+        """The other estimators that a model with these settings is made of; none, by default. `ValueError`: it cannot be."""
         return []
 
     def like(

@@ -20,6 +20,7 @@ class Server:
 
     Attributes:
         url: of a prefix in the bucket.
+        process: once it was started.
     """
 
     url = f"s3://{BUCKET}/a/prefix"
@@ -44,7 +45,7 @@ class Server:
         """Begin, with an empty bucket."""
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
         with self._said.open("ab") as said:
-            self._process = subprocess.Popen(command, stdout=said, stderr=said)
+            self.process = subprocess.Popen(command, stdout=said, stderr=said)
         until = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port)):
@@ -55,8 +56,8 @@ class Server:
 
     def end(self) -> None:
         """Kill it."""
-        self._process.kill()
-        self._process.wait()
+        self.process.kill()
+        self.process.wait()
 
     @property
     def files(self) -> fsspec.AbstractFileSystem:

@@ -25,7 +25,7 @@ from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from models.fitting import Workers
-from tasks.cluster import way, worker
+from tasks.cluster import security, worker
 from tasks.cluster.engine import HERE, ClusterSettings
 from tasks.errors import ClusterLost, InputError, OneclassError
 from tasks.orchestration import artifacts
@@ -98,7 +98,7 @@ class DaskEngine:
         """A call that is on its way; what is returned waits for its result."""
 
         def ask() -> distributed.Future:
-            among = {"workers": self._fit(), "allow_other_workers": True} if self._unfit else {}
+            among = {"workers": self._able(), "allow_other_workers": True} if self._unfit else {}
             resources = self._of(memory)
             more = {"key": _key(what), "pure": False, "resources": resources, "priority": priority, **among}
             return self._client.submit(made_by, self._terms, pack, **more)
@@ -125,10 +125,10 @@ class DaskEngine:
         else:
             self._unfit.add(error.worker)
             logger.warning("%s Others make its calls.", error)
-        if not self._fit():
+        if not self._able():
             raise error
 
-    def _fit(self) -> list[str]:
+    def _able(self) -> list[str]:
         """Addresses of the workers that are there, without those that turned out unfit."""
         return [one for one in self._client.scheduler_info(n_workers=-1)["workers"] if one not in self._unfit]
 
@@ -202,7 +202,7 @@ def _mark(home: Home) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Client]:
-    security = distributed.Security()  # certificates as Dask's own configuration names them
+    tls = distributed.Security()  # certificates as Dask's own configuration names them
     if settings.address is None:
         own = {MEMORY: int(SHARE * allowance.memory() / settings.workers)}
         # of the process by which Python clears up after a run that had to end at once: it would have the last word
@@ -225,9 +225,9 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
         ):
             yield client
         return
-    way.check(settings, security)
+    security.check(settings, tls)
     try:
-        client = distributed.Client(settings.address, security=security, timeout=SECONDS_TO_ANSWER)
+        client = distributed.Client(settings.address, security=tls, timeout=SECONDS_TO_ANSWER)
     except (OSError, ValueError, TimeoutError) as error:
         raise InputError(f"--dask {settings.address}: no scheduler answers there ({error}).") from error
     with client:

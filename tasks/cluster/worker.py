@@ -123,7 +123,7 @@ def packed(function: Callable[..., Any], *arguments: Any) -> bytes:
 
 def call(terms: Terms, pack: bytes) -> Any:
     """`function(home, ...)` with this worker's limits, one call at a time."""
-    with _turn, _fit(terms):
+    with _turn, _taking_part(terms):
         from tasks.stores import remote
 
         function, (home, *arguments) = pickle.loads(pack)
@@ -134,7 +134,7 @@ def call(terms: Terms, pack: bytes) -> Any:
 
 def call_block(terms: Terms, pack: bytes) -> Any:
     """`function(...)`, one call at a time."""
-    with _turn, _fit(terms):
+    with _turn, _taking_part(terms):
         function, arguments = pickle.loads(pack)
         return function(*arguments)
 
@@ -151,7 +151,7 @@ async def call_beside(terms: Terms, pack: bytes, dask_worker: distributed.Worker
 
 
 @contextlib.contextmanager
-def _fit(terms: Terms) -> Iterator[None]:
+def _taking_part(terms: Terms) -> Iterator[None]:
     """Look before each call, for workers may come late, and after one that failed, for a folder may go meanwhile.
 
     Raises:

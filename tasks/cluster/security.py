@@ -9,7 +9,7 @@ from tasks.cluster.engine import ClusterSettings
 from tasks.errors import InputError
 
 
-def check(settings: ClusterSettings, security: distributed.Security) -> None:
+def check(settings: ClusterSettings, tls: distributed.Security) -> None:
     """Refuse a scheduler that others could speak for: whoever does can run what it likes on this machine.
 
     Raises:
@@ -20,7 +20,7 @@ def check(settings: ClusterSettings, security: distributed.Security) -> None:
     if not found or not host:
         raise InputError(f"--dask {settings.address}: write it as tcp://HOST:PORT or tls://HOST:PORT.")
     if scheme == "tls":
-        if not security.tls_client_cert:
+        if not tls.tls_client_cert:
             raise InputError(
                 f"--dask {settings.address}: needs certificates; name them in Dask's configuration, such as "
                 "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT and ..__TLS__CLIENT__KEY."
