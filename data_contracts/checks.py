@@ -8,7 +8,7 @@ import duckdb
 
 from data_contracts.contracts import COLUMNS, UNEXPECTED_ROWS, Contract, Rule, for_stage
 from data_contracts.results import RuleResult
-from data_contracts.suites import batch_definition, columns_rule, session, suite
+from data_contracts.suites import batch_definition, batch_of_all, own_rules, session, suite, suite_of_all
 
 
 def check(
@@ -19,7 +19,8 @@ def check(
     Uncommitted rows and temporary tables of the connection are seen; nothing is written. Where the columns
     of a table are not as declared, its other rules are left out. Where a rule's query fails, DuckDB gives the
     transaction up: that rule counts as broken and the check ends with it; of the conditions, which are asked
-    together, the first stands for all.
+    together, the first stands for all. Nothing is known then of rules of other types than `unexpected_rows`, which are
+    asked last.
 
     Args:
         parameters: values that the contracts' rules refer to by name; more than they ask for is fine.
@@ -42,28 +43,32 @@ def check_contracts(
     if not contracts:
         return results
     with session(connection) as (_, datasource):
-        for contract, given in zip(contracts, values, strict=True):
-            batch = batch_definition(datasource, contract, given).get_batch()
-            ours = [columns_rule(), *(rule for rule in contract.rules if rule.type == UNEXPECTED_ROWS)]
-            found = _validated(batch, contract, ours, given)[COLUMNS].result["details"]
-            of_table = {rule.name: _of_ours(contract, rule, found[rule.name]) for rule in ours if rule.name in found}
-            if failed := [rule.name for rule in ours if rule.name in found and found[rule.name]["count"] is None]:
+        others = [[rule for rule in contract.rules if rule.type != UNEXPECTED_ROWS] for contract in contracts]
+        suites = [suite(*one) for one in zip(contracts, others, values, strict=True)]  # a misspelt rule raises here
+        [of_all] = batch_of_all(datasource).get_batch().validate(suite_of_all(contracts, values)).results
+        told = of_all.result["details"]
+        given_up = any(one["count"] is None for one in told[-1].values())  # after it nothing can be asked
+        for contract, given, rules, made, found in zip(contracts, values, others, suites, told, strict=False):
+            of_table = {
+                rule.name: _of_ours(contract, rule, found[rule.name])
+                for rule in own_rules(contract)
+                if rule.name in found
+            }
+            if failed := [name for name, one in found.items() if one["count"] is None]:
                 return [*results, of_table[failed[0]]]
-            others = [rule for rule in contract.rules if rule.type != UNEXPECTED_ROWS]
-            if of_table[COLUMNS].success and others:
-                answers = _validated(batch, contract, others, given)
-                if failure := _failure(contract, others, answers):
+            if rules and of_table[COLUMNS].success and not given_up:
+                answers = _validated(batch_definition(datasource, contract, given).get_batch(), made, given)
+                if failure := _failure(contract, rules, answers):
                     return [*results, failure]
-                of_table |= {rule.name: _of_expectation(contract, rule, answers[rule.name]) for rule in others}
+                of_table |= {rule.name: _of_expectation(contract, rule, answers[rule.name]) for rule in rules}
             results += [of_table[name] for name in [COLUMNS, *(r.name for r in contract.rules)] if name in of_table]
     return results
 
 
-def _validated(batch: Any, contract: Contract, rules: Sequence[Rule], parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _validated(batch: Any, made: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Great Expectations' result of every rule, by the rule's name; its order is not ours."""
-    made = suite(contract, rules, parameters)
     answer = batch.validate(made, result_format="SUMMARY", expectation_parameters=dict(parameters))
-    return {rule: one for one in answer.results for rule in one.expectation_config.meta["rules"]}
+    return {one.expectation_config.meta["rule"]: one for one in answer.results}
 
 
 def _failure(contract: Contract, rules: Sequence[Rule], found: Mapping[str, Any]) -> RuleResult | None:

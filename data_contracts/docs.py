@@ -41,7 +41,7 @@ def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Mappin
             SITE, {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
         )
         for contract, given in zip(contracts, values, strict=True):
-            expectations = context.suites.add(suite(contract, [columns_rule(), *contract.rules], given, apart=True))
+            expectations = context.suites.add(suite(contract, [columns_rule(), *contract.rules], given))
             rows = batch_definition(datasource, contract, given)
             definition = gx.ValidationDefinition(name=contract.table, data=rows, suite=expectations)
             context.validation_definitions.add(definition).run(expectation_parameters=given)

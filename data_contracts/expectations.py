@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import sqlalchemy
-from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.datasource.fluent import SQLDatasource
 from great_expectations.execution_engine import SqlAlchemyExecutionEngine
 from great_expectations.expectations.expectation import BatchExpectation
@@ -44,15 +43,15 @@ class DuckDBDatasource(SQLDatasource):
 
 
 class Breaches(QueryMetricProvider):
-    """Count and first rows of what breaks each rule of a table, by the rule's name.
+    """Count and first rows of what breaks each rule: for each table, by the rule's name.
 
-    First whether the columns are as declared, then all conditions at once, then the queries. It ends after the rule
-    `columns` where that is broken, as the others would ask for columns that there are not, and with the first
-    statement that fails, as DuckDB then gives the transaction up.
+    Of each table first whether the columns are as declared, then all conditions at once, then the queries. A table ends
+    after the rule `columns` where that is broken, as the others would ask for columns that there are not; all ends with
+    the first statement that fails, as DuckDB then gives the transaction up.
     """
 
     metric_name = "unexpected_rows.breaches"
-    value_keys = ("table", "declared", "conditions", "queries")
+    value_keys = ("tables",)
 
     @metric_value(engine=SqlAlchemyExecutionEngine)
     def _sqlalchemy(
@@ -62,27 +61,27 @@ class Breaches(QueryMetricProvider):
         metric_value_kwargs: dict,
         metrics: dict[str, Any],
         runtime_configuration: dict,
-    ) -> dict[str, Any]:
-        selectable, _, _ = execution_engine.get_compute_domain(
-            metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE
-        )
-        batch = selectable.compile(dialect=execution_engine.engine.dialect, compile_kwargs={"literal_binds": True})
-        asked = {name: metric_value_kwargs[name] for name in cls.value_keys}
+    ) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
         with execution_engine.get_connection() as connection:
-            return _found(connection, f"({batch})", **asked)
+            for asked in metric_value_kwargs["tables"]:
+                found.append(_found(connection, **asked))
+                if any(one["count"] is None for one in found[-1].values()):
+                    break
+        return found
 
 
 def _found(
     connection: sqlalchemy.Connection,
-    batch: str,
     *,
     table: str,
+    rows: str,
     declared: dict[str, str],
     conditions: dict[str, str],
     queries: dict[str, str],
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    asking = COLUMNS
+    batch, asking = f"({rows})", COLUMNS
     try:
         if declared:
             found[COLUMNS] = _columns(connection, table, declared)
@@ -90,8 +89,8 @@ def _found(
                 return found
         asking = next(iter(conditions), asking)
         for rule, count in _counts(connection, batch, conditions).items():
-            rows = _rows(connection, f"select * from {batch} where {conditions[rule]}") if count else []
-            found[rule] = {"count": count, "rows": rows}
+            samples = _rows(connection, f"select * from {batch} where {conditions[rule]}") if count else []
+            found[rule] = {"count": count, "rows": samples}
         for asking, query in queries.items():
             text = query.format(batch=batch)
             counted = sql.statement("data_contracts/breaches_counted", query=text)
@@ -132,26 +131,28 @@ def _rows(connection: sqlalchemy.Connection, query: str) -> list[dict[str, Any]]
 class UnexpectedRows(BatchExpectation):
     """The expectation type `unexpected_rows`: no condition and no query, by the rules' names, finds a row.
 
-    One expectation asks all of a table: Great Expectations' own work on an expectation takes longer than DuckDB's on
-    most of them.
+    One expectation can ask all of a stage's tables: Great Expectations' own work on an expectation takes longer than
+    DuckDB's on most tables.
 
     Attributes:
-        declared: the columns that `table` is to have, by name; they are not asked for where there are none here.
+        tables: what is asked of each: `table`, its name; `rows`, the query of those that are checked; `declared`, the columns that it
+            is to have, by name, which are not asked for where there are none here; `conditions`; `queries`.
     """
 
-    table: str
-    declared: dict[str, str]
-    conditions: dict[str, str]
-    queries: dict[str, str]
+    tables: list[dict[str, Any]]
 
     metric_dependencies = ("unexpected_rows.breaches",)
-    success_keys = ("table", "declared", "conditions", "queries")
+    success_keys = ("tables",)
 
     def _validate(
         self, metrics: dict, runtime_configuration: dict | None = None, execution_engine: Any = None
     ) -> dict[str, Any]:
         found = metrics["unexpected_rows.breaches"]
-        asked = bool(self.declared) + len(self.conditions) + len(self.queries)
-        held = len(found) == asked and not any(one["count"] for one in found.values())
-        result = {"observed_value": sum(one["count"] or 0 for one in found.values()), "details": found}
-        return {"success": held, "result": result}
+        asked = [
+            (place, rule)
+            for place, one in enumerate(self.tables)
+            for rule in [*[COLUMNS] * bool(one["declared"]), *one["conditions"], *one["queries"]]
+        ]
+        counts = [found[place].get(rule, {}).get("count") if place < len(found) else None for place, rule in asked]
+        result = {"observed_value": sum(count or 0 for count in counts), "details": found}
+        return {"success": all(count == 0 for count in counts), "result": result}

@@ -133,8 +133,10 @@ def test_where_the_columns_are_not_as_declared_the_rules_are_left_out(numbers):
 
 def test_a_query_that_fails_is_a_broken_rule_and_says_why(numbers):
     wrong = rule(name="wrong", query="select no_such_column from {batch}", severity="warning")
-    results = check_contracts(numbers, [contract_of(rule(), wrong), contract_of(rule())], {})
-    assert results[-1].rule == "wrong"
+    of_another_type = rule(name="few", type="expect_table_row_count_to_be_between", kwargs={"max_value": 2}, query=None)
+    contracts = [contract_of(rule(), of_another_type), contract_of(rule(), wrong), contract_of(rule(name="last"))]
+    results = check_contracts(numbers, contracts, {})
+    assert [result.rule for result in results] == ["columns", "small", "wrong"]
     assert results[-1].observed.startswith("could not be checked") and "no_such_column" in results[-1].observed
     with pytest.raises(ContractBroken, match="no_such_column"):
         raise_if_broken("ingest", results)
