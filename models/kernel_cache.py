@@ -10,28 +10,34 @@ import atexit
 import contextlib
 import fcntl
 import functools
+import hashlib
 import os
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TextIO
 
 import numba
 from numba.core import caching
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 
 from models import fingerprint
 
 DAYS_KEPT = 30  # a folder of another version of the source is deleted after so many days without use
+PATIENCE = 300  # seconds for which a kernel that another process compiles is waited for, before it is compiled here too
 _save = caching.IndexDataCacheFile.save
+_compile = Dispatcher.compile
+_alone = threading.local()  # whether this thread is compiling a kernel that no other process compiles meanwhile
 FALLBACKS = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
 
 
 def install() -> None:
     """Have numba keep in such folders the kernels that are declared from now on, unless the user names locators."""
-    if caching.IndexDataCacheFile.save is not _save_in_turn:
-        caching.IndexDataCacheFile.save = _save_in_turn
+    caching.IndexDataCacheFile.save, Dispatcher.compile = _save_in_turn, _compile_once
     if not os.environ.get("NUMBA_CACHE_LOCATOR_CLASSES"):
         numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{FileLocator.__name__},{FALLBACKS}"
 
@@ -45,6 +51,45 @@ def _save_in_turn(cache: caching.IndexDataCacheFile, key: object, data: object) 
     with open(Path(cache._cache_path) / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _save(cache, key, data)
+
+
+def _compile_once(dispatcher: Dispatcher, signature: object) -> Any:
+    """Compile a signature of a kernel, or read it from the cache once another process has compiled it.
+
+    A process that compiles holds numba's own lock, and waits for one kernel at a time, the one that was called: none
+    can wait for another in a circle.
+    """
+    kept = isinstance(dispatcher._cache, caching.FunctionCache)
+    if not kept or getattr(_alone, "compiling", False):
+        return _compile(dispatcher, signature)
+    with global_compiler_lock, _held(dispatcher, signature):
+        _alone.compiling = True
+        try:
+            return _compile(dispatcher, signature)
+        finally:
+            _alone.compiling = False
+
+
+@contextlib.contextmanager
+def _held(dispatcher: Dispatcher, signature: object) -> Iterator[None]:
+    """No other process compiles the signature in the block, unless one did for longer than PATIENCE, or cannot be seen."""
+    cache, code = dispatcher._cache, dispatcher.py_func.__code__
+    asked = f"{code.co_qualname} {code.co_firstlineno} {signature}"
+    name = hashlib.sha256(asked.encode()).hexdigest()[:16]
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a file system without locks
+            cache._impl.locator.ensure_cache_path()
+            lock = stack.enter_context(open(Path(cache.cache_path) / f"{name}.compiling", "w"))
+            _wait_for(lock)
+        yield
+
+
+def _wait_for(lock: TextIO) -> None:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(0.02)
 
 
 class FileLocator:

@@ -1,5 +1,6 @@
 """Compiled kernels: machine code of another source is never used, that of equal source is."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -34,6 +35,13 @@ SOURCES = {
 RUN = """
 import json
 import models.first.kernels as first, models.second.kernels as second
+import os, pathlib, time
+if together := int(os.environ.get("TOGETHER", 0)):  # call the kernels when so many processes have come here
+    ready = pathlib.Path(os.environ["XDG_CACHE_HOME"], "ready")
+    ready.mkdir(parents=True, exist_ok=True)
+    (ready / str(os.getpid())).touch()
+    while len(os.listdir(ready)) < together:
+        time.sleep(0.001)
 found = {name: room.kernel(10) for name, room in (("first", first), ("second", second))}
 taken = {name: sum(room.kernel.stats.cache_hits.values()) for name, room in (("first", first), ("second", second))}
 print(json.dumps([found, taken]))
@@ -82,6 +90,22 @@ def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(ch
     assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
     edit(elsewhere, "kernel_code.py", "\n\n\n", "\n\n\n# compiled in another way\n")
     assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
+
+
+def test_what_one_process_compiles_others_wait_for_and_read(checkout, tmp_path):
+    with ThreadPoolExecutor(3) as pool:
+        runs = list(pool.map(lambda _: run(checkout, XDG_CACHE_HOME=str(tmp_path / "cache"), TOGETHER="3"), range(3)))
+    assert [found for found, _ in runs] == 3 * [{"first": 21, "second": 11}]
+    assert {name: sum(taken[name] for _, taken in runs) for name in ("first", "second")} == {"first": 2, "second": 2}
+
+
+def test_a_process_that_compiles_for_ever_is_waited_for_no_longer(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernel_cache, "PATIENCE", 0.1)
+    with open(tmp_path / "lock", "w") as held, open(tmp_path / "lock", "w") as lock:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        kernel_cache._wait_for(lock)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_folder_of_the_users_own_is_used(checkout, tmp_path):
