@@ -27,6 +27,9 @@ PUBLISHED = {
 """Logs that tests read and that are not shipped: place below REAL_LOGS -> what it is and where a person finds it."""
 
 
+FAST = "not slow"
+
+
 def real_log(name: str) -> Path:
     """A log of PUBLISHED; the test is skipped where it is absent, with what to put where."""
     path = REAL_LOGS / name
@@ -34,6 +37,22 @@ def real_log(name: str) -> Path:
         folder, _, file = os.path.relpath(path).rpartition(os.sep)
         pytest.skip(f"{name} is not there: put {file} into {folder} ({PUBLISHED[name]})")
     return path
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run the tests marked slow too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The slow tests are left out where no file, word or mark says which to run."""
+    asked = [one for one in config.args if one.partition("::")[0].endswith(".py")]
+    if not (asked or config.option.all or config.option.keyword or config.option.markexpr):
+        config.option.markexpr = FAST  # pytest-xdist hands it to its processes
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.option.markexpr == FAST:
+        terminalreporter.write_line("The slow tests were left out: --all runs them too.")
 
 
 class FlowsTogether(LoadScopeScheduling):

@@ -19,6 +19,7 @@ def layout(tmp_path_factory):
     return layout
 
 
+@pytest.mark.slow
 def test_every_table_is_that_of_one_machine(layout):
     assert {table: answer[1:] for table, answer in truth.compared(layout).items()} == dict.fromkeys(TABLES, (0, True))
 

@@ -233,6 +233,7 @@ def test_a_check_prints_and_logs_nothing(numbers, capfd, caplog):
     assert [record for record in caplog.records if record.name.startswith("great_expectations")] == []
 
 
+@pytest.mark.slow
 def test_data_docs_show_every_contract(good, parameters, tmp_path):
     good.execute("delete from raw.rejects")
     index = docs.build(good, dict.fromkeys(STAGES, parameters), tmp_path / "pages")

@@ -57,6 +57,7 @@ def test_garbage_is_collected_afterwards_as_it_was_before(enabled):
         gc.enable() if before else gc.disable()
 
 
+@pytest.mark.slow
 def test_a_process_that_checks_loads_no_more_than_it_needs_and_says_nothing_at_its_end():
     """Great Expectations is loaded by the first check; what it puts off works; DuckDB reports no leaks."""
     program = """

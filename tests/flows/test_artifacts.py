@@ -65,6 +65,7 @@ def two_runs(first, ratings, tmp_path_factory):
     return Home(home, "ml-latest-small")
 
 
+@pytest.mark.slow
 def test_the_summary_says_what_changed_since_the_last_run(two_runs):
     with warehouse.connect(two_runs, read_only=True) as connection:
         values = connection.execute(

@@ -85,6 +85,7 @@ def there_are(client):
     return sorted(client.request("POST", "/automations/filter").json(), key=lambda one: one["name"])
 
 
+@pytest.mark.slow
 def test_the_server_tells_of_nights_that_do_not_begin_or_crash_or_fail_before_they_can_tell(
     watching_server, receiver, tmp_path, monkeypatch
 ):

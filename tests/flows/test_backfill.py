@@ -99,6 +99,7 @@ def test_one_thread_and_two_give_the_same_bits(first, tmp_path, ratings):
     assert contents(tmp_path) == contents(first[0])
 
 
+@pytest.mark.slow
 def test_a_given_split_publishes_its_table_and_no_recommendations(tmp_path):
     for name, shift in (("train.txt", 0), ("test.txt", 1)):
         lines = [
@@ -135,6 +136,7 @@ def test_a_given_split_needs_two_different_logs(tmp_path, capsys):
     assert "two different logs" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("events", [1, 3])
 def test_a_log_that_is_too_small_to_evaluate_still_gets_recommendations(tmp_path, events):
     log = tmp_path / "ratings.csv"
@@ -190,6 +192,7 @@ def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_pa
     assert contents(home) == before
 
 
+@pytest.mark.slow
 def test_the_nightly_run_takes_what_has_landed(after_first, ratings):
     landing, header = after_first / "ml-latest-small" / "landing", ratings.read_text().splitlines()[0]
     landing.mkdir()
@@ -212,6 +215,7 @@ def test_the_ui_has_something_to_show(first):
     assert artifacts["ml-latest-small-contracts-publish"] == "table"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "log", "edges"),
     [
@@ -225,6 +229,7 @@ def test_a_real_log_becomes_its_edges(tmp_path, dataset, log, edges):
     assert query(tmp_path, "select count(*) from curated.interactions", dataset) == [(edges,)]
 
 
+@pytest.mark.slow
 def test_a_real_log_runs_through(tmp_path):
     words = ["--source", str(real_log("ml-100k/u.data")), "--home", str(tmp_path), "--models", "popularity"]
     assert backfill.main(["--dataset", "ml-100k", "--protocols", "leave_one_out", *words]) == 0

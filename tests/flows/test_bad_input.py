@@ -164,6 +164,7 @@ def digest(folder: Path) -> dict[str, str]:
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_read_only_home_is_told(tmp_path, ratings, prefect_server):
     home = tmp_path / "home"
@@ -174,6 +175,7 @@ def test_a_read_only_home_is_told(tmp_path, ratings, prefect_server):
     assert "cannot be written to" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path, first, prefect_server):
     """What a first run left fits; then the disk is filled, and a log that would not fit comes in."""

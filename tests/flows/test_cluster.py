@@ -35,6 +35,7 @@ def kill_one_after(folder, killed, pattern="*"):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_two_workers_one_of_which_is_killed_give_the_tables_of_a_plain_run(first, tmp_path, ratings):
     killed = []
     killer = threading.Thread(target=kill_one_after, args=(tmp_path / "ml-latest-small" / "models", killed))

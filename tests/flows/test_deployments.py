@@ -63,6 +63,7 @@ def pasted(command: str, environment: dict[str, str], *more: str) -> str:
     return said.decode()
 
 
+@pytest.mark.slow
 def test_the_readmes_commands_deploy_and_run_a_night_whose_tables_are_in_the_home(environment, tmp_path):
     pasted(readme("prefect work-pool create"), environment)
     said = pasted(readme("prefect deploy"), environment)
@@ -86,6 +87,7 @@ def stars(folder, value):
     (folder / "ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *lines]) + "\n")
 
 
+@pytest.mark.slow
 def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment, tmp_path):
     home, name = tmp_path / "home" / "ml-latest-small", "nightly-retrain/nightly-retrain-ml-latest-small"
     stars(home / "landing", 1)  # nobody likes anything
@@ -188,6 +190,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 def test_a_night_sets_a_log_aside_that_a_crash_left_and_that_cannot_be_replayed(night):
     given, home = night
     subprocess.run([sys.executable, "-c", KILLED, str(home.warehouse)], capture_output=True, check=False)
@@ -208,6 +211,7 @@ def test_a_late_night_ends_as_cancelled_where_a_later_one_did_its_work(night):
     assert state.is_cancelled() and "run earlier began" in state.message
 
 
+@pytest.mark.slow
 def test_a_night_that_began_late_is_told_of(prefect_server, night, tmp_path):
     given, home = night
     with warehouse.connect(home) as connection:

@@ -110,6 +110,7 @@ def kill_the_rest_of(group):
         os.killpg(group, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=["alone", "with workers"])
 def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its_true_state(
     tmp_path, prefect_home, request, more

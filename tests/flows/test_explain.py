@@ -83,6 +83,7 @@ def files(home):
     return {file: file.stat().st_mtime_ns for file in home.folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.slow
 def test_a_training_user_is_asked_as_such(explained):
     home, _ = explained
     found = explain(home, "u7", top=5)

@@ -129,6 +129,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 def test_a_run_recovers_from_some_of_its_moments(prefect_server, tmp_path):
     command = [sys.executable, "-c", RECOVERED, str(tmp_path)]
     environment = {**os.environ, "PREFECT_API_URL": prefect_server}

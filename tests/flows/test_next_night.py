@@ -5,6 +5,8 @@ import pytest
 from flows import backfill
 from tests.flows.test_backfill import contents
 
+pytestmark = pytest.mark.slow
+
 DATASET = "ml-latest-small"
 MODELS = ("mrf_dense", "mrf_sparse", "slim")
 PLAN = ["--dataset", DATASET, "--models", ",".join(("popularity", *MODELS)), "--threads", "2"]

@@ -163,6 +163,7 @@ def test_an_assignment_that_is_none_is_told():
         command_line.parameters(Run, backfill.parser().parse_args(["--dataset", "d", "--set", "nonsense"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [command.__name__ for command in COMMANDS.values()])
 def test_help_loads_nothing_that_takes_long(module):
     script = (
@@ -185,6 +186,7 @@ def test_importing_flows_leaves_stderr_alone():
     assert done.stderr == "said at exit\n"
 
 
+@pytest.mark.slow
 def test_a_command_leaves_no_complaint_on_stderr(prefect_server, tmp_path):
     """The message of a failed run is the last; DuckDB's binding would add a page on what it takes for leaked."""
     log = tmp_path / "ratings.csv"
@@ -199,6 +201,7 @@ def test_a_command_leaves_no_complaint_on_stderr(prefect_server, tmp_path):
     assert "Task run 'ingest' - Finished in state Failed\n" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_flow_that_is_run_by_another_program_leaks_nothing(prefect_server):
     """Such as a worker, whose stderr the project leaves alone: modules are kept, so that Python empties them."""
     script = (

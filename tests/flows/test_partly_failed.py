@@ -2,11 +2,15 @@
 
 import sys
 
+import pytest
+
 from flows import backfill
 from models.mrf.dense import MRFDense
 from models.popularity import Popularity
 from tasks.stores import warehouse
 from tasks.stores.home import Home
+
+pytestmark = pytest.mark.slow
 
 
 def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_path, monkeypatch, capsys):

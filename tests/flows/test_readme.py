@@ -87,6 +87,7 @@ def there(after_the_readme, monkeypatch):
     monkeypatch.delenv("ONECLASS_HOME", raising=False)
 
 
+@pytest.mark.slow
 def test_the_readmes_commands_do_what_it_says(after_the_readme):
     folder, said = after_the_readme
     data_sets = {re.search(r"--dataset (\S+)", line)[1] for line in said}
@@ -102,6 +103,7 @@ def test_the_readmes_commands_do_what_it_says(after_the_readme):
     assert "Film no. " in closer
 
 
+@pytest.mark.slow
 def test_what_is_told_of_recommendations_is_so(there):
     said = {line: run(line, *shortened(line)) for line in commands(RECOMMEND)}
     assert len(said) == 4

@@ -10,6 +10,8 @@ from tasks.errors import InputError
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 
+pytestmark = pytest.mark.slow
+
 DATASET = "ml-latest-small"
 QUICK = ["--dataset", DATASET, "--models", "popularity", "--protocols", "strong_generalization", "--threads", "2"]
 

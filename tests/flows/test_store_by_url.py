@@ -18,6 +18,8 @@ from tests.flows.test_backfill import contents, query, run
 from tests.tasks.cluster import conftest
 from tests.tasks.cluster.conftest import started
 
+pytestmark = pytest.mark.slow
+
 HIDES = Path(conftest.__file__).with_name("hidden_home.py")
 IN_BLOCKS = "random_graph", "wmf", "hpf", "paired_symbols", "binary_matrix", "mrf_dense", "slim"
 SHORT = (

@@ -57,6 +57,7 @@ def after_penalties(penalties_kept, tmp_path):
     return shutil.copytree(penalties_kept, tmp_path / "home", symlinks=True)
 
 
+@pytest.mark.slow
 def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
     assert swept(tmp_path, ratings, "--set", "mrf_dense.alpha=0.5") == 0
     told = capsys.readouterr().out
@@ -100,6 +101,7 @@ def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
             assert sum(users for _, users in of_side) == len(edge_ranks)
 
 
+@pytest.mark.slow
 def test_a_sweep_can_keep_what_each_pass_left(tmp_path, ratings, monkeypatch):
     plan = SweepPlan("hpf", "leave_one_out", ({"factors": 3, "max_iterations": 4},), by_pass="bounds")
     monkeypatch.setattr(sweeps, "SWEEPS", {"passes": plan})
@@ -111,6 +113,7 @@ def test_a_sweep_can_keep_what_each_pass_left(tmp_path, ratings, monkeypatch):
     assert kept == sorted((f"bounds@{at}", value) for at, value in enumerate(bounds.tolist(), 1)) and kept
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_where_it_stopped_and_takes_the_place_of_the_last(after_penalties, ratings):
     home = after_penalties
     before = query(home, "select * exclude swept_at from evaluation.sweeps order by all")
@@ -139,6 +142,7 @@ def test_a_refit_that_fails_leaves_the_last_results(after_penalties, ratings, mo
     assert query(home, "select * from evaluation.sweeps order by all") == before
 
 
+@pytest.mark.slow
 def test_the_report_of_the_last_run_is_made_anew(after_first, ratings):
     page = after_first / "ml-latest-small" / "report" / "index.html"
     page.unlink()

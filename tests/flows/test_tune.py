@@ -20,6 +20,8 @@ from tasks.stores import warehouse
 from tasks.stores.home import Home
 from tests.flows.test_cluster import kill_one_after
 
+pytestmark = pytest.mark.slow
+
 ML = ["--dataset", "ml-latest-small", "--threads", "2"]
 BPR = ["--model", "bpr_uniform", "--set", "bpr_uniform.fold_in_epochs=4", "bpr_uniform.epochs=2"]
 SEARCHED = set(MODELS["bpr_uniform"].Settings.search_space) - {"epochs"}

@@ -15,6 +15,8 @@ import pytest
 
 from tests.typed import ELSEWHERE, page, run, served
 
+pytestmark = pytest.mark.slow
+
 PAGE = page("docs/tutorial.md")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 

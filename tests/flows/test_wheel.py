@@ -16,6 +16,8 @@ import pytest
 from flows import console
 from tests.flows.conftest import ML
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("flows", "tasks", "models", "sql", "data_contracts")
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "adding_a_model.md").read_text(encoding="utf-8")
 FILE, NAME = re.search(r"`(models/(\w+)\.py)`, which", PAGE).groups()
@@ -13,6 +15,8 @@ FILE, NAME = re.search(r"`(models/(\w+)\.py)`, which", PAGE).groups()
 (LINE,) = re.findall(rf'^        ("{NAME}": "[\w.]+:\w+"),$', PAGE, flags=re.MULTILINE)
 CATALOGUED = f"""
 from pathlib import Path
+
+import pytest
 
 import models
 from models.catalogue import MODELS, Catalogue
@@ -34,6 +38,7 @@ def contract(folder: Path, code: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_documented_model_keeps_the_contract(tmp_path):
     done = contract(tmp_path, CODE)
     assert done.returncode == 0, done.stdout + done.stderr

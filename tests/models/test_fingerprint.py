@@ -34,6 +34,7 @@ def file_of(model):
     return model.__module__.removeprefix("models.").replace(".", "/") + ".py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edited, expected",
     [

@@ -102,6 +102,7 @@ def test_neither_threads_nor_calls_in_another_order_nor_twice_change_a_bit(odd, 
     assert_same_bits(of_one_machine[id(mode)], fitted(mode, odd, blocks=4, threads=2, options=backwards))
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(odd, tmp_path, of_one_machine):
     workers = Processes(2, 5)  # at slim's columns, and at the pattern of mrf_sparse
     options = FitOptions(workers=workers, rows=shelved(odd, tmp_path), scratch=tmp_path / "seen by all")

@@ -78,6 +78,7 @@ def edit(checkout, file, before, after):
     path.write_text(path.read_text().replace(before, after))
 
 
+@pytest.mark.slow
 def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(checkout, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]

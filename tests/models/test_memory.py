@@ -55,6 +55,7 @@ def test_every_model_with_blocks_is_weighed():
     assert {name for name, _ in FITS} == set(WITH_BLOCKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "given"), FITS, ids=[" ".join(map(str, (name, *of.values()))) for name, of in FITS])
 def test_a_call_and_the_coordinator_take_about_what_is_said(log, name, given):
     matrix, rows = log

@@ -44,6 +44,7 @@ def test_indices_follow_the_order_of_first_appearance(home, log_events):
     ]
 
 
+@pytest.mark.slow
 def test_tomorrows_log_moves_no_index(home, log_events):
     log_events([("z", "q", 1), ("a", "p", 1)])
     binarize(home, BinarizeSettings(), "run")
@@ -70,6 +71,7 @@ def naive_edges(events, settings):
     return edges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -158,6 +158,7 @@ def test_the_first_five_by_themselves_are_asked(home, digest, monkeypatch):
     assert {one.model for one in found.members} == {"half", "other_half"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("least", "models", "reason"),
     [(10**6, ("half", "other_half"), "100 validation users are too few"), (50, ("half",), "there are not two models")],

@@ -98,6 +98,7 @@ def test_a_user_with_several_lines_has_them_one_after_the_other(home, tmp_path):
     assert ends.keys() == train.keys() and all(500 + user in items for user, items in ends.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sorted(home, tmp_path, caplog, seed):
     for order, words in (
@@ -114,6 +115,7 @@ def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sort
     assert matrices.read(home, drifting).ends is None and "sorted by item id" in caplog.text
 
 
+@pytest.mark.slow
 def test_what_was_decided_is_said_again_by_a_run_with_nothing_new(home, tmp_path, caplog):
     digest = made(home, tmp_path, lines(DRIFTING, 1))
     caplog.clear()
@@ -135,6 +137,7 @@ def test_few_lines_or_lines_of_few_items_say_nothing(home, tmp_path, caplog):
     assert "do not drift along lines (z = 0.0, " in caplog.text
 
 
+@pytest.mark.slow
 def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, tmp_path, caplog):
     """As in a home of before places were kept."""
     made(home, tmp_path, lines(DRIFTING, 1))
@@ -166,6 +169,7 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
     assert named(home, found.part.targets, found.part.users) == latest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutation", "rule"),
     [
@@ -221,6 +225,7 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
     assert f"next_events, validation: the edges from {cut} on, of {found.users} users" in caplog.text
 
 
+@pytest.mark.slow
 def test_next_events_of_few_users_draws_unless_told_otherwise(home, log_events, caplog):
     log_events(list(days(line_ends.LEAST_USERS - 10)))
     digest = of_next_events(home)

@@ -67,6 +67,7 @@ def made(home, settings=SplitSettings(), since=None, protocols=("next_events",))
     return split(home, settings, "run", protocols=protocols, seed=1, threshold=THRESHOLD, since=since)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "settings", "since"),
     [

@@ -149,6 +149,7 @@ CAUGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CAUGHT)
 def test_a_fault_is_warned_of(tonight, kind):
     connection, log = tonight
@@ -298,6 +299,7 @@ def test_the_usual_is_that_of_a_naive_median(year, length):
         assert found[figure] == pytest.approx(list(naive_usual(known, tonight, figure == "events")))
 
 
+@pytest.mark.slow
 def test_a_night_over_the_landing_folder_leaves_its_figures_and_other_runs_do_not(home, tmp_path):
     dataset = datasets.load("ml-1m", tmp_path)
     csv(home.landing / "ratings.csv", "a,x,5", "b,x,4")

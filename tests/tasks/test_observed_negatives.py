@@ -110,6 +110,7 @@ def test_of_next_events_none_is_from_the_cut_on(home, events):
     assert held_out == {} and trained == {pair for pair in known if times[pair].date() < cut.date()}
 
 
+@pytest.mark.slow
 def test_matrices_are_the_same_where_none_is_asked_for_and_the_same_again_next_night(home, events):
     plain = made(home, observed=False)
     assert all(matrices.read(home, digest).negatives is None for digest in plain.values())
@@ -121,6 +122,7 @@ def test_matrices_are_the_same_where_none_is_asked_for_and_the_same_again_next_n
         assert (one.train != other.train).nnz == 0 and np.array_equal(one.users, other.users)
 
 
+@pytest.mark.slow
 def test_a_fit_gets_them(home, events, caplog):
     settings = RandomGraphSettings(factors=3, iterations=3, observed_negatives=True)
 

@@ -69,6 +69,7 @@ def made(home, protocols, settings=ORDERED):
     return split(home, settings, "run", protocols=protocols, seed=1).digests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timed", [True, False])
 def test_every_protocol_keeps_the_order_of_times_and_lines(home, log_events, timed):
     events = list(drawn(1, timed))
@@ -119,6 +120,7 @@ def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events):
     assert found == {user: order[user] for user in found} and len(found) > 20
 
 
+@pytest.mark.slow
 def test_without_the_setting_the_matrices_are_those_of_before(home, log_events):
     log_events(list(drawn(3, timed=True)))
     protocols = ["strong_generalization", "leave_one_out", "next_events"]

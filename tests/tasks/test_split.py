@@ -73,6 +73,7 @@ def test_hashed_targets_are_a_fifth_of_the_edges_that_training_items_leave(home,
         assert of_user["target"] == (kept // 5 if kept >= 5 else 0)
 
 
+@pytest.mark.slow
 def test_a_hashed_user_does_not_move_when_tomorrows_log_arrives(home, log, log_events):
     strong(home, held_out_share=0.2)
     before = dict(rows(home, "select distinct user_id, part from splits.strong_generalization"))

@@ -38,6 +38,7 @@ def fit(home, digest):
     )
 
 
+@pytest.mark.slow
 def test_the_validation_users_are_watched(home, digest):
     kept = MultDAE.load(home.models / "mult_dae" / fit(home, digest).digest)
     read = matrices.read(home, digest)

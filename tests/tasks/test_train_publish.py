@@ -94,6 +94,7 @@ def test_a_half_written_fit_is_made_again(home, digests):
     assert (home.models / "mrf_dense" / first.digest / "fit.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [
@@ -158,6 +159,7 @@ def published(home, digests, run_id="run", **settings):
     )
 
 
+@pytest.mark.slow
 def test_the_model_that_is_best_on_validation_is_published(published_once):
     home, (chosen, _), _ = published_once
     assert chosen == Choice("mrf_dense", "score")
@@ -165,6 +167,7 @@ def test_the_model_that_is_best_on_validation_is_published(published_once):
     assert on_validation["mrf_dense"] > on_validation["popularity"]
 
 
+@pytest.mark.slow
 def test_the_model_that_is_asked_for_is_published(home, digests):
     assert published(home, digests, model="popularity")[0] == Choice("popularity", "score")
 
@@ -212,6 +215,7 @@ def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monk
     assert rows(home, "select * from published.recommendations order by all") == before
 
 
+@pytest.mark.slow
 def test_the_link_swings_and_the_last_publications_stay(home, after_publishing):
     assert home.published.resolve().name == "run"
     for run_id in ("second", "third"):
@@ -231,6 +235,7 @@ def recorded(home, run_id, flow="backfill", *, evaluated=True):
                 connection.execute(metric, [run_id])
 
 
+@pytest.mark.slow
 def test_the_store_keeps_what_the_latest_evaluated_runs_and_the_one_going_on_used(home, digests):
     folder, kept = home.models / "mrf_dense", set()
     for seed in range(3):

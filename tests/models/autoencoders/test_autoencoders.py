@@ -79,6 +79,7 @@ def dense(interactions, values=None):
     return rows.toarray().astype(float)
 
 
+@pytest.mark.slow
 @every_model
 def test_the_loss_agrees_with_the_papers_in_float64(name, steps, long_tailed):
     model, made, weights = steps(name)

@@ -123,6 +123,7 @@ def shares_of_negatives(model, likes, user, epochs):
     return counts
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("liked", [3, 27], ids=["a light user, by rejection", "a dense user, by inversion"])
 def test_negatives_follow_their_distribution(model, liked):

@@ -134,6 +134,7 @@ def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, mode):
     assert_bits_of_blocks_alone(fitted, counted(long_tailed), blocks=5, **mode)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(long_tailed, tmp_path):
     assert_killed_process_changes_no_bit(fitted, long_tailed, tmp_path / "seen by all", blocks=5, learn_selection=True)
 

@@ -11,6 +11,8 @@ from tasks.cluster import ClusterSettings
 from tasks.stores.home import Home, Limits
 from tests.tasks.cluster.judged_demo import SHORT, evaluated, in_small_calls, prepared
 
+pytestmark = pytest.mark.slow
+
 
 class InAnyOrder:
     """Every call that waits is made when an answer is asked for, in a drawn order, and that one again; all of it is pickled."""

@@ -49,6 +49,7 @@ def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, d
             fitted(home, digest, "wmf", settings, 2)  # here the blocks are in this process, too
 
 
+@pytest.mark.slow
 def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fitted(little, home, digest):
     with opened(ClusterSettings(address=little.address), home) as engine:
         with pytest.raises(

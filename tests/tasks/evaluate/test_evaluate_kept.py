@@ -17,6 +17,8 @@ from tasks.stores.home import Home
 from tasks.train import train
 from tests.conftest import home_in, two_tastes
 
+pytestmark = pytest.mark.slow
+
 BEGAN = datetime(2026, 1, 2)
 SHORT = {"popularity": {}, "random_graph": {"factors": 2, "iterations": 2}}
 OF_RUN = (

@@ -59,6 +59,7 @@ def test_a_changed_file_replaces_its_events_and_is_told(home, dataset, tmp_path,
     assert f"{one}: changed under its name; 2 events of before are gone, 3 stand in their place" in caplog.text
 
 
+@pytest.mark.slow
 def test_what_changed_comes_out_as_from_nothing(home, dataset, tmp_path):
     early, late, third = tmp_path / "b.csv", tmp_path / "a.csv", tmp_path / "c.csv"
     timed(early, "u,x,5,1000000000", "v,y,5,1000000001", "w,z,5,1000000002")
@@ -81,6 +82,7 @@ def test_what_changed_comes_out_as_from_nothing(home, dataset, tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spelt", [os.path.relpath, os.path.abspath, lambda path: path.parent / ".." / path.parts[-2]])
 def test_a_name_is_the_same_however_the_path_is_spelt(home, dataset, tmp_path, spelt):
     path = csv(tmp_path / "logs" / "ratings-1.csv", "a,x,5")
@@ -179,6 +181,7 @@ stage.ingest(Home(root, "small"), datasets.load("ml-1m", root), [sys.argv[2]], "
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_replaces_leaves_the_old(home, dataset, tmp_path):
     path = csv(tmp_path / "ratings.csv", *[f"{user},x,5" for user in range(50_000)])
     ingest(home, dataset, [path], "run-1")

@@ -61,6 +61,7 @@ QUOTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUOTED)
 def test_a_quoted_field_of_several_lines_makes_no_phantoms(home, tmp_path, name):
     lines, spoilt = QUOTED[name]
@@ -88,6 +89,7 @@ def test_of_two_members_of_an_archive_with_one_name_the_last_counts(home, tmp_pa
     assert (events, rejects) == ([(2, "10", "1", 5), (2, "10", "2", 5)], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dataset, content, reason",
     [
@@ -109,12 +111,14 @@ def test_a_text_in_parquet_that_only_programmers_call_a_number(home, tmp_path):
     assert of(home, path) == ([(2, "b_1", "y", 4)], [(1, "value is not a number")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zeros", [1, 3, 4, 7, 8, 512, 100_000])
 def test_zeros_after_a_gzip(home, tmp_path, zeros):
     content = gzip.compress(b"user,item\na,x\n") + bytes(zeros)
     assert read(home, tmp_path / "log.csv.gz", content) == ([(2, "a", "x", 1)], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end, packed", [("\n", bytes), ("\r\n", gzip.compress), ("\r", bytes)])
 def test_a_line_that_is_too_long_is_named(home, tmp_path, monkeypatch, end, packed):
     monkeypatch.setattr(sources, "LONGEST_LINE", 1_500_000)
@@ -136,6 +140,7 @@ def test_memory_that_does_not_suffice_is_told_in_one_sentence(tmp_path):
         ingest(home, OWN, [path], "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dataset, content, longest",
     [
@@ -151,6 +156,7 @@ def test_an_id_is_no_longer_than_ten_thousand_bytes(home, tmp_path, dataset, con
     assert [line for line, _ in rejects] == [content.count("\n")] and "longer than 10000 bytes" in rejects[0][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", ["user,item", "Item;User", "user_id\titem_id", "user,item,timestamp"])
 def test_a_header_with_nothing_that_could_be_a_value(home, tmp_path, header):
     delimiter = next(one for one in ",;\t" if one in header)

@@ -15,6 +15,8 @@ from tasks.stores import runs
 from tests.tasks.ingest.test_ingest_formats import packed
 from tests.tasks.ingest.test_ingest_stage import csv, rows
 
+pytestmark = pytest.mark.slow
+
 MOVE, REMOVE = IngestSettings(keep_files="move"), IngestSettings(keep_files="remove")
 USERS = "select user_id from raw.events order by 1"
 

@@ -1,6 +1,7 @@
 """The places of items in their lines, against the file parsed in Python; other formats have none."""
 
 import numpy as np
+import pytest
 
 from tasks import datasets
 from tasks.datasets import Dataset
@@ -32,6 +33,7 @@ def log(seed, counted=False, lines=3000):
         yield " ".join(map(str, [len(items) if counted else user, *items])) + "\n"
 
 
+@pytest.mark.slow
 def test_places_are_those_of_the_file_and_survive_what_comes_after(home, tmp_path):
     for dataset, counted in ((LISTS, False), (COUNTED, True)):
         file = tmp_path / "log.txt"
@@ -45,6 +47,7 @@ def test_places_are_those_of_the_file_and_survive_what_comes_after(home, tmp_pat
     assert places(home) == sorted(before + by_hand(other.read_text(), 2))
 
 
+@pytest.mark.slow
 def test_a_line_that_cannot_be_read_has_no_places_and_a_changed_file_has_new_ones(home, tmp_path):
     file = tmp_path / "log.txt"
     file.write_text("2 7 8\n3 9 9\n\n2 5 5\n")

@@ -51,6 +51,7 @@ def checked_and_ingested(root: Path, path: Path) -> int:
     return ingest(run.home, run.dataset, list(run.sources), "run").events
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_plain_log_is_read_once_by_the_survey_and_once_by_duckdb(tmp_path):
     checked_and_ingested(tmp_path / "first", csv(tmp_path / "small.csv", "a,x,5"))  # imports what is imported late
@@ -118,6 +119,7 @@ def replaced(path: Path, before: os.stat_result) -> None:
     os.replace(other, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [rewritten, rewritten_and_dated_back, replaced])
 def test_a_log_that_changes_between_check_and_stage_is_read_as_it_is(change, tmp_path):
     path = settled(csv(tmp_path / "ratings.csv", "a,x,5"))

@@ -24,6 +24,7 @@ def ingested(home: Home, name: str, path: Path):
         yield connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, path, counts",
     [

@@ -73,6 +73,7 @@ def test_log_files_are_listed(home, dataset, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_the_order_of_the_logs_does_not_change_the_digest(dataset, tmp_path):
     paths = [csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "abc"]
     homes = [Home(tmp_path / "one", "ml-1m"), Home(tmp_path / "two", "ml-1m")]
@@ -83,6 +84,7 @@ def test_the_order_of_the_logs_does_not_change_the_digest(dataset, tmp_path):
     assert found[0].digest == found[1].digest
 
 
+@pytest.mark.slow
 def test_without_sources_the_landing_folder_is_read(home, dataset):
     csv(home.landing / "ratings-1.csv", "a,x,5")
     csv(home.landing / "movies.csv", "left,out,5")
@@ -92,11 +94,13 @@ def test_without_sources_the_landing_folder_is_read(home, dataset):
     assert (second.new, second.total_events) == ((str(home.landing / "ratings-2.csv"),), 2)
 
 
+@pytest.mark.slow
 def test_with_an_empty_landing_folder_what_is_there_stays(home, dataset, tmp_path):
     ingest(home, dataset, [csv(tmp_path / "one.csv", "a,x,5")], "run-1")
     assert ingest(home, dataset, [], "run-2").total_events == 1
 
 
+@pytest.mark.slow
 def test_a_night_without_new_logs_checks_what_is_there(home, dataset, tmp_path):
     ingest(home, dataset, [csv(tmp_path / "one.csv", "a,x,5", "a,y,4")], "run-1")
     ingest(home, dataset, [], "run-2")
@@ -109,6 +113,7 @@ def test_a_night_without_new_logs_checks_what_is_there(home, dataset, tmp_path):
         ingest(home, dataset, [], "run-3")
 
 
+@pytest.mark.slow
 def test_too_many_rejects_show_a_line_of_the_night_s_worst_file(home, dataset, tmp_path):
     allowed = dataset.model_copy(update={"max_reject_share": 0.2})
     good = [f"u{number},x,5" for number in range(20)]
@@ -121,6 +126,7 @@ def test_too_many_rejects_show_a_line_of_the_night_s_worst_file(home, dataset, t
     assert (sample["rejects"], sample["lines"]) == (3, 8)
 
 
+@pytest.mark.slow
 def test_replace_takes_away_what_other_logs_left(home, dataset, tmp_path):
     one, two = (
         csv(tmp_path / "one.csv", "a,x,5", *["a,y,5"] * 200, "broken"),
@@ -134,6 +140,7 @@ def test_replace_takes_away_what_other_logs_left(home, dataset, tmp_path):
     assert ingest(home, dataset, [two], "run-3", replace=True).new == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lines, rule",
     [(["a,x,7"], "share_of_rejects"), (["a,x,5", "broken"], "share_of_rejects")],
@@ -187,6 +194,7 @@ stage.ingest(Home(root, "small"), datasets.load("ml-1m", root), [sys.argv[2]], "
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_nothing_and_the_next_one_clears_up(home, dataset, tmp_path):
     path = csv(tmp_path / "ratings.csv", *[f"{user},x,5" for user in range(200_000)])
     killed = subprocess.run(

@@ -74,6 +74,7 @@ def axe(page):
     page.call("Page.setBypassCSP", enabled=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 1400])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
@@ -127,6 +128,7 @@ def test_rows_are_cards_on_a_narrow_screen_and_each_value_has_its_name(page, pag
     assert page.js(f"getComputedStyle(document.querySelector('{table} tbody tr')).display") == "table-row"
 
 
+@pytest.mark.slow
 def test_text_of_figures_and_their_legends_can_be_read_on_a_narrow_screen(page, pages):
     page.open(pages["report"], width=360)
     sizes = page.js(

@@ -90,6 +90,7 @@ def stays(home, decision, words):
     return True
 
 
+@pytest.mark.slow
 def test_the_same_configuration_is_promoted_again(home, digests):
     decision = night(home, "second", digests, limits=PublishSettings(top_n=5, margin=0))
     assert decision.promoted and decision.difference == decision.standard_error == 0

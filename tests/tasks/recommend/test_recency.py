@@ -66,6 +66,7 @@ def by_hand(shop, history):
     return added.sum(axis=0), dict(zip(history, added, strict=True))
 
 
+@pytest.mark.slow
 def test_lists_are_published_by_the_order_of_the_log(published, shop):
     home, order = published
     lists = pl.read_parquet(home.published / "recommendations.parquet").sort("user_id", "rank")

@@ -16,6 +16,7 @@ from tasks.stores import manifest, warehouse
 from tests.tasks.conftest import SETTINGS, publish_model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", SETTINGS)
 def test_a_user_of_the_logs_gets_what_is_published(by_model, model):
     home, shops = by_model

@@ -42,6 +42,7 @@ def sorting(page, table):
     )
 
 
+@pytest.mark.slow
 def test_nothing_fails_and_nothing_leaves_the_machine(page, file):
     page.open(file)
     told = {event["method"] for event in page.events}

@@ -72,6 +72,7 @@ def stored(home):
     return sorted(home.sums.iterdir())
 
 
+@pytest.mark.slow
 def test_the_next_night_fits_by_the_rows_that_changed_and_has_the_bits_of_one_from_nothing(
     home, log_events, first, of_both, caplog
 ):
@@ -92,6 +93,7 @@ def test_the_next_night_fits_by_the_rows_that_changed_and_has_the_bits_of_one_fr
         np.testing.assert_array_equal(kept.scores(train_now), alone.scores(train_now))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["a bit", "cut short", "no record", "no array", "matrices"])
 def test_what_is_damaged_is_summed_from_nothing_and_said(home, log_events, first, of_both, caplog, damage):
     (folder,) = stored(home)
@@ -141,6 +143,7 @@ def test_each_exponent_has_sums_of_its_own_and_the_newest_stay(home, log_events,
     assert [grams._facts(folder)["matrices"] for folder in stored(home)] == [digest]
 
 
+@pytest.mark.slow
 def test_a_log_so_sparse_or_of_so_many_items_that_it_costs_more_than_it_saves_has_none(home, log_events, monkeypatch):
     log_events(events(0, 40))
     monkeypatch.setattr(grams, "MOST", 8 * 31 * 15)

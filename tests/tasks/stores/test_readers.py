@@ -54,6 +54,7 @@ def published(home, run_id, rows):
         publish(home, run_id, PublishSettings())
 
 
+@pytest.mark.slow
 def test_no_run_fails_and_no_reader_waits(home, tmp_path):
     published(home, "first", 1)
     over = tmp_path / "over"

@@ -12,6 +12,8 @@ from tasks.split import SplitSettings
 from tasks.split import stage as split_stage
 from tasks.stores import matrices, warehouse
 
+pytestmark = pytest.mark.slow
+
 REDONE = {"binarize": binarize_stage, "split": split_stage, "diagnose": diagnose_stage}
 TABLES = (
     "curated.interactions",

@@ -345,6 +345,7 @@ def test_a_url_that_is_none_is_refused(url, message):
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_protocol_that_nobody_knows_is_told(home):
     with pytest.raises(InputError, match=r"--store nowhere://x/y: Protocol not known"):
         run_at_url.begin(replace(home, store="nowhere://x/y"), "mark")

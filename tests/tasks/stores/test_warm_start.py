@@ -20,6 +20,8 @@ from tasks.stores.warm_start import _places
 from tasks.train import train
 from tests.conftest import home_in
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = PairedSymbolsSettings(factors=4, iterations=2)  # kernels are compiled for each number of factors
 
 

@@ -95,6 +95,7 @@ def settled(home, digests, run_id="run", **asked):
     return found["dial"], row
 
 
+@pytest.mark.slow
 def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log, dial):
     digests = log(300)
     found, row = settled(home, digests)
@@ -123,6 +124,7 @@ def test_on_a_sample_the_multiple_is_found_and_put_on_the_whole_log(home, log, d
     assert row["edges"] > 1200 and 0.15 < found.dial / row["edges"] < 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["strong_generalization", "leave_one_out"])
 def test_a_sample_has_some_users_with_all_of_their_edges_and_the_items_that_they_have(home, log, protocol):
     digest = log(300, protocols=(protocol,))[protocol]
@@ -143,6 +145,7 @@ def test_a_sample_has_some_users_with_all_of_their_edges_and_the_items_that_they
         assert some.part.rows is None
 
 
+@pytest.mark.slow
 def test_a_search_is_kept_for_a_month_and_until_the_log_has_moved(home, log, dial):
     digests = log(300)
     found, first = settled(home, digests)
@@ -159,6 +162,7 @@ def test_a_search_is_kept_for_a_month_and_until_the_log_has_moved(home, log, dia
     assert settled(home, doubled, "twice as much", day=DAY + timedelta(4))[1]["origin"] == "search"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
     [{"seed": 3}, {"given": {"dial": ["idle"]}}, {"models": {"dial": DialSettings(factors=3), "popularity": Popularity.Settings()}}],
@@ -170,6 +174,7 @@ def test_a_search_for_something_else_is_not_taken(home, log, other):
     assert settled(home, digests, "other", **other)[1]["origin"] == "search"
 
 
+@pytest.mark.slow
 def test_a_search_on_drawn_edges_is_not_taken_for_one_on_the_last(home, log):
     protocol = "leave_one_out"
     digests = log(300, protocols=(protocol,))
@@ -192,6 +197,7 @@ def test_what_was_given_stays(home, log, dial):
     assert found == mine["dial"] and row["origin"] == "given" and not dial.fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "users", "origin", "reason"),
     [
@@ -211,6 +217,7 @@ def test_always_searches_what_the_data_set_has_settings_for_too(home, log):
     assert settled(home, log(300), tuned=["dial"], when="always")[1]["origin"] == "search"
 
 
+@pytest.mark.slow
 def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them(home, log, dial, monkeypatch):
     digests = log(300)
     monkeypatch.setattr(dial, "cost_is_of_items", True)
@@ -263,6 +270,7 @@ def elsewhere(dial, monkeypatch):
     monkeypatch.setitem(MODELS, "dial", Spoilt)
 
 
+@pytest.mark.slow
 def test_the_second_trial_has_what_ranks_well_elsewhere_and_later_ones_what_costs_of_the_best(
     home, log, dial, elsewhere
 ):
@@ -282,6 +290,7 @@ def test_what_ranks_well_elsewhere_and_worse_here_is_left(home, log, dial, monke
     assert found.factors == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["given", "long fits"])
 def test_what_costs_is_not_taken_from_elsewhere_where_it_was_given_or_fits_are_long(
     home, log, dial, elsewhere, why, monkeypatch

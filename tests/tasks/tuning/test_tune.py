@@ -120,6 +120,7 @@ def copied(home, name):
     return other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_test_part_is_not_read(home, digests, protocol):
     damaged = copied(home, "damaged")
@@ -150,6 +151,7 @@ def test_the_validation_part_of_unseen_users_is_the_splits_own(home, digests):
     np.testing.assert_array_equal(found.part.users, split_.parts["validation"].users)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "metric"), [("leave_one_out", "mean_rank"), ("given", "ndcg@20")])
 def test_elsewhere_a_validation_part_is_cut_from_the_training_edges(home, digests, protocol, metric):
     train = matrices.read(home, digests[protocol]).train
@@ -174,6 +176,7 @@ def test_a_log_too_small_to_tune_on_is_told(home, log_events):
         validation(home, "leave_one_out", digests["leave_one_out"], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_trials_value_is_the_validation_metric_of_its_best_score(home, digests, protocol):
     first = tried(home, search(digests, protocol, noise=0.3), 1)[0]
@@ -195,6 +198,7 @@ def test_early_stopping_watches_the_validation_users(home, digests, toy):
     assert toy.seen[1]["validation"] is None  # its users are in training
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_trials_also_after_a_cut(home, digests):
     cut = copied(home, "cut")
     whole = tried(home, search(digests), 12)
@@ -203,6 +207,7 @@ def test_the_same_seed_makes_the_same_trials_also_after_a_cut(home, digests):
     assert tried(cut, search(digests, seed=4), 2)[1].settings != whole[1].settings
 
 
+@pytest.mark.slow
 def test_the_search_begins_at_the_current_settings_and_ends_no_worse(home, digests):
     what = search(digests, noise=0.05, epochs=4)  # 4 lies outside the search space
     found = tried(home, what, 5)
@@ -229,6 +234,7 @@ def test_what_would_not_compare_is_another_study(home, digests):
     assert len({one.study, *(other.study for other in others)}) == 6
 
 
+@pytest.mark.slow
 def test_fits_that_fall_behind_are_stopped_and_those_that_fail_are_passed_over(home, digests, toy):
     found = tried(home, search(digests, noise=0.2), 20)
     states = {state: [one for one in found if one.state == state] for state in ("done", "pruned", "failed")}
