@@ -30,6 +30,8 @@ from tasks.stores import fits, warehouse
 from tasks.stores.home import Home
 from tests.flows.conftest import FAST
 
+pytestmark = pytest.mark.slow
+
 ROWS = [MainRow("given", "popularity", "score", 3, {"ndcg@20": (0.1, 0.01)}, "best")]
 
 
@@ -65,7 +67,6 @@ def two_runs(first, ratings, tmp_path_factory):
     return Home(home, "ml-latest-small")
 
 
-@pytest.mark.slow
 def test_the_summary_says_what_changed_since_the_last_run(two_runs):
     with warehouse.connect(two_runs, read_only=True) as connection:
         values = connection.execute(

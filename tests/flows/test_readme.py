@@ -110,6 +110,7 @@ def test_what_is_told_of_recommendations_is_so(there):
     assert "Film no." in pl.read_parquet("var/ml-latest-small/published/model/items.parquet")["title"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [README, RECOMMEND], ids=["README.md", "docs/recommend.md"])
 def test_the_snippet_on_what_is_published_runs(there, text):
     (snippet,) = (block for block in indented(text) if block.startswith("from flows import published"))
@@ -132,6 +133,7 @@ def test_the_snippet_on_models_runs():
     assert names["ids"].shape == (3, 20) and names["deviation"].shape == (3, 30)
 
 
+@pytest.mark.slow
 def test_the_server_of_both_pages_starts(there):
     lines = [
         re.search(r"^    (python -m flows.serve .*)$", text, flags=re.MULTILINE)[1] for text in (README, RECOMMEND)

@@ -25,7 +25,7 @@ from tests.models.block_fits import (
     shelved,
 )
 
-K = 5  # kernels are compiled for each number of factors
+K = 4  # kernels are compiled for each number of factors
 SHORT = {"factors": K, "iterations": 6, "tolerance": 0}
 MODES = [{}, {"r": 4.0, "tau_u": 0.5, "tau_b": 2.0}, {"learn_selection": True, "alpha": 0.5}]
 modes = pytest.mark.parametrize("mode", MODES, ids=["defaults", "other priors", "learned selection"])

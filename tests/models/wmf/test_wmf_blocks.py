@@ -6,6 +6,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from models.fitting import FitOptions
 from models.numerics.degree_weights import degree_weights_or_ones
+from models.numerics.products import read_only
 from models.numerics.threads import kernel_threads
 from models.user_blocks import cut_into_blocks
 from models.wmf import blocks, worker
@@ -132,7 +133,7 @@ def test_items_are_solved_one_block_of_factors_after_another(factors, block):
     below, values = np.tril_indices(factors), np.zeros(30)
     total = np.column_stack([A[:, below[0], below[1]], y])
     with kernel_threads(1):
-        solve_equations(x, total, gram, ridges, np.array([0, 13, 30]), block, values)
+        solve_equations(x, total, gram, read_only(ridges, np.float32), np.array([0, 13, 30]), block, values)
     assert_near(x, right)
     assert_near(values, objective(full, y, right))
     assert not x[4].any()

@@ -71,7 +71,10 @@ def test_an_error_of_a_call_is_raised_where_it_is_awaited(cluster, home):
             begun()
 
 
-@pytest.mark.parametrize("told", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
+HANGS = pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)  # a worker is waited for
+
+
+@pytest.mark.parametrize("told", [signal.SIGKILL, HANGS], ids=["dies", "hangs"])
 def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_path, told):
     own_cluster.worker()
     own_cluster.worker()

@@ -14,6 +14,8 @@ from tasks.train import fitted
 from tests.conftest import two_tastes
 from tests.tasks.cluster.conftest import started
 
+pytestmark = pytest.mark.slow
+
 DECLARED = 140_000  # bytes; room for a block of a few users of K = 128
 
 
@@ -49,7 +51,6 @@ def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, d
             fitted(home, digest, "wmf", settings, 2)  # here the blocks are in this process, too
 
 
-@pytest.mark.slow
 def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fitted(little, home, digest):
     with opened(ClusterSettings(address=little.address), home) as engine:
         with pytest.raises(

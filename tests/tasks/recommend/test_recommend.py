@@ -4,7 +4,9 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 import warnings
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
@@ -125,6 +127,8 @@ def test_who_or_what_is_not_there_is_told(by_model, shop):
 def test_a_later_publication_changes_nothing_of_what_was_loaded(copied, split_once):
     before = published.load(copied.root, "small")
     answer = before.recommend_for("u7")
+    while datetime.now(UTC) < before.published_at + timedelta(seconds=1):  # which is told to the second
+        time.sleep(0.05)
     publish_model(copied, split_once[1], "mrf_dense", "next")
     shutil.rmtree(copied.publications / "of-random_graph")
     assert before.recommend_for("u7").equals(answer)
