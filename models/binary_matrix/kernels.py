@@ -12,7 +12,6 @@ from numba import njit, prange
 
 from models.binary_matrix.minibatch import SHARDS
 from models.numerics.logistic_bound import FAST, twice_lambda_and_log_sigmoid
-from models.numerics.spd_solvers import solve
 
 LIKELIHOOD, Z_TWICE_LAMBDA, Z_SLOPE, NOISE, NOISE_COUNT = range(5)  # columns of the shards' sums
 HALF = np.float32(0.5)
@@ -161,55 +160,3 @@ def log_likelihood_bound(indptr, indices, users, items, z):
             sign = HALF if one else -HALF
             totals[row] += twice_lambda_and_log_sigmoid(xi)[1] + sign * mean - HALF * xi
     return totals
-
-
-@njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def fold_in(indptr, indices, items, factors, z, prior_precision, limits, bounds, users):
-    """Fill the table `users` with the maximum of the bound over q(u) and xi, with items and z fixed.
-
-    For fixed xi the best means solve P m = h with the full K x K matrix P, and the best variances are one over its
-    diagonal. Updates of xi and of q(u) alternate. `limits` are the largest number of updates, and the tolerance at
-    which they end. `bounds` are int64, runs of users.
-    """
-    width = items.shape[1] // 2
-    iterations, tolerance = limits
-    for shard in prange(len(bounds) - 1):
-        P, h = np.empty((factors, width)), np.empty(factors)
-        for row in range(bounds[shard], bounds[shard + 1]):
-            own = users[row]
-            own[:] = 0
-            own[width : width + factors] = 1 / prior_precision
-            for _ in range(iterations):
-                _normal_equations(indices[indptr[row] : indptr[row + 1]], items, own, z, P, h)
-                for k in range(factors):
-                    P[k, k] += prior_precision
-                    own[width + k] = 1 / P[k, k]
-                solve(P, h)
-                change, largest = 0.0, 0.0
-                for k in range(factors):
-                    change, largest = max(change, abs(h[k] - own[k])), max(largest, abs(h[k]))
-                    own[k] = h[k]
-                if change <= tolerance * largest:
-                    break
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _normal_equations(history, items, own, z, P, h):
-    """P = sum_j 2 lambda_j E[v v'] and h = sum_j {(x_j - 1/2) - 2 lambda_j E z} E v_j."""
-    factors, width = P.shape
-    P[:], h[:] = 0, 0
-    place = 0
-    for column in range(len(items)):
-        v = items[column]
-        one = place < len(history) and history[place] == column
-        place += one
-        mean, variance = logit_moments(own, v, width)
-        mean, variance = mean + z[0], variance + z[1]
-        twice_lambda = twice_lambda_and_log_sigmoid(np.sqrt(mean * mean + variance))[0]
-        slope = (HALF if one else -HALF) - twice_lambda * z[0]
-        for row in range(factors):
-            scaled = twice_lambda * v[row]
-            for k in range(width):
-                P[row, k] += scaled * v[k]
-            P[row, row] += twice_lambda * v[width + row]
-            h[row] += slope * v[row]

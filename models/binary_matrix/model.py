@@ -35,8 +35,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.binary_matrix import kernels
 from models.binary_matrix.blocks import begun
+from models.binary_matrix.fold_in import by_factor, fold_in
 from models.binary_matrix.inference import BinaryMatrixPosterior, Inference, WholeInference, float32_pair
 from models.binary_matrix.minibatch import SHARDS
 from models.binary_matrix.sampling import EntrySampler
@@ -105,9 +105,9 @@ class BinaryMatrix(Model):
         histories, settings = self._known(histories), self.settings
         users = np.empty((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
         with kernel_threads(self.threads):
-            kernels.fold_in(
+            fold_in(
                 *adjacency(histories),
-                self.q.items,
+                self.kept("items by factor", lambda: by_factor(self.q.items, settings.factors)),
                 settings.factors,
                 float32_pair(self.q.z),
                 1 / settings.user_variance,

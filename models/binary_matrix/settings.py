@@ -43,7 +43,9 @@ class BinaryMatrixSettings(ModelSettings):
         10_000_000, ge=1, description="Largest number of entries in a minibatch; each takes 40 bytes."
     )
     start_scale: float = Field(0.1, gt=0, description="Standard deviation of the means before the first pass.")
-    fold_in_iterations: int = Field(30, ge=1, description="Largest number of updates of an unseen user.")
+    fold_in_iterations: int = Field(
+        30, ge=1, description="Largest number of steps of Newton's method for an unseen user."
+    )
     fold_in_tolerance: float = Field(
         1e-3, ge=0, description="Stop when no mean of an unseen user changes by more than this share of the largest."
     )

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.blend.scale import moved, scale_of
+from models.blend.scale import add_moved, scale_of
 from models.fitting import Epoch, FitOptions
 from models.numerics.threads import kernel_threads
 from models.settings import ModelSettings
@@ -105,7 +105,7 @@ class Blend(Model):
             of_member = model.scores_of_known(histories, users, member.score)
             with kernel_threads(self.threads):
                 low, spread = scale_of(of_member, histories)
-                total += np.float32(member.weight) * moved(of_member, low, spread)
+                add_moved(total, member.weight, of_member, low, spread)
             spreads.append(spread)
         self.kept_of_block("spreads", histories, lambda: spreads)
         return total

@@ -8,9 +8,10 @@ R are the edges, D_u and D_i the degrees, x is a user's row of zeros and ones, o
 
 the scores are
 
-    s = (x p(A) + alpha x D_i^-gamma V V' D_i^gamma) (1 - h A + h^2 A^2 / 2 - ...)
+    s = x F,    F = (p(A) + alpha D_i^-gamma V V' D_i^gamma) (1 - h A + h^2 A^2 / 2 - ...).
 
-and items x items arrays are never formed. Four published filters are settings of it:
+Where items are few, F is made by the fit, and scores are sums of its rows; else F is never formed, and each user's row goes
+through the graph. Four published filters are settings of it:
 
     linear       p(A) = A: s_i = d_i^-out sum_v R_vi d_v^-du sum_(j in x) d_j^-in R_vj, of which LinkProp (Fu et al.,
                  "Revisiting neighborhood-based link prediction for collaborative filtering", 2022) and RP3beta are cases
@@ -38,6 +39,7 @@ from models.fitting import Epoch, FitOptions
 from models.graph_filter.graph import COLUMNS, NormalizedGraph, powers, top_eigenvectors
 from models.graph_filter.kept_columns import KeptColumns
 from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
+from models.numerics.counts import one_each
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
 from models.numerics.products import dense_times, pattern_times
@@ -47,7 +49,8 @@ from models.search_space import Choice, SearchSpace, Span
 from models.settings import RecencySettings
 
 VECTORS = 2.0  # times the square root of the number of items
-KEPT = 1 << 25  # numbers in the columns that a loaded model keeps: 128 MB
+KEPT = 1 << 25  # numbers in the columns of the filter that a loaded model keeps: 128 MB, with 5,792 items all of them
+NOT_FORMED = np.zeros((0, 0), dtype=np.float32)
 ALONE = 8  # so many columns are made one by one, since most of the graph is far from most items
 
 
@@ -109,6 +112,8 @@ class GraphFilter(Model):
         graph: W over the root of `eigenvalue`.
         eigenvalue: the largest eigenvalue of W'W; 1 where nothing depends on it.
         vectors: float32 (items, k), V; k is 0 without a low-pass, and at most the rank of W.
+        weights: float32 (items, items), F, row j being added to the scores of a user who likes j; (0, 0) where it would
+            have more than KEPT numbers.
     """
 
     name = "graph_filter"
@@ -129,14 +134,19 @@ class GraphFilter(Model):
                 )
             self.eigenvalue, self.vectors = float(values[0]), np.ascontiguousarray(vectors[:, :wanted])
             self.graph = self.graph.scaled(self.eigenvalue**-0.5)
+        self.weights = NOT_FORMED
+        if self.item_count**2 <= KEPT:
+            self.weights = self._filtered(one_each(np.arange(self.item_count), self.item_count))
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Columns `items` of the filter, at the items of the history, each times the weight of its place; a sum is the score
         where it is not all zero.
         """
-        before, _ = self._low_pass()
         of_places = weights_by_place(history, self.settings.recency_exponent)[:, None]
+        if len(self.weights):
+            return of_places * self.weights[history.indices[:, None], items]
+        before, _ = self._low_pass()
         kept = self._kept_columns(len(items))
         with kernel_threads(self.threads), kept.turn:
             rows = kept.rows_of(items, self._columns)
@@ -179,9 +189,20 @@ class GraphFilter(Model):
         return self.resolved.polynomial == "linear" and self.edges.shape[0] < self.item_count
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        if len(self.weights):
+            of_places = weights_by_place(histories, self.settings.recency_exponent)
+            with kernel_threads(self.threads):
+                scores = pattern_times(histories, self.weights, of_places)
+        else:
+            scores = self._filtered(histories)
+        with kernel_threads(self.threads):
+            below = self.kept("below", lambda: factors_below(self.item_degrees))
+            return order_by_popularity(scores, self.item_degrees, below)
+
+    def _filtered(self, histories: csr_matrix) -> np.ndarray:
+        """x F, float32 (block, items), each history going through the graph."""
         scores = np.empty(histories.shape, dtype=np.float32)
         before, after = self._low_pass()
-        below = self.kept("below", lambda: factors_below(self.item_degrees))
         with kernel_threads(self.threads):
             for start in range(0, histories.shape[0], COLUMNS):
                 some = histories if len(scores) <= COLUMNS else histories[start : start + COLUMNS]
@@ -192,7 +213,7 @@ class GraphFilter(Model):
                 of_block = self._sharpened(self._between(self._polynomial, block, 1), 1).T
                 low = pattern_times(some, self.vectors, of_places * before[some.indices, 0])
                 np.add(of_block, dense_times(low, after), out=scores[start : start + COLUMNS])
-            return order_by_popularity(scores, self.item_degrees, below)
+        return scores
 
     def _low_pass(self) -> tuple[np.ndarray, np.ndarray]:
         """The low-pass, sharpened, as two factors: D^-gamma, (items, 1), to come before V, and alpha V' D^gamma times
@@ -240,11 +261,18 @@ class GraphFilter(Model):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         edges, eigenvalue = self.edges, np.array(self.eigenvalue)
-        return {"indptr": edges.indptr, "indices": edges.indices, "vectors": self.vectors, "eigenvalue": eigenvalue}
+        return {
+            "indptr": edges.indptr,
+            "indices": edges.indices,
+            "vectors": self.vectors,
+            "eigenvalue": eigenvalue,
+            "weights": self.weights,
+        }
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         indptr, indices = arrays["indptr"], arrays["indices"]
         parts = np.ones(len(indices), dtype=np.int8), indices, indptr
         self.edges = csr_matrix(parts, shape=(len(indptr) - 1, self.item_count), copy=False)
         self.eigenvalue, self.vectors = float(arrays["eigenvalue"]), arrays["vectors"]
+        self.weights = arrays.get("weights", NOT_FORMED)  # absent in early fits
         self.graph = self._normalized().scaled(self.eigenvalue**-0.5)

@@ -192,12 +192,13 @@ class WMF(Model):
         """A pass over all users as one, which solves the tables in place."""
         loss, solver, factors = self._loss(), self._solver(), self.resolved.factors
         users = RowSystems(interactions, loss, weights, None)
-        items = RowSystems(interactions.T.tocsr(), loss, None, weights)
+        by_item = interactions.T.tocsr()
+        items, constant = RowSystems(by_item, loss, None, weights), loss.constant(by_item, None, weights)
 
         def sweep() -> float:
             users.solve(of_users, of_items, factors, solver)
             value = items.solve(of_items, of_users, factors, solver)
-            return value + items.constant + users.penalty(of_users, factors)
+            return value + constant + users.penalty(of_users, factors)
 
         return sweep
 

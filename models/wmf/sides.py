@@ -38,9 +38,19 @@ class Loss:
     regularization: float
     exponent: float
 
-    def of_counts(self, counts: np.ndarray) -> np.ndarray:
-        """a of every edge, float64."""
-        return self.alpha * counts.astype(np.float64) if self.alpha > 0 else np.ones(len(counts))
+    def terms(self, matrix: csr_matrix, others: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """w a and w (base + a) of every edge, float64; w is the weight of its column's vertex, 1 where `others` is None."""
+        squares = self.alpha * matrix.data.astype(np.float64) if self.alpha > 0 else np.ones(matrix.nnz)
+        pulls = self.base + squares
+        if others is None:
+            return squares, pulls
+        of_entries = others[matrix.indices]
+        return of_entries * squares, of_entries * pulls
+
+    def constant(self, matrix: csr_matrix, own: np.ndarray | None, others: np.ndarray | None) -> float:
+        """The part that does not depend on the factors; arguments as for `RowSystems`."""
+        of_rows = row_sums(matrix.indptr, self.terms(matrix, others)[1])
+        return float(np.sum(of_rows if own is None else own * of_rows))
 
     def penalties(self, weights: np.ndarray) -> np.ndarray:
         """Of rows of one side, float32; `weights`: float64, what a row's edges and its pairs weigh."""
@@ -64,9 +74,6 @@ class RowSystems:
     """The linear systems of one side, users or items: one system for each row of a (rows, others) CSR matrix.
 
     A row's own weight does not change the row's solution, so unseen users need no weight.
-
-    Attributes:
-        constant: the part of the loss that does not depend on the factors.
     """
 
     def __init__(self, matrix: csr_matrix, loss: Loss, own: np.ndarray | None, others: np.ndarray | None) -> None:
@@ -74,12 +81,10 @@ class RowSystems:
         self.unobserved = loss.unobserved
         self.own = np.ones(matrix.shape[0]) if own is None else own
         self.others = None if others is None else read_only(others, np.float32)
-        squares = loss.of_counts(matrix.data)
-        pulls, of_rows, all_others = loss.base + squares, np.diff(matrix.indptr), float(matrix.shape[1])
+        squares, pulls = loss.terms(matrix, others)
+        of_rows, all_others = np.diff(matrix.indptr), float(matrix.shape[1])
         if others is not None:
-            of_entries = others[matrix.indices]
-            squares, pulls = of_entries * squares, of_entries * pulls
-            of_rows, all_others = row_sums(matrix.indptr, of_entries), others.sum()
+            of_rows, all_others = row_sums(matrix.indptr, others[matrix.indices]), others.sum()
         self.graph = (
             read_only(matrix.indptr, np.int64),
             read_only(matrix.indices, np.int32),
@@ -87,7 +92,6 @@ class RowSystems:
             read_only(pulls, np.float32),
         )
         self.penalties = loss.penalties(of_rows + loss.unobserved * all_others)
-        self.constant = float(np.sum(self.own * row_sums(matrix.indptr, pulls)))
 
     def solve(
         self, own: np.ndarray, other: np.ndarray, factors: int, solver: Solver, gram: np.ndarray | None = None

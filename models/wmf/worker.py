@@ -47,7 +47,7 @@ def weigh(block: Block, state: int, items: int) -> tuple[np.ndarray, float]:
     """The sum of the weights of each item's users, float64 (items,), and the constant of the loss."""
     matrix, weights = block.matrix(items), block.read(state)["weights"]
     of_edges = np.repeat(weights, np.diff(matrix.indptr))
-    constant = RowSystems(matrix, block.terms.loss, weights, None).constant
+    constant = block.terms.loss.constant(matrix, weights, None)
     return np.bincount(matrix.indices, weights=of_edges, minlength=items), constant
 
 

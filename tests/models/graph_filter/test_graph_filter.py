@@ -12,6 +12,14 @@ PAPERS = {"user_exponent": 1.0, "in_exponent": 0.5, "out_exponent": 0.5}  # R~ =
 EXACT = {"passes": 60}  # of the subspace iteration, so that only rounding is left
 
 
+@pytest.fixture(params=["formed", "never formed"])
+def formed(request, monkeypatch):
+    """Whether the fit makes the filter, as it does where items are few."""
+    if request.param == "never formed":
+        monkeypatch.setattr("models.graph_filter.model.KEPT", 0)
+    return request.param == "formed"
+
+
 @pytest.fixture(scope="module")
 def likes():
     """60 users x 40 items, a long tail; item 7 is nobody's, user 5 likes nothing."""
@@ -52,6 +60,7 @@ def assert_agrees(model, likes, expected):
     np.testing.assert_allclose(scores[said], expected[said], rtol=2e-4, atol=2e-6 * np.abs(expected).max())
 
 
+@pytest.mark.usefixtures("formed")
 @pytest.mark.parametrize("du, into, out", [(0.7, 0.7, 0.2), (1.0, 0.5, 0.5), (1.3, 0.0, 1.0)])
 def test_linear_filter_is_the_sum_over_paths(likes, du, into, out):
     """s_ui = d_i^-out sum_v R_vi d_v^-du sum_(j in history) R_vj d_j^-in."""
@@ -65,6 +74,7 @@ def test_linear_filter_is_the_sum_over_paths(likes, du, into, out):
     assert_agrees(fit(likes, user_exponent=du, in_exponent=into, out_exponent=out), likes, expected)
 
 
+@pytest.mark.usefixtures("formed")
 def test_gf_cf_adds_an_ideal_low_pass(likes):
     """Shen et al. 2021, section 4: x R~'R~ + alpha x D_i^-1/2 V V' D_i^1/2."""
     r, degrees = normalized(likes), likes.sum(axis=0)
@@ -74,6 +84,7 @@ def test_gf_cf_adds_an_ideal_low_pass(likes):
     assert model.eigenvalue == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.usefixtures("formed")
 def test_chebycf_interpolates_the_plateau(likes):
     """Kim et al. 2025: Chebyshev polynomials of L~ = I - 2 R~'R~, by their own recurrence."""
     order, flatness, beta, alpha = 8, 1.5, 0.4, 0.2
@@ -95,6 +106,7 @@ def test_chebycf_interpolates_the_plateau(likes):
     assert_agrees(fit(likes, **settings, **exponents), likes, filtered @ power(degrees, beta))
 
 
+@pytest.mark.usefixtures("formed")
 @pytest.mark.parametrize("terms", [1, 4])
 def test_bspm_sharpens_what_is_blurred(likes, terms):
     """Choi et al. 2023, early merge: a step of dz/dt = -z R~'R~ from z = x R~'R~ + the low-pass."""
@@ -106,6 +118,7 @@ def test_bspm_sharpens_what_is_blurred(likes, terms):
     assert_agrees(model, likes, sum(steps))
 
 
+@pytest.mark.usefixtures("formed")
 def test_other_exponents_divide_by_the_largest_eigenvalue(likes):
     """So that alpha and h mean the same as where it is 1."""
     of_users, of_items = power(likes.sum(axis=1), -0.3), power(likes.sum(axis=0), -0.4)
@@ -124,6 +137,7 @@ def test_other_exponents_divide_by_the_largest_eigenvalue(likes):
     assert model.eigenvalue == pytest.approx(largest, rel=1e-5)
 
 
+@pytest.mark.usefixtures("formed")
 def test_items_that_no_path_reaches_follow_by_popularity():
     """Two components: of the other one nothing is known, and its items come last, the more popular first."""
     likes = np.zeros((9, 7))
@@ -137,6 +151,7 @@ def test_items_that_no_path_reaches_follow_by_popularity():
     assert (scores[:3] > 0).all() and (scores[3:] < 0).all() and len(set(scores[3:].tolist())) == 4
 
 
+@pytest.mark.usefixtures("formed")
 @pytest.mark.parametrize("settings", [{"polynomial": "plateau"}, {"sharpening": 1.0}, {}])
 def test_contributions_are_the_column_of_the_filter(likes, settings):
     """Each item of the history scored by itself, as a history of its own."""
@@ -155,6 +170,7 @@ def test_contributions_are_the_column_of_the_filter(likes, settings):
 @pytest.mark.parametrize("asked", [[3], list(range(30))])
 def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settings, asked, monkeypatch):
     """Of a log with fewer users than items, made one by one and in a block."""
+    monkeypatch.setattr("models.graph_filter.model.KEPT", 25 * 40)  # no room for 40 x 40
     model, history = fit(likes[:25], **settings), csr_matrix(likes[[3]])
     assert model._end_at_users and not fit(likes)._end_at_users
     found = model.contributions(history, np.array(asked))
@@ -162,18 +178,20 @@ def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settin
     np.testing.assert_array_equal(found, model.contributions(history, np.array(asked)))
 
 
-@pytest.mark.parametrize("kept", [0, 3, 40])
+@pytest.mark.parametrize("kept", [0, 3, 39])
 def test_a_loaded_model_keeps_columns_and_says_what_it_said(likes, kept, tmp_path, monkeypatch):
+    monkeypatch.setattr("models.graph_filter.model.KEPT", kept * 40)
     fitted = fit(likes, low_pass=0.3, vectors=6, sharpening=0.5)
     fitted.save(tmp_path)
     loaded, history = GraphFilter.load(tmp_path), csr_matrix(likes[[3]])
-    monkeypatch.setattr("models.graph_filter.model.KEPT", kept * 40)
+    assert len(loaded.weights) == 0
     for items in ([4, 1, 9], [9, 2], [2, 2, 30], list(range(40))):
         asked = np.array(items, dtype=np.int32)
         np.testing.assert_array_equal(loaded.contributions(history, asked), fitted.contributions(history, asked))
         assert len(loaded.kept("filter columns", dict).rows) <= kept
 
 
+@pytest.mark.usefixtures("formed")
 @pytest.mark.parametrize(
     "settings", [{}, {"polynomial": "plateau", "sharpening": 0.5}, {"low_pass": 0.3, "vectors": 6}]
 )
@@ -182,6 +200,29 @@ def test_a_user_alone_has_the_bits_of_a_block(likes, settings):
     together = model.scores(csr_matrix(likes))
     for user in range(len(likes)):
         np.testing.assert_array_equal(model.scores(csr_matrix(likes[[user]]))[0], together[user])
+
+
+def test_the_filter_is_formed_where_its_columns_find_room(likes, monkeypatch):
+    """So that a user's scores are the sum of its rows in the order of the history, whatever the block."""
+    model = fit(likes, low_pass=0.3, vectors=6, sharpening=0.5)
+    assert model.weights.shape == (40, 40) and model.weights.dtype == np.float32
+    expected = np.zeros(40, dtype=np.float32)
+    for item in np.flatnonzero(likes[3]):
+        expected += model.weights[item]
+    np.testing.assert_allclose(
+        model.scores(csr_matrix(likes[[3]]))[0][expected != 0], expected[expected != 0], rtol=1e-6
+    )
+    monkeypatch.setattr("models.graph_filter.model.KEPT", 40 * 40 - 1)
+    assert fit(likes).weights.shape == (0, 0)
+
+
+def test_a_model_saved_before_filters_were_formed_keeps_its_bits(likes, tmp_path, monkeypatch):
+    monkeypatch.setattr("models.graph_filter.model.KEPT", 0)
+    fitted, history = fit(likes, low_pass=0.3, vectors=6), csr_matrix(likes[[3]])
+    fitted.save(tmp_path)
+    (tmp_path / "weights.npy").unlink()
+    monkeypatch.undo()
+    np.testing.assert_array_equal(GraphFilter.load(tmp_path).scores(history), fitted.scores(history))
 
 
 def test_a_filter_without_a_spectrum_draws_nothing(likes):

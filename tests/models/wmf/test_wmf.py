@@ -131,7 +131,8 @@ def test_the_reported_loss_is_the_loss(loss, solver, long_tailed):
     given = problem(long_tailed, loss, 40)
     list(given.half_sweeps(solver))
     value = given.items.solve(given.of_items, given.of_users, 40, solver)
-    assert value + given.items.constant + given.users.penalty(given.of_users, 40) == pytest.approx(given.total(), 1e-5)
+    value += given.loss.constant(given.counts.T.tocsr(), None, given.weights)
+    assert value + given.users.penalty(given.of_users, 40) == pytest.approx(given.total(), 1e-5)
 
 
 @losses
