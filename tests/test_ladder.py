@@ -1,15 +1,17 @@
 """`benchmarks.ladder` on a tiny log: every row is there, and what failed or is absent says so."""
 
-import importlib.util
+import io
+import os
+from contextlib import redirect_stdout
 
 import pytest
 
 from benchmarks import ladder
-from benchmarks.rungs import apart, logs, table
+from benchmarks.rungs import apart, logs, models, table
 from benchmarks.rungs.apart import Took
 from models.popularity import Popularity
 
-TINY = ["--edges", "2e3", "--items", "60", "--stages", "ingest", "publish", "--threads", "1", "--in-process"]
+TINY = ["--edges", "2e3", "--items", "300", "--stages", "ingest", "publish", "--threads", "1", "--in-process"]
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +23,11 @@ def printed(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Popularity, "_fit", fails)
-        find = importlib.util.find_spec
-        patch.setattr(importlib.util, "find_spec", lambda name: None if name == "implicit" else find(name))
-        lines = []
-        patch.setattr("builtins.print", lambda *words, file=None, **_: lines.extend(words) if file is None else None)
+        patch.setattr(models, "installed", lambda library: False)
         home = str(tmp_path_factory.mktemp("ladder"))
-        ladder.main([*TINY, "--models", "popularity", "mrf_dense", "--against", "implicit", "--home", home])
-    rows = [line.strip("| ").split(" | ") for line in "\n".join(lines).splitlines() if line.startswith("|")]
+        with redirect_stdout(io.StringIO()) as written:
+            ladder.main([*TINY, "--models", "popularity", "mrf_dense", "--against", "implicit", "--home", home])
+    rows = [line.strip("| ").split(" | ") for line in written.getvalue().splitlines() if line.startswith("|")]
     assert tuple(rows[0]) == table.COLUMNS
     return {row[1]: dict(zip(table.COLUMNS, row, strict=False)) for row in rows[2:]}
 
@@ -60,14 +60,8 @@ def test_medians_spread_and_slope_against_the_rung_below():
     ]  # fmt: skip
 
 
-def _ends() -> list[Took]:
-    import os
-
-    os._exit(3)
-
-
 def test_a_process_that_dies_is_told_of():
-    (took,) = apart.run(_ends, seconds=60)
+    (took,) = apart.run(os._exit, 3, seconds=60)
     assert took.why == "its process ended with 3"
 
 

@@ -17,6 +17,7 @@ from tasks.stores.home import Home
 
 REPEATS = 3
 WIDTH = 64  # float32 of a row that is gathered
+GATHERED = 1 << 22  # float32 that are gathered of a table
 
 
 @dataclass(frozen=True)
@@ -52,19 +53,24 @@ def rates(size: int = 1 << 25) -> list[Took]:
     Args:
         size: float32 numbers that are copied and gathered; the products are of matrices of as many bytes or fewer.
     """
-    draws, side = np.random.default_rng(0), min(3000, int(size**0.5))
+    side = min(3000, int(size**0.5))
     source = np.ones(size, dtype=np.float32)
     target = np.zeros_like(source)
     copied = source.nbytes / best(lambda: np.copyto(target, source))
-    rows = draws.integers(0, size // WIDTH, size // WIDTH)
-    table, out = source.reshape(-1, WIDTH), target.reshape(-1, WIDTH)
-    gathered = out.nbytes / best(lambda: np.take(table, rows, axis=0, out=out, mode="clip"))
+    gathered = gather(size // WIDTH, WIDTH, size)
     square = np.ones((side, side), dtype=np.float32)
     definite = np.asfortranarray(square + side * np.eye(side, dtype=np.float32))
     with threadpool_limits(1, user_api="blas"):
         product = 2.0 * side**3 / best(lambda: square @ square)
         factor = side**3 / 3 / best(lambda: lapack.spotrf(definite, lower=1, clean=0))
     return [Took(found={"rates": Rates(copied, gathered, product, factor)})]
+
+
+def gather(rows: int, width: int, size: int = GATHERED) -> float:
+    """Bytes a CPU second of rows of `width` float32, taken at random from a table of `rows`, which a cache may hold."""
+    table, out = np.ones((rows, width), dtype=np.float32), np.empty((max(1, size // width), width), dtype=np.float32)
+    places = np.random.default_rng(0).integers(0, rows, len(out))
+    return out.nbytes / best(lambda: np.take(table, places, axis=0, out=out, mode="clip"))
 
 
 def bare_read(home: Home, files: list[Path]) -> float:

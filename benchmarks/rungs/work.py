@@ -1,13 +1,14 @@
 """The least that a model's work moves or computes, and what that comes to at the machine's rates.
 
-Bounds, not plans: a fit by factors has to gather the rows of the other side once an edge, a pass and a side; one by X'X
+Bounds, not plans: a fit by factors has to gather the rows of the other side once an edge, a pass and a side, out of
+tables of its own size; one by X'X
 meets every pair of a user's items; a dense inverse is n^3 operations of LAPACK's potrf and potri.
 """
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from benchmarks.rungs.limits import Rates
+from benchmarks.rungs.limits import Rates, gather
 from models.base import Model
 
 FLOAT = 4  # bytes
@@ -32,7 +33,9 @@ def of_fit(model: Model, train: csr_matrix, passes: int, rates: Rates) -> Bound:
         return "gather of a user's pairs", FLOAT * pairs / rates.gather
     if numbers := width(model):
         rows = passes * GATHERS.get(model.name, 2) * float(train.nnz)
-        return f"gather of rows, K = {numbers}, {passes} passes", FLOAT * numbers * rows / rates.gather
+        return f"gather of rows, K = {numbers}, {passes} passes", FLOAT * numbers * rows / gather(
+            sum(train.shape), numbers
+        )
     return "", None
 
 
