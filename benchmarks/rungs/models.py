@@ -1,6 +1,10 @@
 """A model's fit and its scores of the test users, ours and other libraries', on the arrays that the split made."""
 
+import importlib
 import importlib.util
+from typing import Any
+
+import numpy as np
 
 from benchmarks.beside.catalogue import LIBRARIES
 from benchmarks.beside.searches import judged, library_fit
@@ -45,25 +49,30 @@ def ours(given: Backfill, name: str, digest: str, rates: Rates) -> list[Took]:
     fit.limit, fit.limit_cpu = work.of_fit(model, split.train, len(passes), rates)
     part = split.parts["test"]
     score = _best_score(model, parts)
-    judged(model, _few(part), score)
-    with clock(scores):
-        of_users = judged(model, part, score)
-    fit.ndcg = scores.ndcg = float(of_users["ndcg@100"].mean())
+    fit.ndcg = _ranked(scores, model, part, score)
     scores.limit, scores.limit_cpu = work.of_scores(model, part.targets.shape[0], split.train.shape[1], rates)
     return [fit, scores]
 
 
 def _best_score(model: Model, validation: Part | None) -> str:
     """Of a model with several scores, the one that is best on the validation users."""
-    if len(model.score_names) == 1 or validation is None:
+    if len(model.score_names) == 1 or validation is None or not validation.targets.nnz:
         return model.score_names[0]
     found = rank_each(model, validation, told=False)
     return max(found, key=lambda score: found[score].of_users["ndcg@100"].mean())
 
 
-def _few(part: Part) -> Part:
-    """Some users of a part, for whom the ranking's kernels are compiled before the clock."""
-    return Part(part.histories[:10], part.targets[:10], part.users[:10])
+def _ranked(took: Took, model: Any, part: Part, score: str = "score") -> float | None:
+    """nDCG@100 of a part, noted with what its scores and ranks take; some users come first, that kernels are compiled."""
+    if not part.targets.nnz:
+        took.why = "no test user has anything to be found"
+        return None
+    few = np.flatnonzero(np.diff(part.targets.indptr))[:10]
+    judged(model, Part(part.histories[few], part.targets[few], part.users[few]), score)
+    with clock(took):
+        of_users = judged(model, part, score)
+    took.ndcg = float(of_users["ndcg@100"].mean())
+    return took.ndcg
 
 
 def names_of(library: str) -> list[str]:
@@ -82,10 +91,8 @@ def beside(given: Backfill, name: str, digest: str) -> list[Took]:
     threads = run.home.limits.threads
     split = matrices.read(run.home, digest)
     fit, scores = Took(f"{name}: fit"), Took(f"{name}: scores and ranks")
+    importlib.import_module(name.split("_")[0])
     with clock(fit):
         fitted = library_fit(name, LIBRARIES[name].settings, split, threads, run.seed)
-    judged(fitted, _few(split.parts["test"]))
-    with clock(scores):
-        of_users = judged(fitted, split.parts["test"])
-    fit.ndcg = scores.ndcg = float(of_users["ndcg@100"].mean())
+    fit.ndcg = _ranked(scores, fitted, split.parts["test"])
     return [fit, scores]

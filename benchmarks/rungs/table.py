@@ -36,8 +36,8 @@ def _line(rung: Rung, what: str, runs: Sequence[Took], below: tuple[Rung, Rows] 
         _spread(runs, "cpu", "{:.2f}".format),
         _spread(runs, "peak", lambda size: f"{size / 1e6:.0f}"),
         runs[0].limit or "-",
-        "-" if limit_cpu is None else f"{limit_cpu:.3g}",
-        "-" if limit_cpu is None else f"{cpu / limit_cpu:.3g}",
+        "-" if not limit_cpu else f"{limit_cpu:.3g}",
+        "-" if not limit_cpu else f"{cpu / limit_cpu:.3g}",
         _slope(rung, cpu, what, below),
         _spread(runs, "ndcg", "{:.4f}".format),
     )

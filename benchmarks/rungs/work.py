@@ -1,8 +1,8 @@
 """The least that a model's work moves or computes, and what that comes to at the machine's rates.
 
 Bounds, not plans: a fit by factors has to gather the rows of the other side once an edge, a pass and a side, out of
-tables of its own size; one by X'X
-meets every pair of a user's items; a dense inverse is n^3 operations of LAPACK's potrf and potri.
+tables of its own size; one by X'X meets every pair of a user's items, whatever it does with the sums; a dense inverse is
+n^3 operations of LAPACK's potrf and potri.
 """
 
 import numpy as np
