@@ -8,6 +8,8 @@ from benchmarks.partitioned.layout import TABLES, Layout
 from benchmarks.partitions import FILES, THRESHOLD, logs, partitioned
 from tasks.cluster import HERE
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory):
@@ -19,7 +21,6 @@ def layout(tmp_path_factory):
     return layout
 
 
-@pytest.mark.slow
 def test_every_table_is_that_of_one_machine(layout):
     assert {table: answer[1:] for table, answer in truth.compared(layout).items()} == dict.fromkeys(TABLES, (0, True))
 

@@ -132,6 +132,7 @@ def test_the_server_tells_of_nights_that_do_not_begin_or_crash_or_fail_before_th
         assert there_are(client) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -126,6 +126,7 @@ def test_a_sweep_goes_on_where_it_stopped_and_takes_the_place_of_the_last(after_
     assert query(home, "select distinct flow, state from operations.runs") == [("sweep", "completed")]
 
 
+@pytest.mark.slow
 def test_a_refit_that_fails_leaves_the_last_results(after_penalties, ratings, monkeypatch, capsys):
     home = after_penalties
     before = query(home, "select * from evaluation.sweeps order by all")

@@ -47,6 +47,7 @@ def by_turns(items, likes, z, variance, updates):
     return mean, own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale, z, variance", [(0.3, (-5, 1e-6), 0.2), (0.5, (-3, 0.1), 1), (3.0, (-8, 0), 100)])
 def test_the_maximum_is_that_of_updates_by_turns(scale, z, variance):
     """The last of them has logits of tens: from zero, Newton's first step is too long by far."""

@@ -144,6 +144,7 @@ def covered(judged, truth):
     return np.mean(np.abs(judged.like - truth) < 1.96 * judged.spread)
 
 
+@pytest.mark.slow
 def test_the_judged_pairs_come_at_the_true_ratio(judged):
     found, *_ = judged
     assert calibration_error(found.ratio, found.liked) <= 0.015

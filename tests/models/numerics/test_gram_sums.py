@@ -62,6 +62,7 @@ def wanted_share(edges, before, exponent):
     return (gone + come) / every if gone + come < every else None
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(EXPONENTS))
 def test_ten_nights_of_increments_have_the_bits_of_sums_from_nothing(seed, exponent):

@@ -40,6 +40,7 @@ def ranked(scores):
     return np.argsort(-scores, kind="stable").tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e-20, 1e20])
 @pytest.mark.parametrize("least", [-1.0, -0.5, -np.nextafter(np.float32(2), np.float32(0)), 0.0])
 def test_candidates_without_evidence_follow_by_popularity(least, scale):

@@ -32,6 +32,8 @@ from tests.conftest import two_tastes
 from tests.tasks.cluster import calls
 from tests.tasks.cluster.conftest import ROOT, started
 
+pytestmark = pytest.mark.slow
+
 
 def opened(cluster, home):
     return clusters.opened(ClusterSettings(address=cluster.address), home)
@@ -71,10 +73,7 @@ def test_an_error_of_a_call_is_raised_where_it_is_awaited(cluster, home):
             begun()
 
 
-HANGS = pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)  # a worker is waited for
-
-
-@pytest.mark.parametrize("told", [signal.SIGKILL, HANGS], ids=["dies", "hangs"])
+@pytest.mark.parametrize("told", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_path, told):
     own_cluster.worker()
     own_cluster.worker()
@@ -85,7 +84,6 @@ def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_p
         assert begun() != first
 
 
-@pytest.mark.slow
 def test_a_worker_that_comes_late_takes_part(own_cluster, home, tmp_path):
     own_cluster.worker()
     with opened(own_cluster, home) as engine:
@@ -94,7 +92,6 @@ def test_a_worker_that_comes_late_takes_part(own_cluster, home, tmp_path):
         assert len({one() for one in begun}) == 2
 
 
-@pytest.mark.slow
 def test_a_call_that_ends_each_process_is_given_up_with_what_to_do(home):
     once = dask.config.set({"distributed.scheduler.allowed-failures": 0})
     with once, clusters.opened(ClusterSettings(workers=1), home) as engine:
@@ -103,7 +100,6 @@ def test_a_call_that_ends_each_process_is_given_up_with_what_to_do(home):
             begun()
 
 
-@pytest.mark.slow
 def test_a_scheduler_that_dies_ends_the_run_in_seconds(own_cluster, home, tmp_path, monkeypatch):
     own_cluster.worker()
     monkeypatch.setattr(dask_engine, "SECONDS_TO_ANSWER", 3.0)
@@ -145,7 +141,6 @@ def test_a_worker_with_another_version_of_a_library_says_so(home):
     assert said == f"it has numpy {np.__version__}, and the run 0.1: install there what is installed here"
 
 
-@pytest.mark.slow
 def test_a_worker_that_came_late_with_another_source_does_no_call(own_cluster, home, tmp_path, caplog):
     fit = own_cluster.worker()
     with opened(own_cluster, home) as engine:
@@ -188,7 +183,6 @@ def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
         pass
 
 
-@pytest.mark.slow
 def test_what_declares_more_memory_than_any_worker_has_is_made_by_the_coordinator(home, caplog):
     with clusters.opened(ClusterSettings(workers=1), home) as engine:
         assert engine.begin("mrf_dense", calls.who, home, memory=10**15)()[0] == os.getpid()
@@ -196,7 +190,6 @@ def test_what_declares_more_memory_than_any_worker_has_is_made_by_the_coordinato
     assert "mrf_dense needs about 1000000.0 GB" in caplog.text
 
 
-@pytest.mark.slow
 def test_two_that_need_most_of_a_workers_memory_do_not_meet_there(own_cluster, home, tmp_path):
     own_cluster.worker("--nthreads", "1", "--resources", "memory=100")
     own_cluster.worker("--nthreads", "1", "--resources", "memory=1000")
@@ -212,7 +205,6 @@ def test_two_that_need_most_of_a_workers_memory_do_not_meet_there(own_cluster, h
         assert set(engine.declaring(600).map(calls.process, [(number,) for number in range(6)])) == made_by
 
 
-@pytest.mark.slow
 def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
     script = (
         "import sys, time; from pathlib import Path; from tasks.cluster import ClusterSettings, opened;"
@@ -239,7 +231,6 @@ def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
         time.sleep(0.1)
 
 
-@pytest.mark.slow
 def test_a_runs_own_workers_do_not_speak_after_its_last_word(home, capfd):
     """They outlive it by a moment, and miss its scheduler."""
     with clusters.opened(ClusterSettings(workers=1), home) as engine:
@@ -287,7 +278,6 @@ def certificates(tmp_path, monkeypatch):
         yield
 
 
-@pytest.mark.slow
 def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certificates, home, tmp_path):
     with started(tmp_path / "cluster", "tls") as cluster:
         cluster.worker()
@@ -328,7 +318,6 @@ def test_a_url_is_used_that_workers_see_and_one_that_they_do_not_is_refused(clus
         pass
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{"workers": 0}, {"workers": 2, "address": "tcp://127.0.0.1:8786"}, {"store": "s3://bucket/prefix"}]
 )

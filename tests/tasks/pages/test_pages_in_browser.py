@@ -88,6 +88,7 @@ def test_axe_finds_no_violation(page, pages, axe, name, dark, width):
     assert told == [] and passes > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_no_page_needs_a_script_or_a_network_or_is_heavy(page, pages, name):
     page.open(pages[name])

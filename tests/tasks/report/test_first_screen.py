@@ -119,6 +119,7 @@ def test_alarms_are_in_proportion():
     assert "no model's best score is below popularity's" in alarm.text and not alarm.grave
 
 
+@pytest.mark.slow
 def test_four_bad_lines_are_a_footnote_of_the_page(undrawn, tmp_path, page):
     assert 'id="look"' in page and "could not be read" not in page.split('id="look"')[1].split("</ul>")[0]
     home = Home(tmp_path, "sound", Limits(threads=2, memory=1 << 30))
@@ -150,6 +151,7 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
         assert lists[1] == [f"item {item}" for (item,) in first]
 
 
+@pytest.mark.slow
 def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
     home = Home(tmp_path, "titled", Limits(threads=2, memory=1 << 30))
     with warehouse.connect(home) as connection:
@@ -164,6 +166,7 @@ def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
     assert "<b>Film" not in page and page.count("&lt;b&gt;Film") >= 25 and "<li><span>item" not in page
 
 
+@pytest.mark.slow
 def test_a_run_that_recommends_nothing_has_no_sample_users(undrawn, tmp_path):
     home = Home(tmp_path, "given", Limits(threads=2, memory=1 << 30))
     with warehouse.connect(home) as connection:

@@ -347,6 +347,7 @@ def test_factors_and_minibatches_are_in_order(figures):
     assert all(colours[name] == colours[f"{name}, chosen by noise"] for name in found)
 
 
+@pytest.mark.slow
 def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
     """A tune between two runs: what changed is told against the run before it, as if there had been none."""
     other = Home(tmp_path, "small", Limits(threads=2, memory=1 << 30))
@@ -380,6 +381,7 @@ def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
     assert not list((home.report / "figures").iterdir())
 
 
+@pytest.mark.slow
 def test_single_bins_and_missing_values_are_drawn(tmp_path):
     home = Home(tmp_path, "tiny", Limits(threads=2, memory=1 << 30))
     with warehouse.connect(home) as connection:

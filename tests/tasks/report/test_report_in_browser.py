@@ -51,6 +51,7 @@ def test_nothing_fails_and_nothing_leaves_the_machine(page, file):
     assert not told & {"Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"}
 
 
+@pytest.mark.slow
 def test_what_is_put_into_the_page_neither_runs_nor_fetches(page, file):
     page.open(file)
     page.js(
