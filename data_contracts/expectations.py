@@ -135,8 +135,8 @@ class UnexpectedRows(BatchExpectation):
     DuckDB's on most tables.
 
     Attributes:
-        tables: what is asked of each: `table`, its name; `rows`, the query of those that are checked; `declared`, the columns that it
-            is to have, by name, which are not asked for where there are none here; `conditions`; `queries`.
+        tables: what is asked of each: `table`, its name; `rows`, the query of those that are checked; `declared`, the
+            columns that it is to have, by name, which are not asked for where there are none here; `conditions`; `queries`.
     """
 
     tables: list[dict[str, Any]]
