@@ -1,17 +1,19 @@
 """Maximum-likelihood fits of the laws of `models.degrees.laws`, and a test of how well they fit.
 
-Everything is computed from the histogram of the degrees, so that the cost depends on the range of degrees and not on
-the number of vertices or edges. The log-likelihood of an exponential family is concave in its natural parameters, and
-the means of T are sufficient statistics, so that Newton's method with the exact covariance finds the maximum. The test
-of fit is that of Clauset, Shalizi and Newman (2009, section 4): a parametric bootstrap of the Kolmogorov-Smirnov
-distance, in which the law is fitted anew to every replicate.
+Everything is computed from the histogram of the degrees and from sums over cells of the support
+(`models.degrees.cells`), so that the cost depends neither on the number of edges nor, beyond some thousands, on the
+range of degrees. The log-likelihood of an exponential family is concave in its natural parameters, and the means of T
+are sufficient statistics, so that Newton's method with the exact covariance finds the maximum. The test of fit is that
+of Clauset, Shalizi and Newman (2009, section 4): a parametric bootstrap of the Kolmogorov-Smirnov distance, in which
+the law is fitted anew to every replicate.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from models.degrees.laws import FAMILIES, Family, Law, support
+from models.degrees.cells import Cells
+from models.degrees.laws import FAMILIES, Family, Law
 from models.numerics.random_numbers import purpose, stream
 
 REPLICATES = 99  # p-values come in steps of 1 / 100
@@ -28,8 +30,8 @@ class Fit:
         log_likelihood: natural log, summed over the vertices.
         aic: 2 parameters - 2 log_likelihood.
         ks: the Kolmogorov-Smirnov distance, the largest difference between the two distribution functions.
-        p_value: (1 + replicates with a distance at least as large) / (1 + replicates); None if all degrees are
-            equal, for then there is nothing to fit.
+        p_value: (1 + replicates with a distance at least as large) / (1 + replicates), the distances at the ends of
+            cells; None if all degrees are equal, for then there is nothing to fit.
     """
 
     family: str
@@ -54,13 +56,11 @@ def fit(family: str, degrees: np.ndarray, counts: np.ndarray, d_max: int, seed: 
     d_min, parameters = int(degrees[0]), FAMILIES[family].parameters
     if len(degrees) == 1:  # the likelihood has no maximum: it grows towards a law with all mass on this degree
         return Fit(family, None, None, d_min, d_max, 0.0, 2.0 * parameters, 0.0, None)
-    histogram = np.zeros(d_max - d_min + 1, dtype=np.int64)
-    histogram[degrees - d_min] = counts
     likelihood = Likelihood(family, d_min, d_max)
-    law = likelihood.maximise(histogram)
+    law = likelihood.maximise(degrees, counts)
     value = log_likelihood(law, degrees, counts)
-    distance = ks_distance(law, histogram)
-    p_value = bootstrap(likelihood, law, distance, int(counts.sum()), seed, replicates) if replicates else None
+    distance = ks_distance(law, degrees, counts)
+    p_value = bootstrap(likelihood, law, degrees, counts, seed, replicates) if replicates else None
     return Fit(family, law.exponent, law.cutoff, d_min, d_max, value, 2 * parameters - 2 * value, distance, p_value)
 
 
@@ -69,49 +69,58 @@ def log_likelihood(law: Law, degrees: np.ndarray, counts: np.ndarray) -> float:
     return float((counts * law.log_mass[degrees - law.d_min]).sum())
 
 
-def ks_distance(law: Law, histogram: np.ndarray) -> float:
-    """The largest |F_empirical(d) - F_law(d)| over the support; `histogram` counts each degree of it."""
-    empirical = np.cumsum(histogram)
-    return float(np.abs(empirical / empirical[-1] - law.cumulative).max())
+def ks_distance(law: Law, degrees: np.ndarray, counts: np.ndarray) -> float:
+    """The largest |F_empirical(d) - F_law(d)| over the support, for int64 (D,) degrees, ascending, and their counts.
+
+    F_empirical is level between two degrees, where F_law grows: the largest is at a degree, or just before the next.
+    """
+    up_to = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
+    cumulative = np.concatenate([[0.0], law.cumulative])  # of d_min - 1, d_min, ...
+    at = np.abs(up_to[1:] - cumulative[degrees - law.d_min + 1])
+    before_next = np.abs(up_to - cumulative[np.append(degrees, law.d_max + 1) - law.d_min])
+    return float(max(at.max(), before_next.max()))
 
 
-def bootstrap(likelihood: "Likelihood", law: Law, distance: float, vertices: int, seed: int, replicates: int) -> float:
-    """The p-value of a KS distance under `law`; the parameters are fitted anew to every sample."""
-    as_large = 0
+def bootstrap(
+    likelihood: "Likelihood", law: Law, degrees: np.ndarray, counts: np.ndarray, seed: int, replicates: int
+) -> float:
+    """The p-value of the distance of degrees to their law; the parameters are fitted anew to every sample."""
+    cells, vertices = likelihood.cells, int(counts.sum())
+    distance, as_large = cells.distance(law, degrees, counts), 0
     for replicate in range(replicates):
         key = stream(seed, purpose(f"bootstrap: {law.family}"), law.d_max, replicate)
         generator = np.random.Generator(np.random.Philox(key=key))
-        sample = law.sample(vertices, generator)
-        as_large += ks_distance(likelihood.maximise(sample, law.eta), sample) >= distance
+        sample = cells.sample(law, vertices, generator)
+        as_large += cells.distance(likelihood.maximise(*sample, law.eta), *sample) >= distance
     return (1 + as_large) / (1 + replicates)
 
 
 class Likelihood:
-    """The likelihood of one family on one support, ready to be maximised for many histograms."""
+    """The likelihood of one family on one support, ready to be maximised for many samples."""
 
     def __init__(self, family: str, d_min: int, d_max: int) -> None:
         self.family: Family = FAMILIES[family]
-        self.d_min, self.d_max = d_min, d_max
-        degrees = support(d_min, d_max)
-        self.base = self.family.base(degrees)
-        rows = self.family.statistics(degrees)
+        self.cells = Cells(d_min, d_max)
+        self.base = self.family.base(self.cells.nodes)
+        rows = self.family.statistics(self.cells.nodes)
         self.scale = rows.std(axis=1, keepdims=True)
         self.rows = rows / self.scale
 
-    def maximise(self, histogram: np.ndarray, start: tuple[float, ...] | None = None) -> Law:
-        """The law with the highest likelihood for a histogram, int64 (S,): the count of each degree of the support.
+    def maximise(self, degrees: np.ndarray, counts: np.ndarray, start: tuple[float, ...] | None = None) -> Law:
+        """The law with the highest likelihood for int64 (D,) degrees of the support, ascending, and their counts.
 
         If the last natural parameter must not be positive, but the unconstrained maximum has it positive, then by
         concavity the maximum has it at zero, and the others are fitted alone. If the maximum lies at infinity, as for
-        a histogram of two neighbouring degrees, the steps end when they gain almost nothing.
+        two neighbouring degrees, the steps end when they gain almost nothing.
         """
-        at = np.flatnonzero(histogram)
-        target = (self.rows[:, at] * histogram[at]).sum(axis=1) / histogram.sum()
+        rows = self.family.statistics(degrees.astype(np.float64)) / self.scale
+        target = (rows * counts).sum(axis=1) / counts.sum()
         eta = np.zeros(len(target)) if start is None else np.asarray(start) * self.scale[:, 0]
         eta = self._newton(target, eta)
         if self.family.curbed and eta[-1] >= 0:
             eta = np.append(self._newton(target[:-1], eta[:-1]) if len(eta) > 1 else [], 0.0)
-        return Law(self.family.name, tuple(float(e) for e in eta / self.scale[:, 0]), self.d_min, self.d_max)
+        cells = self.cells
+        return Law(self.family.name, tuple(float(e) for e in eta / self.scale[:, 0]), cells.d_min, cells.d_max)
 
     def _newton(self, target: np.ndarray, eta: np.ndarray) -> np.ndarray:
         """Solve E[T] = target over the first len(target) statistics, in units of their scale."""
@@ -140,6 +149,7 @@ class Likelihood:
             exponent += value * row
         top = exponent.max()
         weight = np.exp(exponent - top, out=exponent)
+        weight *= self.cells.weights
         total = weight.sum()
         weighted = [weight * row for row in rows]
         mean = np.array([part.sum() for part in weighted]) / total

@@ -64,8 +64,8 @@ def test_agrees_with_powerlaw_on_a_long_support(family, planted):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_likelihood_is_flat_at_the_fit(family):
-    _, _, histogram = sampled(power_law(1.2, 2, 400, 60), 3_000)
-    law = Likelihood(family, 2, 400).maximise(histogram)
+    *sample, histogram = sampled(power_law(1.2, 2, 400, 60), 3_000)
+    law = Likelihood(family, 2, 400).maximise(*sample)
     degrees = np.arange(2.0, 401.0)
     rows, base = FAMILIES[family].statistics(degrees), FAMILIES[family].base(degrees)
 
@@ -102,15 +102,22 @@ def test_a_tail_heavier_than_any_has_no_cutoff(family):
 
 def test_ks_distance_against_brute_force():
     law = power_law(0.8, 3, 60, 25)
-    _, _, histogram = sampled(law, 40)
+    *sample, histogram = sampled(law, 40)
     degrees = np.repeat(np.arange(3, 61), histogram)
     gaps = [abs((degrees <= d).mean() - law.mass[: d - 2].sum()) for d in range(3, 61)]
-    assert ks_distance(law, histogram) == pytest.approx(max(gaps))
+    assert ks_distance(law, *sample) == pytest.approx(max(gaps))
 
 
 def test_p_values_are_uniform_under_the_truth():
     law = power_law(1.2, 1, 80, 30)
     values = [fit("power_law_cutoff", *sampled(law, 150, seed)[:2], 80, seed, 19).p_value for seed in range(150)]
+    shares = [np.mean(np.array(values) <= level) for level in (0.1, 0.25, 0.5, 0.75, 0.9)]
+    np.testing.assert_allclose(shares, [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.125)  # three standard errors of a half
+
+
+def test_p_values_are_uniform_on_a_support_in_cells():
+    law = power_law(1.1, 1, 60_000, 9_000)
+    values = [fit("power_law_cutoff", *sampled(law, 150, seed)[:2], 60_000, seed, 19).p_value for seed in range(150)]
     shares = [np.mean(np.array(values) <= level) for level in (0.1, 0.25, 0.5, 0.75, 0.9)]
     np.testing.assert_allclose(shares, [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.125)  # three standard errors of a half
 
