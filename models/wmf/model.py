@@ -15,10 +15,11 @@ of the user's degree, as in `models.mrf.dense`; an item's d and `users` are then
 A good alpha0 and lambda depend on the density of the log; their ratios do not. Settings that are left out come from
 
     alpha0 users items = UNOBSERVED |S|              the pairs together weigh so many times what the edges weigh
-    lambda (1 + alpha0 users items / |S|) = SHRINKAGE    a row's penalty is this share of a mean row's number of edges
+    lambda (1 + alpha0 users items / |S|) = max(SHRINKAGE, LEAST / d)
 
-which were learned over seven logs (docs/results.md). With nu = 1 a row's penalty is lambda (d + alpha0 others), on
-average lambda d (1 + alpha0 users items / |S|).
+for users with d edges on average, so that the penalty of a mean user's row is a share of these edges, and never below
+LEAST. The first two were learned over seven logs, the last over short histories of four (docs/results.md). With nu = 1
+a row's penalty is lambda (d + alpha0 others), on average lambda d (1 + alpha0 users items / |S|).
 
 While one side is fixed, each row of the other is a small linear system (eq. 4 of Hu et al.), made of the row's own
 edges and of the Gram matrix of the fixed side.
@@ -47,7 +48,7 @@ from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table,
 from models.wmf.sums import numbers
 from models.wmf.worker import Terms
 
-UNOBSERVED, SHRINKAGE = 12.0, 0.08  # of the default loss
+UNOBSERVED, SHRINKAGE, LEAST = 12.0, 0.08, 2.8  # of the default loss; the last in edges
 HU_REGULARIZATION = 0.007  # of hu2008, which no rule has been learned for
 EXACT = Solver(0, 1 << 16)  # one block of all factors
 
@@ -76,8 +77,8 @@ class WMFSettings(ModelSettings):
     regularization: float | None = Field(
         None,
         gt=0,
-        description="Penalty lambda on the squares of the factors. By default .08 / (1 + alpha0 / density), and .007 "
-        "for hu2008, where some tens are usual.",
+        description="Penalty lambda on the squares of the factors. By default .08 / (1 + alpha0 / density), where "
+        "users have fewer than 35 edges on average as many times more, and .007 for hu2008, where some tens are usual.",
     )
     regularization_exponent: float = Field(
         1.0,
@@ -124,7 +125,9 @@ class WMFSettings(ModelSettings):
         weight = UNOBSERVED * density if self.unobserved_weight is None else self.unobserved_weight
         penalty = self.regularization
         if penalty is None:
-            penalty = HU_REGULARIZATION if self.loss == "hu2008" else SHRINKAGE / (1 + weight / density)
+            degree = interactions.nnz / max(1, np.count_nonzero(np.diff(interactions.indptr)))
+            share = max(SHRINKAGE, LEAST / degree)
+            penalty = HU_REGULARIZATION if self.loss == "hu2008" else share / (1 + weight / density)
         return self.model_copy(update={"unobserved_weight": weight, "regularization": penalty})
 
     def sizes_by_blocks(self, items: int, edges: int) -> Sizes:

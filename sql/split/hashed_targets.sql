@@ -1,4 +1,5 @@
--- One row per target: a fifth of the edges of each held-out user with at least five, drawn by hash.
+-- One row per target: a fifth of the edges of each held-out user with at least five, drawn by hash; and, where most of those
+-- with two or more have fewer than five, one edge of each of these.
 create or replace temp table targets as
 with candidates as (
     select
@@ -14,9 +15,14 @@ with candidates as (
     join indexed.users using (user_index)
     join indexed.items using (item_index)
     where part <> 'train'
+), short as (
+    select count(*) filter (edges < 5) > count(*) filter (edges >= 5) as histories
+    from candidates
+    where place = 1 and edges >= 2
 )
 select
     user_index,
     item_index
 from candidates
-where edges >= 5 and place <= edges // 5
+cross join short
+where place <= case when edges >= 5 then edges // 5 when edges >= 2 and short.histories then 1 else 0 end

@@ -73,6 +73,24 @@ def test_hashed_targets_are_a_fifth_of_the_edges_that_training_items_leave(home,
         assert of_user["target"] == (kept // 5 if kept >= 5 else 0)
 
 
+@pytest.mark.parametrize(("long", "found"), [(8, {1}), (600, {0})])
+def test_where_most_histories_are_short_one_edge_of_each_is_a_target(home, log_events, long, found):
+    """Of 500 users with up to four edges each, and some with ten: users with fewer than five have a target, or none."""
+    draws = np.random.default_rng(3)
+    degrees = [*draws.integers(1, 5, 500), *[10] * long]
+    log_events([(user, item, 1) for user, degree in enumerate(degrees) for item in draws.choice(30, degree, False)])
+    binarize(home, BinarizeSettings(), "run")
+    strong(home, held_out_share=0.2)
+    users = rows(
+        home,
+        "select count(*) as edges, count(*) filter (role = 'target') from splits.strong_generalization"
+        " where part <> 'train' and role <> 'dropped' group by user_id",
+    )
+    assert {targets for edges, targets in users if 2 <= edges < 5} == found
+    assert {targets for edges, targets in users if edges < 2} == {0}
+    assert {targets for edges, targets in users if edges >= 5} == {2}
+
+
 @pytest.mark.slow
 def test_a_hashed_user_does_not_move_when_tomorrows_log_arrives(home, log, log_events):
     strong(home, held_out_share=0.2)

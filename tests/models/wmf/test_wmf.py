@@ -207,11 +207,19 @@ def test_settings_left_to_the_log_follow_its_density(long_tailed):
     density = long_tailed.nnz / (300 * 120)
     resolved = WMFSettings().resolved(long_tailed)
     assert resolved.unobserved_weight == pytest.approx(12 * density)
-    assert resolved.regularization * (1 + resolved.unobserved_weight / density) == pytest.approx(0.08)
+    degree = long_tailed.nnz / np.count_nonzero(long_tailed.getnnz(axis=1))
+    assert degree < 35
+    assert resolved.regularization * (1 + resolved.unobserved_weight / density) == pytest.approx(0.08 * 35 / degree)
     twice = csr_matrix(np.hstack([long_tailed.toarray(), np.zeros((300, 120))]))
     of_twice = WMFSettings().resolved(twice)
     assert of_twice.unobserved_weight == pytest.approx(resolved.unobserved_weight / 2)
     assert of_twice.regularization == pytest.approx(resolved.regularization)
+
+
+def test_long_histories_have_a_penalty_of_their_length():
+    likes = csr_matrix(np.random.default_rng(0).random((90, 200)) < 0.4, dtype=np.float32)
+    assert likes.nnz / 90 > 35
+    assert WMFSettings().resolved(likes).regularization == pytest.approx(0.08 / 13)
 
 
 def test_given_numbers_stay_and_each_rule_stands_by_itself(long_tailed):
@@ -219,7 +227,9 @@ def test_given_numbers_stay_and_each_rule_stands_by_itself(long_tailed):
     assert given.resolved(long_tailed) == given
     density = long_tailed.nnz / (300 * 120)
     half = WMFSettings(unobserved_weight=0.2).resolved(long_tailed)
-    assert half.unobserved_weight == 0.2 and half.regularization == pytest.approx(0.08 / (1 + 0.2 / density))
+    assert half.unobserved_weight == 0.2 and half.regularization == pytest.approx(
+        0.08 / (1 + 0.2 / density) * 35 * 300 / long_tailed.nnz
+    )
     assert WMFSettings(loss="hu2008").resolved(long_tailed).regularization == 0.007
 
 
