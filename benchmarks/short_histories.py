@@ -8,6 +8,11 @@ least, is to be found, given the rest. A row is a log and a mean: nDCG@100 of po
 user's penalty is at least so many edges (`models/wmf/model.py`); 0 is the rule without a least. The lines below have
 the mean of the share of the best in the row, and, with each log left out, what the others choose and what that is
 worth.
+
+    python -m benchmarks.short_histories --root ../shared/data --logs ml-1m --write short.csv
+
+writes the first log with the shortest histories instead, for `python -m flows.backfill --dataset mine --source
+short.csv`.
 """
 
 import argparse
@@ -29,8 +34,7 @@ LENGTHS = (2.5, 5.0, 10.0, 20.0, 35.0)
 def shortened(log: Log, users: int, length: float, seed: int) -> Log:
     """Users with few of their likes each; the first tenth judges, on the items that the others like."""
     draws = np.random.default_rng(seed)
-    judged = (log.histories + log.targets).tocsr()
-    whole = vstack([log.train, judged]).tocsr()
+    whole = edges(log)
     chosen = draws.permutation(whole.shape[0])[:users]
     kept = [
         draws.permutation(whole.indices[whole.indptr[user] : whole.indptr[user + 1]])[: draws.geometric(1 / length)]
@@ -44,6 +48,11 @@ def shortened(log: Log, users: int, length: float, seed: int) -> Log:
     histories = _rows([items[cut:] for items, cut in zip(found, cuts, strict=True)], whole.shape[1])
     targets = _rows([items[:cut] for items, cut in zip(found, cuts, strict=True)], whole.shape[1])
     return Log(log.name, *(part[:, known].tocsr() for part in (train, histories, targets)))
+
+
+def edges(log: Log) -> csr_matrix:
+    """All of a log, (users, items)."""
+    return vstack([log.train, log.histories + log.targets]).tocsr()
 
 
 def _rows(likes: list[np.ndarray], items: int) -> csr_matrix:
@@ -71,7 +80,12 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=12_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--write", type=Path)
     given = parser.parse_args()
+    if given.write:
+        log = shortened(read(given.logs[0], given.root, given.threads), given.users, LENGTHS[0], given.seed)
+        np.savetxt(given.write, np.transpose(edges(log).nonzero()), "%d", ",", header="user,item", comments="")
+        return
     print("| log | likes a user | popularity |", *(f"{least:g} |" for least in given.least))
     print("|---|---|---|" + "---|" * len(given.least))
     shares: dict[str, list[np.ndarray]] = {}

@@ -63,13 +63,17 @@ class Law:
     @cached_property
     def log_mass(self) -> np.ndarray:
         """Log probabilities of d_min, d_min + 1, ..., d_max, float64 (S,), finite."""
-        family, degrees = FAMILIES[self.family], support(self.d_min, self.d_max)
+        value = self.log_weights(support(self.d_min, self.d_max))
+        return value - np.log(np.exp(value).sum())
+
+    def log_weights(self, degrees: np.ndarray) -> np.ndarray:
+        """Log probabilities of degrees, float64 (D,), but for a constant: the largest of them is 0."""
+        family = FAMILIES[self.family]
         value = family.base(degrees)
         # A sum, not a BLAS product, whose last bits could depend on the number of threads.
         for eta, row in zip(self.eta, family.statistics(degrees), strict=True):
             value = value + eta * row
-        value = value - value.max()
-        return value - np.log(np.exp(value).sum())
+        return value - value.max()
 
     @cached_property
     def mass(self) -> np.ndarray:

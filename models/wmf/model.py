@@ -77,8 +77,8 @@ class WMFSettings(ModelSettings):
     regularization: float | None = Field(
         None,
         gt=0,
-        description="Penalty lambda on the squares of the factors. By default .08 / (1 + alpha0 / density), where "
-        "users have fewer than 35 edges on average as many times more, and .007 for hu2008, where some tens are usual.",
+        description="Penalty lambda on the squares of the factors. By default .08 / (1 + alpha0 / density), times "
+        "35 / d where users have d < 35 edges on average; and .007 for hu2008, where some tens are usual.",
     )
     regularization_exponent: float = Field(
         1.0,
@@ -124,10 +124,11 @@ class WMFSettings(ModelSettings):
         density = interactions.nnz / (users * items)
         weight = UNOBSERVED * density if self.unobserved_weight is None else self.unobserved_weight
         penalty = self.regularization
-        if penalty is None:
+        if penalty is None and self.loss == "hu2008":
+            penalty = HU_REGULARIZATION
+        elif penalty is None:
             degree = interactions.nnz / max(1, np.count_nonzero(np.diff(interactions.indptr)))
-            share = max(SHRINKAGE, LEAST / degree)
-            penalty = HU_REGULARIZATION if self.loss == "hu2008" else share / (1 + weight / density)
+            penalty = max(SHRINKAGE, LEAST / degree) / (1 + weight / density)
         return self.model_copy(update={"unobserved_weight": weight, "regularization": penalty})
 
     def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
