@@ -104,7 +104,7 @@ class BPR(Model):
         seed = seed_of_draws(self.seed, interactions, start)
         top, begun, last = chosen.learning_rate, 1, chosen.epochs  # the rate falls from `top`, at `begun`
         number = passed_by(last, start)
-        with kernel_threads(self.threads):
+        with kernel_threads(training.threads(self.threads)):
             while number < last:
                 started = perf_counter()
                 number += 1

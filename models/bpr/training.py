@@ -10,6 +10,7 @@ from models.numerics.random_numbers import normals, purpose
 from models.numerics.shards import runs
 
 SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 50 MB
+SHORT = 1 << 17  # numbers that a core changes while it wakes another: a step over fewer of them is run by one thread
 
 
 class Training:
@@ -83,6 +84,13 @@ class Training:
             )
         total, count = loss.sum(axis=0)
         return float(total / max(count, 1.0))
+
+    def threads(self, most: int) -> int:
+        """On how many threads, of at most so many, an epoch is fastest: its samples are run in CELLS steps or more.
+
+        The factors do not depend on it.
+        """
+        return most if min(int(self.first[-1]), SAMPLES) * self.users.shape[1] >= CELLS * SHORT else 1
 
     def learned(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Factors of users, factors of items, biases of items, in the order of the training matrix."""
