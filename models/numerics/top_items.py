@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit, prange
 
+from models.numerics.products import read_only
+
 RUN = 32  # items that are passed over together, where all are worse than the worst in the heap
 
 
@@ -38,7 +40,7 @@ def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: in
 
 def index_arrays(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """CSR index arrays in the types that the kernels are compiled for."""
-    return np.ascontiguousarray(indptr, dtype=np.int64), np.ascontiguousarray(indices, dtype=np.int32)
+    return read_only(indptr, np.int64), read_only(indices, np.int32)
 
 
 @njit(cache=True, parallel=True, nogil=True)

@@ -24,7 +24,7 @@ from tests.conftest import home_in, log_into
 SETTINGS = {
     "popularity": {},
     "mrf_dense": {"l2": 2.0},
-    "paired_symbols": {"factors": 4, "iterations": 2},
+    "paired_symbols": {"iterations": 2},
 }
 
 

@@ -12,7 +12,7 @@ from models.fitting import FitOptions, Start, ValidationUsers, seed_of_draws
 TORCH = importlib.util.find_spec("torch") is not None
 SHORT = {
     "random_graph": {"factors": 4, "iterations": 8},
-    "paired_symbols": {"factors": 4, "iterations": 2},
+    "paired_symbols": {"iterations": 2},
     "binary_matrix": {"factors": 4, "passes": 8},
     "hpf": {"factors": 4, "max_iterations": 5},
     "wmf": {"factors": 4, "iterations": 3},

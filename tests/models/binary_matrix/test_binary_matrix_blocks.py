@@ -31,6 +31,8 @@ from tests.models.block_fits import (
     shelved,
 )
 
+pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
+
 K = 5
 SHORT = {"factors": K, "passes": 4}
 MODES = [{}, {"sampling": "uniform", "user_variance": 0.5}, {"least_batch": 1, "most_batch": 4000, "t0": 10.0}]
@@ -126,7 +128,6 @@ def test_items_move_to_the_mean_maximizer_and_the_noise_is_the_distance_from_the
     assert sums[3] == pytest.approx(noise, rel=1e-4) and sums[4] == watched
 
 
-@pytest.mark.slow
 @modes
 @pytest.mark.parametrize("count", [3, 7])
 def test_blocks_make_the_fit_of_one_machine(long_tailed, mode, count):
@@ -160,13 +161,11 @@ def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
     assert_begins_at_an_earlier_fit(fitted, long_tailed, 3e-6)
 
 
-@pytest.mark.slow
 @modes
 def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, mode):
     assert_bits_of_blocks_alone(fitted, counted(long_tailed), blocks=5, **mode)
 
 
-@pytest.mark.slow
 def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(long_tailed, tmp_path):
     assert_killed_process_changes_no_bit(fitted, long_tailed, tmp_path / "seen by all", blocks=5)
 

@@ -115,7 +115,10 @@ CASES = {  # how to judge, settings, the largest calibration error, the least co
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
+SLOW = {"random_graph, precisions learned", "paired_symbols"}
+
+
+@pytest.fixture(scope="module", params=[pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW)) for c in CASES])
 def judged(request, halves):
     judging, settings, *limits = CASES[request.param]
     found = judging(settings, halves)

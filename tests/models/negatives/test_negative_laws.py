@@ -100,7 +100,7 @@ def test_rates_are_how_often_an_item_is_a_negative():
 def test_fitted_models_tell_their_laws():
     graph = RandomGraph(RandomGraphSettings(factors=2, iterations=2, gamma=0.5)).fit(TRAIN)
     assert graph.negative_law().histogram.tolist() == graph.weights.tolist()
-    pairs = PairedSymbols(PairedSymbolsSettings(factors=4, iterations=2, r=3)).fit(TRAIN).negative_law()
+    pairs = PairedSymbols(PairedSymbolsSettings(iterations=2, r=3)).fit(TRAIN).negative_law()
     assert pairs.item_shares == pytest.approx(EDGES.sum(axis=0) / 13)
     assert pairs.user_shares == pytest.approx(EDGES.sum(axis=1) / 13)
     assert pairs.r == 3

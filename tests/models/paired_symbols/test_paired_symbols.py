@@ -332,7 +332,7 @@ def test_scores_and_their_uncertainty_agree_with_draws_from_the_posterior() -> N
 def test_like_is_stated_against_other_numbers_of_censored_pairs_by_bayes_rule() -> None:
     counts = (np.random.default_rng(8).random((40, 25)) < 0.2).astype(np.float32)
     as_fitted, restated = (
-        PairedSymbols(PairedSymbolsSettings(factors=4, r=4.0, like_r=like_r), seed=2).fit(csr_matrix(counts))
+        PairedSymbols(PairedSymbolsSettings(r=4.0, like_r=like_r), seed=2).fit(csr_matrix(counts))
         for like_r in (None, 1.0)
     )
     assert np.array_equal(as_fitted.item_rows, restated.item_rows)

@@ -25,6 +25,8 @@ from tests.models.block_fits import (
     shelved,
 )
 
+pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
+
 K = 4  # kernels are compiled for each number of factors
 SHORT = {"factors": K, "iterations": 6, "tolerance": 0}
 MODES = [{}, {"r": 4.0, "tau_u": 0.5, "tau_b": 2.0}, {"learn_selection": True, "alpha": 0.5}]
@@ -134,7 +136,6 @@ def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, mode):
     assert_bits_of_blocks_alone(fitted, counted(long_tailed), blocks=5, **mode)
 
 
-@pytest.mark.slow
 def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(long_tailed, tmp_path):
     assert_killed_process_changes_no_bit(fitted, long_tailed, tmp_path / "seen by all", blocks=5, learn_selection=True)
 

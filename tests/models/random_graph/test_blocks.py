@@ -28,6 +28,8 @@ from tests.models.block_fits import (
     shelved,
 )
 
+pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
+
 SHORT = {"factors": 5, "iterations": 14, "t_tau": 4, "t_epsilon": 6, "bound_every": 3}
 
 
@@ -56,7 +58,6 @@ MODES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES, ids=[" ".join(mode) or "defaults" for mode in MODES])
 @pytest.mark.parametrize("count", [3, 4, 7])
 def test_fresh_messages_of_all_blocks_make_the_fit_of_one_machine(long_tailed, mode, count):
@@ -117,13 +118,11 @@ def test_awkward_data_get_finite_scores(likes, refreshed):
 TURNS = [{"blocks": 5}, {"blocks": 5, "refreshed": 2, "user_biases": True}]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("settings", TURNS, ids=["all fresh", "in turns"])
 def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, settings):
     assert_bits_of_blocks_alone(fitted, long_tailed, **settings)
 
 
-@pytest.mark.slow
 def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(long_tailed, tmp_path):
     assert_killed_process_changes_no_bit(fitted, long_tailed, tmp_path / "seen by all", blocks=5, iterations=8)
 
@@ -145,7 +144,6 @@ def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, 
     assert visits == [5] * (1 + 9 * 3)  # the first iteration is of all blocks, the others of three turns
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("refreshed", [1, 2])
 def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_error(joint, refreshed):

@@ -9,6 +9,8 @@ from models.numerics.shards import shards
 from models.random_graph.messages import move_biases, move_factors, numbers, sum_bias_parameters, sum_parameters
 from models.random_graph.posterior import Vertices
 
+pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
+
 USERS, ITEMS = 40, 17
 
 

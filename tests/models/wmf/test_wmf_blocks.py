@@ -27,6 +27,8 @@ from tests.models.block_fits import (
     shelved,
 )
 
+pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
+
 SHORT = {"factors": 21, "iterations": 8, "tolerance": 0}
 RENDLE, HU = Loss(0.1, 0.0, 0.0, 0.005, 0.8), Loss(1.0, 1.0, 3.0, 4.0, 0.0)
 losses = pytest.mark.parametrize("loss", [RENDLE, HU], ids=["rendle2021", "hu2008"])
@@ -168,7 +170,6 @@ MODES = [
 modes = pytest.mark.parametrize("mode", MODES, ids=[" ".join(map(str, mode.values())) or "defaults" for mode in MODES])
 
 
-@pytest.mark.slow
 @modes
 @pytest.mark.parametrize("count", [3, 4, 7])
 def test_blocks_make_the_fit_of_one_machine(long_tailed, mode, count):
@@ -212,13 +213,11 @@ def test_metrics_of_both_fits_agree_to_four_digits_and_so_does_where_they_stop(s
         assert found[0][name].value == pytest.approx(found[1][name].value, abs=5e-5), name
 
 
-@pytest.mark.slow
 @modes
 def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, mode):
     assert_bits_of_blocks_alone(fitted, long_tailed, blocks=5, **mode)
 
 
-@pytest.mark.slow
 def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(long_tailed, tmp_path):
     assert_killed_process_changes_no_bit(fitted, long_tailed, tmp_path / "seen by all", blocks=5)
 
