@@ -23,13 +23,15 @@ def main(arguments: list[str] | None = None) -> int:
         from flows import replay, server
         from flows.sequence import backfill, check, closing_words
         from flows.settings import resolve
+        from tasks.orchestration import compile_ahead
 
         asked = command_line.parameters(Replay, given)
         if asked.every is not None or asked.dry_run:
             return replay.replay(asked)
         parameters = asked.as_backfill()
-        check(resolve(parameters))
-        with server.at_hand():
+        run = resolve(parameters)
+        check(run)
+        with server.at_hand(), compile_ahead.compiling(run.models, run.home.limits):
             return closing_words(backfill(**parameters.model_dump()))
 
     return command_line.run(command, debug=given.debug, with_server=not given.dry_run)

@@ -125,13 +125,17 @@ class FileLocator:
         return str(self._line)
 
 
+def root() -> Path:
+    """The folder in which the kernels of each file have theirs."""
+    if named := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneclass" / "numba"
+
+
 @functools.cache
 def _folder(name: str, stamp: str) -> Path:
     """The folder of a file's kernels, or a temporary one if it cannot be written to; deletes folders long unused."""
-    root = os.environ.get("NUMBA_CACHE_DIR")
-    if not root:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneclass" / "numba"
-    folder = Path(root) / f"{name}-{stamp}"
+    folder = root() / f"{name}-{stamp}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()

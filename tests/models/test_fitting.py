@@ -162,7 +162,7 @@ def test_a_model_that_does_not_stop_early_passes_validation_users_by(long_tailed
 @pytest.mark.parametrize("name", ["wmf", "paired_symbols", "random_graph"])
 def test_a_fit_stops_where_its_objective_is_level(name, long_tailed):
     kind, watched = MODELS[name], {"random_graph": "bound", "paired_symbols": "bound", "wmf": "loss"}[name]
-    short = {"factors": 4, "iterations": 60} | ({"bound_every": 2} if name == "random_graph" else {})
+    short = SHORT[name] | {"iterations": 60} | ({"bound_every": 2} if name == "random_graph" else {})
 
     def values(**settings) -> tuple[int, list[float]]:
         epochs = []

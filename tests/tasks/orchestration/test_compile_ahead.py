@@ -1,0 +1,80 @@
+"""`compile_ahead`: what the other process compiles is what a run needs, and it ends with the run."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from models.catalogue import MODELS
+from tasks.orchestration import compile_ahead
+from tasks.stores.home import Limits
+
+WIDE = Limits(threads=2, memory=4 << 30)
+AFTERWARDS = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from numba.core import event
+from scipy.sparse import random
+from models.catalogue import MODELS
+
+class Compiled(event.Listener):
+    found = []
+    def on_start(self, it): self.found.append(it.data["dispatcher"].py_func.__qualname__)
+    def on_end(self, it): pass
+
+event.register("numba:compile", Compiled())
+for name in sys.argv[1:]:
+    log = random(300, 90, 0.1, "csr", dtype=np.float32, random_state=1)
+    log.data[:] = 1
+    model = MODELS[name](threads=2).fit(log[50:])
+    model.recommend(log[:50], 10)
+    model.recommend(log[50:], 10, users=np.arange(250))
+print(json.dumps(Compiled.found))
+"""
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+
+@pytest.mark.slow
+def test_what_it_compiled_a_run_need_not_compile(tmp_path):
+    chosen = {name: MODELS[name].Settings() for name in ("popularity", "mrf_dense")}
+    with compile_ahead.compiling(chosen, WIDE):
+        until = time.monotonic() + 200
+        while len(list(tmp_path.glob("compiled-*"))) < len(chosen):
+            assert time.monotonic() < until
+            time.sleep(0.2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile_ahead.subprocess, "Popen", None)  # no other process is begun
+        with compile_ahead.compiling(chosen, WIDE):
+            pass
+    path = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", AFTERWARDS, *chosen], env=path, capture_output=True, check=True)
+    assert json.loads(ended.stdout) == []
+
+
+def test_it_ends_with_the_block_however_that_ends(monkeypatch):
+    begun = []
+
+    def popen(*args, **kwargs):
+        begun.append(subprocess.Popen(*args, **kwargs))
+        return begun[0]
+
+    monkeypatch.setattr(compile_ahead, "subprocess", type("Watched", (), {**vars(subprocess), "Popen": popen}))
+    with pytest.raises(KeyError), compile_ahead.compiling({"popularity": MODELS["popularity"].Settings()}, WIDE):
+        assert begun[0].poll() is None
+        raise KeyError
+    assert begun[0].poll() is not None
+
+
+@pytest.mark.parametrize("limits", [Limits(threads=1, memory=4 << 30), Limits(threads=2, memory=1 << 30)])
+def test_a_run_with_one_core_or_little_memory_is_left_alone(limits, monkeypatch):
+    monkeypatch.setattr(compile_ahead.subprocess, "Popen", None)
+    with compile_ahead.compiling({"popularity": MODELS["popularity"].Settings()}, limits):
+        pass
