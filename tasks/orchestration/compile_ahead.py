@@ -54,11 +54,14 @@ def compiling(models: Mapping[str, BaseModel], limits: Limits) -> Iterator[None]
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # a signal to the run's group is for the run
     )
+    reaper = threading.Thread(target=process.wait, daemon=True)  # it may be done long before the run
+    reaper.start()
     try:
         yield
     finally:
         process.kill()
-        process.communicate()
+        reaper.join()
+        process.stdin.close()
 
 
 def main() -> None:
