@@ -136,14 +136,26 @@ def root() -> Path:
 def _folder(name: str, stamp: str) -> Path:
     """The folder of a file's kernels, or a temporary one if it cannot be written to; deletes folders long unused."""
     folder = root() / f"{name}-{stamp}"
+    if not _can_hold_files(folder):
+        return _temporary() / folder.name
+    _drop_unused(folder.parent, name)
+    return folder
+
+
+def can_keep() -> bool:
+    """Whether kernels that are compiled here are still there for another process."""
+    return _can_hold_files(root())
+
+
+def _can_hold_files(folder: Path) -> bool:
+    """Whether files can be written into a folder, which is made where it is not, and counts as used today."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
         os.utime(folder)
     except OSError:
-        return _temporary() / folder.name
-    _drop_unused(folder.parent, name)
-    return folder
+        return False
+    return True
 
 
 def _drop_unused(root: Path, name: str) -> None:

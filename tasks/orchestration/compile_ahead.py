@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -42,7 +43,7 @@ def compiling(models: Mapping[str, BaseModel], limits: Limits) -> Iterator[None]
         models: settings by name.
     """
     missing = {name: chosen for name, chosen in models.items() if not _note(name, chosen).exists()}
-    if not missing or limits.threads < 2 or limits.memory < MEMORY:
+    if not missing or limits.threads < 2 or limits.memory < MEMORY or not kernel_cache.can_keep():
         yield
         return
     asked = json.dumps({name: chosen.model_dump(mode="json") for name, chosen in reversed(missing.items())})
@@ -52,8 +53,7 @@ def compiling(models: Mapping[str, BaseModel], limits: Limits) -> Iterator[None]
         stdin=subprocess.PIPE,  # closed when this process ends
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # a signal to the run's group is for the run
-    )
+    )  # of the run's group: Ctrl-C ends it at once, and leaves the cores to the run's own end
     reaper = threading.Thread(target=process.wait, daemon=True)  # it may be done long before the run
     reaper.start()
     try:
@@ -66,6 +66,7 @@ def compiling(models: Mapping[str, BaseModel], limits: Limits) -> Iterator[None]
 
 def main() -> None:
     """What the other process does with the models that its argument names, in their order."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with_the_run, daemon=True).start()
     for name, given in json.loads(sys.argv[-1]).items():
         settings = MODELS[name].Settings(**given)

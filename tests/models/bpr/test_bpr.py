@@ -113,6 +113,23 @@ def test_an_epoch_in_several_parts_still_sees_every_edge_once(long_tailed, monke
     assert 0.3 < state.epoch(1, 0.05, 0.01, seed=1) < 1.5
 
 
+def test_short_steps_are_run_by_one_thread_and_long_ones_by_all(long_tailed, monkeypatch):
+    state = training(long_tailed)
+    state.start(0.1, 0)
+    changed = long_tailed.nnz * state.users.shape[1]
+    for short, expected in ((changed // CELLS, 4), (changed // CELLS + 1, 1)):
+        monkeypatch.setattr(bpr, "SHORT", short)
+        assert state.threads(4) == expected
+
+
+@both
+def test_steps_on_two_threads_give_the_bits_of_one(model, long_tailed, monkeypatch):
+    monkeypatch.setattr(bpr, "SHORT", 0)  # else one thread would run them
+    one, two = (model(BPRSettings(factors=10, epochs=4), threads=threads).fit(long_tailed) for threads in (1, 2))
+    for name, array in one._arrays().items():
+        assert np.array_equal(array, two._arrays()[name]), name
+
+
 def shares_of_negatives(model, likes, user, epochs):
     state = training(csr_matrix(likes), model)
     counts = np.zeros(likes.shape[1])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.bpr import held_out
+from models.bpr import held_out, training
 from models.bpr.held_out import AGAINST, PASSES, HeldOut, hold_out
 from models.bpr.model import BPRSettings, BPRUniform
 from models.fitting import FitOptions
@@ -68,6 +68,7 @@ def test_it_is_level_when_ten_passes_have_gained_too_little(losses, level):
 
 def test_a_fit_cools_down_when_the_loss_is_level(small_is_large, monkeypatch, long_tailed):
     monkeypatch.setattr(HeldOut, "level", lambda self, tolerance: len(self.losses) >= 6)
+    monkeypatch.setattr(training, "SHORT", 0)  # else one thread would run all steps
     fits = {}
     for threads in (1, 2):
         epochs = []

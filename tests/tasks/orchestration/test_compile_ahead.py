@@ -15,7 +15,6 @@ from tasks.stores.home import Limits
 WIDE = Limits(threads=2, memory=4 << 30)
 AFTERWARDS = """
 import json, sys
-from pathlib import Path
 import numpy as np
 from numba.core import event
 from scipy.sparse import random
@@ -42,39 +41,49 @@ def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
 
 
+@pytest.fixture
+def begun(monkeypatch):
+    """The processes that were begun."""
+    found, popen = [], subprocess.Popen
+
+    def kept(*args, **kwargs):
+        found.append(popen(*args, **kwargs))
+        return found[-1]
+
+    monkeypatch.setattr(compile_ahead.subprocess, "Popen", kept)
+    return found
+
+
 @pytest.mark.slow
-def test_what_it_compiled_a_run_need_not_compile(tmp_path):
+def test_what_it_compiled_a_run_need_not_compile(tmp_path, begun):
     chosen = {name: MODELS[name].Settings() for name in ("popularity", "mrf_dense")}
     with compile_ahead.compiling(chosen, WIDE):
         until = time.monotonic() + 200
         while len(list(tmp_path.glob("compiled-*"))) < len(chosen):
             assert time.monotonic() < until
             time.sleep(0.2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compile_ahead.subprocess, "Popen", None)  # no other process is begun
-        with compile_ahead.compiling(chosen, WIDE):
-            pass
+    with compile_ahead.compiling(chosen, WIDE):
+        assert len(begun) == 1  # the one of before
     path = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run([sys.executable, "-c", AFTERWARDS, *chosen], env=path, capture_output=True, check=True)
     assert json.loads(ended.stdout) == []
 
 
-def test_it_ends_with_the_block_however_that_ends(monkeypatch):
-    begun = []
-
-    def popen(*args, **kwargs):
-        begun.append(subprocess.Popen(*args, **kwargs))
-        return begun[0]
-
-    monkeypatch.setattr(compile_ahead, "subprocess", type("Watched", (), {**vars(subprocess), "Popen": popen}))
+def test_it_ends_with_the_block_however_that_ends(begun):
     with pytest.raises(KeyError), compile_ahead.compiling({"popularity": MODELS["popularity"].Settings()}, WIDE):
         assert begun[0].poll() is None
         raise KeyError
     assert begun[0].poll() is not None
 
 
+def test_nothing_is_compiled_ahead_where_it_cannot_be_kept(tmp_path, monkeypatch, begun):
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "a file" / "cache"))
+    with compile_ahead.compiling({"popularity": MODELS["popularity"].Settings()}, WIDE):
+        assert begun == []
+
+
 @pytest.mark.parametrize("limits", [Limits(threads=1, memory=4 << 30), Limits(threads=2, memory=1 << 30)])
-def test_a_run_with_one_core_or_little_memory_is_left_alone(limits, monkeypatch):
-    monkeypatch.setattr(compile_ahead.subprocess, "Popen", None)
+def test_a_run_with_one_core_or_little_memory_is_left_alone(limits, begun):
     with compile_ahead.compiling({"popularity": MODELS["popularity"].Settings()}, limits):
-        pass
+        assert begun == []
