@@ -71,6 +71,11 @@ def words_of(number: int) -> str:
     )
 
 
+def has_been_told() -> bool:
+    """Whether a signal has come, since `watched` began."""
+    return bool(_told)
+
+
 def told_by(error: BaseException) -> int | None:
     """The signal that told the process to end, with which the error then has to do; None where none has come."""
     from prefect.exceptions import TerminationSignal

@@ -217,7 +217,8 @@ def _tell(run: RunSettings, run_id: str, state: str, summary: Callable[[], str],
         logger.warning("the run's summary cannot be made: %s", error)
         text = f"{run.dataset.name}: run {run_id} {state}; its summary cannot be made: {error}"
     artifacts.summary(run.dataset.name, text, url)
-    overview.after_run(run.home, run_id, state)
+    # what a run meets on its way to the end is no failure, and the process may be gone before `at_work` says so
+    overview.after_run(run.home, run_id, "cancelled" if endings.has_been_told() else state)
     notify(run.notify, dataset=run.dataset.name, run_id=run_id, state=state, text=text)
 
 

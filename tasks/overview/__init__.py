@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from tasks.stores import publications
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
+_one_at_a_time = threading.Lock()  # a run that is told to end has two threads that say so, through one half-made file
 
 SUMMARY = "summary.json"
 STATES = {"completed": "good", "late": "good", "partly failed": "fair"}  # all others are bad
@@ -75,9 +77,10 @@ def note(home: Home, **facts: Any) -> None:
 def after_run(home: Home, run_id: str, state: str) -> None:
     """Note how a run ended, and write the page of its home anew."""
     if home.folder.is_dir():  # it is not where a run was refused before it began
-        with _only_shown(home), home.writing():
-            note(home, ended={"run_id": run_id, "state": state, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
-        rewrite(home)
+        with _one_at_a_time:
+            with _only_shown(home), home.writing():
+                note(home, ended={"run_id": run_id, "state": state, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
+            rewrite(home)
 
 
 def rewrite(home: Home) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -67,6 +68,24 @@ def test_the_end_of_a_run_is_noted_and_keeps_what_was_shown(tmp_path, state, moo
     facts = json.loads((home.report / overview.SUMMARY).read_text())
     assert facts["ended"]["run_id"] == "next" and facts["ended"]["state"] == state and facts["shown"] == SHOWN
     assert overview.line(tmp_path, "shop", NOW).mood == mood and f'class="state {mood}">{state}' in rows(tmp_path)[0]
+
+
+def test_two_threads_that_end_a_run_leave_a_whole_page(tmp_path, caplog):
+    home = data_set(tmp_path, "shop", "running")
+    page, torn = tmp_path / "index.html", []
+
+    def end_it():
+        for _ in range(40):
+            overview.after_run(home, "run", "cancelled")
+            torn.extend([text for text in [page.read_text()] if "</html>" not in text])
+
+    threads = [threading.Thread(target=end_it) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not torn and not caplog.text
+    assert json.loads((home.report / overview.SUMMARY).read_text())["ended"]["state"] == "cancelled"
 
 
 def test_names_are_escaped_and_links_lead_there(tmp_path):
