@@ -39,7 +39,7 @@ def at_work(home: Home, run_id: str) -> Iterator[None]:
         yield
     finally:
         _at_work.remove((home, run_id))
-        if _told:  # whatever error the way to the end has met: the server that is gone too, say
+        if has_been_told():  # whatever error the way to the end has met: the server that is gone too, say
             with contextlib.suppress(Exception):
                 runs.end(home, run_id, "cancelled")
             overview.after_run(home, run_id, "cancelled")
@@ -89,7 +89,7 @@ def told_by(error: BaseException) -> int | None:
 
 def _unraisable(lost: Any) -> None:
     """Say nothing of a signal's error that came up in a finalizer, where Python drops it: the watch ends the process."""
-    if not _told and told_by(lost.exc_value) is None:
+    if not has_been_told() and told_by(lost.exc_value) is None:
         sys.__unraisablehook__(lost)
 
 

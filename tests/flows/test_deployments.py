@@ -16,7 +16,7 @@ from prefect.client.schemas.filters import ArtifactFilter, LogFilter
 from prefect.flow_engine import run_flow
 from prefect.states import AwaitingRetry, Running, Scheduled
 
-from flows import deploy, deployments, promote, sequence, server
+from flows import deploy, deployments, endings, promote, sequence, server
 from flows.parameters import Backfill, Deploy
 from flows.settings import resolve
 from tasks.errors import InputError
@@ -316,6 +316,17 @@ def test_a_run_whose_summary_cannot_be_made_has_ended_as_it_has_and_someone_is_t
     sequence._tell(run, "r7", "failed", summary, None)
     assert (tmp_path / "told").read_text().startswith("demo: run r7 failed; its summary cannot be made: the warehouse")
     assert "cannot be made" in caplog.text
+
+
+@pytest.mark.parametrize(("signals", "state"), [([], "failed"), ([15], "cancelled")])
+def test_an_error_on_the_way_to_the_end_of_a_run_that_is_told_to_end_is_no_failure(
+    tmp_path, monkeypatch, signals, state
+):
+    monkeypatch.setattr(endings, "_told", signals)
+    run = resolve(Backfill(dataset="demo", home=str(tmp_path)))
+    run.home.folder.mkdir()
+    sequence._tell(run, "r7", "failed", lambda: "the server is gone", None)
+    assert f">{state}" in (tmp_path / "index.html").read_text()
 
 
 def test_a_server_that_answers_is_used(prefect_server):

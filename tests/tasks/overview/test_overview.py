@@ -70,7 +70,7 @@ def test_the_end_of_a_run_is_noted_and_keeps_what_was_shown(tmp_path, state, moo
     assert overview.line(tmp_path, "shop", NOW).mood == mood and f'class="state {mood}">{state}' in rows(tmp_path)[0]
 
 
-def test_two_threads_that_end_a_run_leave_a_whole_page(tmp_path, caplog):
+def test_threads_that_end_the_same_run_leave_a_whole_page(tmp_path, caplog):
     home = data_set(tmp_path, "shop", "running")
     page, torn = tmp_path / "index.html", []
 
