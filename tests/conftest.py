@@ -55,15 +55,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line("The slow tests were left out: --all runs them too.")
 
 
-class FlowsTogether(LoadScopeScheduling):
-    """A file's tests in one process of pytest-xdist, as with `--dist loadfile`, and those of all flows in one.
+class RoomsTogether(LoadScopeScheduling):
+    """A file's tests in one process of pytest-xdist, as with `--dist loadfile`, and those of some rooms in one.
 
-    They share a Prefect server, which takes many seconds of processor time to start.
+    All flows share a Prefect server, which takes many seconds of processor time to start. The tests of a room of
+    `models/` want the same kernels, which one process would wait for while another compiles them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "flows" if file.startswith("tests/flows/") else file
+        if file.startswith("tests/flows/"):
+            return "tests/flows"
+        return file.rpartition("/")[0] if file.startswith("tests/models/") and file.count("/") > 2 else file
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    return FlowsTogether(config, log) if config.getvalue("dist") == "loadfile" else None
+    return RoomsTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def home_in(folder: Path) -> Home:

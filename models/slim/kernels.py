@@ -102,9 +102,15 @@ def fill_pairs(rows, workers, gram):
 @njit(parallel=True, nogil=True, cache=True)
 def count_candidates(gram, l1, first, out):
     """Fill `out`, int64, with the number of candidates of each column from `first` on, an upper bound on its weights."""
+    starts, columns, values = gram
     for place in prange(len(out)):
-        # The loop's own index is a uint64, for which `_candidates` would be compiled once more.
-        out[place] = len(_candidates(first + np.int64(place), gram, l1)[0]) - 1
+        column = np.int64(first + place)
+        whole = starts[column + 1] - starts[column] == len(starts) - 1
+        count = 0
+        for at in range(starts[column], starts[column + 1]):
+            item = np.int64(at - starts[column] if whole else columns[at])
+            count += values[at] > l1 and item != column
+        out[place] = count
 
 
 @njit(parallel=True, nogil=True, cache=True)
@@ -156,7 +162,7 @@ def _candidates(column, gram, l1):
             last += 1
             items[last], target[last] = item, values[first + at]
     if not whole:
-        order = np.argsort(items[1 : last + 1])
+        order = ascending_order(items[1 : last + 1])
         items[1 : last + 1], target[1 : last + 1] = items[1 : last + 1][order], target[1 : last + 1][order]
     return items[: last + 1], target[: last + 1]
 

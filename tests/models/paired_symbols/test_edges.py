@@ -8,6 +8,8 @@ from numpy.testing import assert_allclose
 from models.numerics.lanes import padded, zeros
 from models.paired_symbols.edges import BATCH, UNIT, Weighted, add_outer, express, moments
 
+SLOW = pytest.mark.slow  # a width's half rows, of 8, 16 and 40 numbers, have kernels of their own
+
 
 @njit
 def of_batch(lanes, row, table, indices, start, count, weights, halves, means, variances, sums):
@@ -18,7 +20,7 @@ def of_batch(lanes, row, table, indices, start, count, weights, halves, means, v
     add_outer(lanes, Weighted(table, indices, start, count, weights, halves), sums)
 
 
-@pytest.mark.parametrize("n", [6, 13, 33])  # half rows of 8, 16 and 40 numbers
+@pytest.mark.parametrize("n", [pytest.param(6, marks=SLOW), 13, pytest.param(33, marks=SLOW)])
 def test_moments_and_sums_are_those_of_dense_arrays(n):
     rng, width, start, count = np.random.default_rng(n), int(padded(n, UNIT)), 2, 11
     table = zeros(2 * width * 9).reshape(9, 2 * width)
