@@ -153,7 +153,8 @@ class MRFDense(Model):
             of_places = weights_by_place(histories, self.settings.recency_exponent)
             scores = pattern_times(histories, self.weights, of_places)
             if self.settings.intercept:
-                return scores + self.offset
+                scores += self.offset
+                return scores
             below = self.kept("below", lambda: factors_below(self.item_degrees))
             return order_by_popularity(scores, self.item_degrees, below)
 

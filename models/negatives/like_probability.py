@@ -10,10 +10,12 @@ import numpy as np
 from numba import njit, prange
 
 from models.numerics.gaussian_factors import GaussianFactors
-from models.numerics.products import dense_times
+from models.numerics.products import dense_times, read_only
+from models.numerics.threads import over_rows
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 NODES, NODE_WEIGHTS = _NODES.astype(np.float32), (_WEIGHTS / _WEIGHTS.sum()).astype(np.float32)
+MACKAY, ONE = np.float32(np.pi / 8), np.float32(1)
 PAIRS = 4096  # whose values at all nodes are computed at a time: 400 KB an array, which stays in the cache
 
 
@@ -23,7 +25,9 @@ def like_logits(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]) 
     Args:
         columns: `columns_of(items)`.
     """
-    return log_odds(*logit_moments(users, columns))
+    zeros = np.zeros(columns[0].shape[1], dtype=np.float32)
+    biases = (users.bias_mean, 1 / users.bias_precision), (zeros, zeros)
+    return logits_of(*_moments_but_for_biases(users, columns), *biases)
 
 
 def columns_of(items: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
@@ -51,35 +55,65 @@ def logit_moments(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]
 
     For independent x and y, var xy = var x E[y]^2 + E[x^2] var y.
     """
-    user_variance = 1 / users.precision
-    ones = np.ones((len(users.mean), 1), dtype=np.float32)
-    means = dense_times(np.concatenate([users.mean, ones], axis=1), columns[0])
+    means, variances = _moments_but_for_biases(users, columns)
     means += users.bias_mean[:, None]
-    rows = np.concatenate([user_variance, users.mean**2 + user_variance, ones], axis=1)
-    variances = dense_times(rows, columns[1])
     variances += (1 / users.bias_precision)[:, None]
     return means, variances
 
 
+def _moments_but_for_biases(
+    users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """`logit_moments` without the users' biases."""
+    user_variance = 1 / users.precision
+    ones = np.ones((len(users.mean), 1), dtype=np.float32)
+    means = dense_times(np.concatenate([users.mean, ones], axis=1), columns[0])
+    rows = np.concatenate([user_variance, users.mean**2 + user_variance, ones], axis=1)
+    return means, dense_times(rows, columns[1])
+
+
 def log_odds(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
     """mu_a / sqrt(1 + pi sigma_a^2 / 8), whose sigmoid is about E sigma(a) for a Gaussian a (MacKay 1992)."""
-    scale = variances * np.float32(np.pi / 8)
+    scale = variances * MACKAY
     scale += 1
     np.sqrt(scale, out=scale)
     return np.divide(means, scale, out=scale)
 
 
+def logits_of(
+    means: np.ndarray,
+    variances: np.ndarray,
+    of_users: tuple[np.ndarray, np.ndarray],
+    of_items: tuple[np.ndarray, np.ndarray],
+) -> np.ndarray:
+    """`log_odds` of all pairs in one pass, in the place of `means`.
+
+    Args:
+        means, variances: float32 (users, items), of the logits without biases.
+        of_users, of_items: float32, mean and variance of each one's bias, which are added first.
+    """
+    biases = [tuple(read_only(moment, np.float32) for moment in side) for side in (of_users, of_items)]
+    _put_logits(means, variances, *biases)
+    return means
+
+
 def sigmoid(logits: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-x)), a new float32 array: a few passes over one array, faster than scipy's `expit`."""
-    values = np.negative(logits)
+    values = np.empty_like(logits)
+    _put_sigmoid(logits, values)
+    return values
+
+
+def _put_sigmoid(logits: np.ndarray, values: np.ndarray) -> None:
+    np.negative(logits, out=values)
     with np.errstate(over="ignore"):  # 1 / infinity is the zero that is meant
         np.exp(values, out=values)
     values += 1
-    return np.reciprocal(values, out=values)
+    np.reciprocal(values, out=values)
 
 
 def scores_of(
-    logits: np.ndarray, names: tuple[str, ...], popularity: np.ndarray, log_popularity: np.ndarray
+    logits: np.ndarray, names: tuple[str, ...], popularity: np.ndarray, log_popularity: np.ndarray, threads: int
 ) -> Iterator[np.ndarray]:
     """Some of the scores that a model with a like probability has, new float32 arrays (users, items), one by one.
 
@@ -88,13 +122,19 @@ def scores_of(
         names: of `like`, sigma(x); `popularity_x_like`, sigma(x) pi; and `popularity_x_odds`, x + a log pi.
         popularity, log_popularity: float32 (items,), pi and a log pi.
     """
-    odds = "popularity_x_odds"
-    like = None if names == (odds,) else sigmoid(logits)
+    odds, like = "popularity_x_odds", np.empty_like(logits)
+    if names != (odds,):
+        over_rows(_put_sigmoid, threads, logits, like)
     for name in names:
+        if name == "like":
+            yield like
+            continue
+        scores = np.empty_like(logits)
         if name == odds:
-            yield logits + log_popularity
+            over_rows(lambda x, put: np.add(x, log_popularity, out=put), threads, logits, scores)
         else:
-            yield like if name == "like" else like * popularity
+            over_rows(lambda share, put: np.multiply(share, popularity, out=put), threads, like, scores)
+        yield scores
 
 
 def spread(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.ndarray:
@@ -127,6 +167,17 @@ def _like(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndar
     """The mean by eq. 22, and the standard deviation."""
     like = sigmoid(log_odds(means, variances))
     return like, spread(means, variances, like)
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _put_logits(means, variances, of_users, of_items):
+    for user in prange(len(means)):
+        row, spread = means[user], variances[user]
+        bias, doubt = of_users[0][user], of_users[1][user]
+        for item in range(len(row)):
+            mean = (row[item] + bias) + of_items[0][item]
+            variance = (spread[item] + doubt) + of_items[1][item]
+            row[item] = mean / np.sqrt(variance * MACKAY + ONE)
 
 
 @njit(cache=True, parallel=True, nogil=True)

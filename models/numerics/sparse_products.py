@@ -96,7 +96,7 @@ def _add_sparse(indptr, indices, weights, table_indptr, table_indices, values, o
         for entry in range(indptr[row], indptr[row + 1]):
             item, weight = indices[entry], weights[entry]
             for at in range(table_indptr[item], table_indptr[item + 1]):
-                total[table_indices[at]] += weight * values[at]
+                total[np.uint64(element(table_indices, at))] += weight * element(values, at)
 
 
 # `element`, and places without a sign, spare these loops a test for negative places, which takes as long again.

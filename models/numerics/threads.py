@@ -10,9 +10,11 @@ import importlib
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 
@@ -35,6 +37,7 @@ def _choose_layer() -> str:
 # that it waits for. libgomp reads the variable when it is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 numba.config.THREADING_LAYER = _choose_layer()
+CACHED = 1 << 16  # numbers of an array
 _turn = threading.RLock() if numba.config.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
 _blas_turn = threading.RLock()
 _around = threading.local()  # `threads`, of the block that a thread is in
@@ -56,6 +59,27 @@ def kernel_threads(count: int) -> Iterator[None]:
         finally:
             _around.threads = outer
             numba.set_num_threads(before)
+
+
+def over_rows(work: Callable[..., object], threads: int, *arrays: np.ndarray) -> None:
+    """Several passes by numpy over whole arrays, on some threads, each over a few rows at a time that stay in a cache.
+
+    Args:
+        work: takes some rows of each array.
+        arrays: (rows, columns), of one shape.
+    """
+    rows = max(1, CACHED // max(1, arrays[0].shape[1]))
+    starts = range(0, len(arrays[0]), rows)
+
+    def pass_over(of_thread: range) -> None:
+        for start in of_thread:
+            work(*(array[start : start + rows] for array in arrays))
+
+    if threads == 1 or len(starts) < 2:
+        pass_over(starts)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(pass_over, [starts[number::threads] for number in range(threads)]))
 
 
 @contextlib.contextmanager

@@ -4,15 +4,17 @@ import numpy as np
 from numba import njit, prange
 
 from models.numerics.products import read_only
+from models.numerics.selection import largest
 
 RUN = 32  # items that are passed over together, where all are worse than the worst in the heap
+GROUPS = 256  # of items; their maxima tell below which score no item is among the n best
 
 
 def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The n best items for each user, without those in the user's history.
 
-    A heap keeps the n best so far: O(items log n) at worst, but close to O(items), because most items are worse than
-    the worst in the heap, and of most runs of items one vectorized pass finds that all are.
+    A heap keeps the n best so far: O(items log n) at worst, but close to O(items), because one vectorized pass finds a
+    score that n items reach, and of most runs of items a second one finds that all are below it.
 
     Args:
         scores: float32 (block, items), higher is better; NaN ranks like -inf, last.
@@ -58,9 +60,11 @@ def _top_of_row(scores, history, ids, best):
     in place, by taking the root n times.
     """
     size = seen = np.int64(0)  # with a bare 0, numba would compile the heap's functions for a second type
+    below = just_below(scores, history, len(ids))
     for start in range(0, len(scores), RUN):
         stop = min(start + RUN, len(scores))
-        if size == len(ids) and not _any_above(scores[start:stop], best[0]):
+        least = best[0] if size == len(ids) else below
+        if not (np.isnan(least) or _any_above(scores[start:stop], least)):
             continue
         while seen < len(history) and history[seen] < start:
             seen += 1
@@ -70,7 +74,7 @@ def _top_of_row(scores, history, ids, best):
             elif size == len(ids):
                 if scores[item] > best[0]:  # items come in order, so one with an equal score has a higher id
                     _sift_down(ids, best, size, item, scores[item])
-            else:
+            elif not scores[item] <= below:
                 score = np.float32(-np.inf) if np.isnan(scores[item]) else scores[item]
                 _sift_up(ids, best, size, item, score)
                 size += 1
@@ -78,6 +82,29 @@ def _top_of_row(scores, history, ids, best):
         worst_id, worst = ids[0], best[0]
         _sift_down(ids, best, last, ids[last], best[last])
         ids[last], best[last] = worst_id, worst
+
+
+@njit(cache=True, nogil=True)
+def just_below(scores, history, n):
+    """A score that at least n items outside the history exceed, float32; NaN where none was found.
+
+    It is below the n-th largest of the maxima of GROUPS groups, each of every so many-th item.
+    """
+    if len(scores) < 2 * GROUPS or 2 * n > GROUPS:
+        return np.float32(np.nan)
+    maxima, some = np.full(GROUPS, -np.inf, dtype=np.float32), np.empty(GROUPS, dtype=np.float32)
+    seen = 0
+    for start in range(0, len(scores) - GROUPS + 1, GROUPS):
+        row = scores[start : start + GROUPS]
+        for group in range(GROUPS):
+            some[group] = row[group]
+        while seen < len(history) and history[seen] < start + GROUPS:
+            some[history[seen] - start] = -np.inf
+            seen += 1
+        for group in range(GROUPS):
+            maxima[group] = some[group] if some[group] > maxima[group] else maxima[group]  # never a NaN
+    reached = largest(maxima, n)
+    return np.nextafter(reached, np.float32(-np.inf)) if reached > -np.inf else np.float32(np.nan)
 
 
 @njit(cache=True, nogil=True)

@@ -27,7 +27,7 @@ from scipy.sparse import csr_matrix
 from models.base import Model
 from models.fitting import Epoch, FitOptions, Start, is_level, take
 from models.negatives.laws import CensoredPairs
-from models.negatives.like_probability import log_odds, scores_of, sigmoid, spread
+from models.negatives.like_probability import log_odds, logits_of, scores_of, sigmoid, spread
 from models.numerics.products import dense_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
@@ -181,9 +181,11 @@ class PairedSymbols(Model):
     def _scores_of(
         self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
     ) -> Iterator[np.ndarray]:
-        logits = log_odds(*self._moments(self._user_rows(histories, users), None))
+        with kernel_threads(self.threads):
+            logits = logits_of(*self._products_and_biases(self._user_rows(histories, users), None))
         popularity = self.kept("psi", lambda: self.item_popularity.astype(np.float32))
-        return scores_of(logits, names, popularity, self.kept("popularity", self._weighted_log_popularity))
+        weighted = self.kept("popularity", self._weighted_log_popularity)
+        return scores_of(logits, names, popularity, weighted, self.threads)
 
     def _weighted_log_popularity(self) -> np.ndarray:
         """a log psi, float32 (items,)."""
@@ -191,16 +193,21 @@ class PairedSymbols(Model):
 
     def _moments(self, rows: np.ndarray, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """E a and var a of every pair of some users' rows and some items, all by default, float32 (users, items)."""
-        u, b, u_variance, b_variance = self._parts(rows)
-        of_means, of_variances, c, c_variance = self._columns(items)
         with kernel_threads(self.threads):
-            mean = dense_times(u, of_means)
-            variance = dense_times(np.concatenate([u**2 + u_variance, u_variance], axis=1), of_variances)
+            mean, variance, (b, b_variance), (c, c_variance) = self._products_and_biases(rows, items)
         mean += b[:, None]
         mean += c
         variance += b_variance[:, None]
         variance += c_variance
         return mean, variance
+
+    def _products_and_biases(self, rows: np.ndarray, items: np.ndarray | None) -> tuple:
+        """What `logits_of` takes: the moments without biases, and the moments of the users' and the items' biases."""
+        u, b, u_variance, b_variance = self._parts(rows)
+        of_means, of_variances, c, c_variance = self._columns(items)
+        mean = dense_times(u, of_means)
+        variance = dense_times(np.concatenate([u**2 + u_variance, u_variance], axis=1), of_variances)
+        return mean, variance, (b, b_variance), (c, c_variance)
 
     def _columns(self, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """What the moments need of some items: float32 (K, items) and (2 K, items), and the biases' moments."""

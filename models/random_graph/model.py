@@ -187,7 +187,8 @@ class RandomGraph(Model):
             columns = self.kept("columns", lambda: columns_of(self.posterior.items))
             logits = like_logits(self._side(histories, users), columns)
         popularity = self.kept("pi", lambda: self.histogram.astype(np.float32))
-        return scores_of(logits, names, popularity, self.kept("popularity", self._weighted_log_popularity))
+        weighted = self.kept("popularity", self._weighted_log_popularity)
+        return scores_of(logits, names, popularity, weighted, self.threads)
 
     def _side(self, histories: csr_matrix, users: np.ndarray | None) -> Vertices:
         return self.folded(histories) if users is None else self.posterior.users.rows(users)

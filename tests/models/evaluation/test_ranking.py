@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from models.evaluation.ranking import NotRankable, target_ranks
 from models.numerics.threads import kernel_threads
-from models.numerics.top_items import top_items
+from models.numerics.top_items import GROUPS, top_items
 
 LEVELS = st.sampled_from([-np.inf, -2.5, 0.0, 1.0, 1.0000001, 3.0, np.inf])  # few, so that ties are common
 MARKS = st.sampled_from(["history", "target", "other"])
@@ -47,6 +47,28 @@ def test_top_items_are_those_of_a_full_sort(block, n):
         assert ids[user].tolist() == expected + [-1] * missing
         assert best[user].tolist() == [scores[user, item] for item in expected] + [-np.inf] * missing
     assert (ids.dtype, best.dtype) == (np.int32, np.float32)
+
+
+@pytest.mark.parametrize("n", [1, 20, GROUPS // 2, GROUPS // 2 + 1])
+@pytest.mark.parametrize("spread", ["distinct", "tied", "mostly -inf", "mostly NaN", "falling", "rising"])
+def test_top_items_of_long_rows_are_those_of_a_full_sort(spread, n):
+    rng, items = np.random.default_rng(n), 5 * GROUPS + 7
+    scores = rng.normal(size=(6, items)).astype(np.float32)
+    history = rng.random((6, items)) < np.array([0, 0.1, 0.5, 0.9, 0.99, 1.0])[:, None]
+    history[1] |= scores[1] > 0.5  # the best are known
+    if spread == "tied":
+        scores = np.round(scores)
+    elif spread in ("falling", "rising"):
+        scores = np.sort(scores)[:, :: 1 if spread == "rising" else -1]
+    elif spread != "distinct":
+        scores[rng.random(scores.shape) < 0.97] = -np.inf if spread == "mostly -inf" else np.nan
+    ids, best = top_items(scores, csr(history).indptr, csr(history).indices, n)
+    known = np.where(np.isnan(scores), -np.inf, scores)
+    for user in range(6):
+        expected = order(known[user], history[user])[:n]
+        missing = n - len(expected)
+        assert ids[user].tolist() == expected + [-1] * missing
+        assert best[user].tolist() == [known[user, item] for item in expected] + [-np.inf] * missing
 
 
 def test_nan_is_ranked_below_every_finite_score():
