@@ -64,7 +64,7 @@ def _lowest(row):
     for start in range(0, whole, TOGETHER):
         some = row[start : start + TOGETHER]
         for at in range(TOGETHER):
-            minima[at] = some[at] if some[at] < minima[at] else minima[at]
+            minima[at] = min(minima[at], some[at])
     lowest = FLOOR
     for at in range(TOGETHER):
         lowest = min(lowest, minima[at])

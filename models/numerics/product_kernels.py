@@ -15,6 +15,7 @@ GROUP = 32  # rows that share a pass over the columns, so that rows of the table
 COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result
 ALONE = 4096  # columns of a pass for one row alone: 16 KB of the result, in the first-level cache
 TILE = 4 * LANES  # columns of a tile: a copy of 256 bytes of each table row that the block uses
+TOGETHER = 4  # tiles that lie side by side in the table
 AHEAD = 16  # entries of a history by which their rows of the tile are asked for early, as a tile is larger than a cache
 
 
@@ -60,20 +61,25 @@ def add_one_product(indptr, indices, values, table, out):
 def tiled_products(indptr, positions, values, used, table, workers, out):
     """All rows of the block use one tile of the table before the next tile, so that the table is read once.
 
-    A tile is a copy, because in the table each of its rows lies on another memory page. `positions` has AHEAD more
-    elements than there are entries.
+    A tile is a copy, because in the table each of its rows lies on another memory page; for this reason too TOGETHER
+    tiles are copied at a time. `positions` has AHEAD more elements than there are entries.
     """
     rows, columns = out.shape
+    size, some = len(used) * TILE, TOGETHER * TILE
     for worker in prange(workers):
-        tile, totals = zeros(len(used) * TILE), zeros(TILE)
-        for start in range(worker * TILE, columns, workers * TILE):
-            width = min(TILE, columns - start)
+        tiles, totals = zeros(TOGETHER * size), zeros(TILE)
+        for first in range(worker * some, columns, workers * some):
+            starts = range(first, min(first + some, columns), TILE)
             for position in range(len(used)):
-                _fill(tile, position * TILE, table, used[position], start, width)
-            for row in range(rows):
-                _sum_rows(indptr[row], indptr[row + 1], positions, values, tile, totals)
-                for column in range(width):
-                    out[row, start + column] = totals[column]
+                for start in starts:
+                    at = (start - first) // TILE * size + position * TILE
+                    _fill(tiles, at, table, used[position], start, min(TILE, columns - start))
+            for start in starts:
+                tile = tiles[(start - first) // TILE * size :]
+                for row in range(rows):
+                    _sum_rows(indptr[row], indptr[row + 1], positions, values, tile, totals)
+                    for column in range(min(TILE, columns - start)):
+                        out[row, start + column] = totals[column]
 
 
 @njit(parallel=True, nogil=True, cache=True)

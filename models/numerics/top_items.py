@@ -102,7 +102,7 @@ def just_below(scores, history, n):
             some[history[seen] - start] = -np.inf
             seen += 1
         for group in range(GROUPS):
-            maxima[group] = some[group] if some[group] > maxima[group] else maxima[group]  # never a NaN
+            maxima[group] = max(maxima[group], some[group])  # a NaN is never above
     reached = largest(maxima, n)
     return np.nextafter(reached, np.float32(-np.inf)) if reached > -np.inf else np.float32(np.nan)
 
