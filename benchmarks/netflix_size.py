@@ -1,11 +1,15 @@
 """The whole command at Netflix's size: a log of its shape, from raw lines to published tables, and what each stage took.
 
-    python -m benchmarks.netflix_size --home DIR [--share 0.1] [--nights 2] [--set KEY=VALUE ...]
+    python -m benchmarks.netflix_size --home DIR [--share 0.1] [--nights 2] [--kills 10] [--set KEY=VALUE ...]
 
 The log is the demo's, by the random-graph paper's generative story, with the Netflix Prize's numbers of users, films, ratings
 and likes, in its format: 100,587,242 lines, 2 GB in four files. `--share` makes a part of the users, with their likes. The
 run is `python -m flows.backfill --dataset netflix` with the settings it ships. A second night has 1 % more lines, drawn here:
 ratings by users who are there, of a later week.
+
+With `--kills` the last night is run once more in a copy of the home as it was before, and gets `kill -9` so many times, at
+drawn moments all over it; the rows of its tables and the bytes of its published files are held against those of the night
+that was left alone. Exit status: 0 where all are equal, else 1.
 
 Prints a row a stage, as the run's log tells it, and the most memory that the run's processes held together at a time: pages of
 their own, without the files that they map. The logs are kept in DIR, which has 12 GB after one night; while it runs, DuckDB spills beside that. It needs an idle machine.
@@ -13,15 +17,17 @@ their own, without the files that they map. The logs are kept in DIR, which has 
 
 import argparse
 import os
+import random
 import re
+import shutil
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.killed.commands import left_in
 from tasks.demo.netflix_writer import write_log
 from tasks.demo.story import DemoSettings, make_demo
 from tasks.stores.home import Home
@@ -55,27 +61,47 @@ def second_night(home: Path, share: float) -> None:
     (folder / name).rename(Home(home, "netflix").landing / "combined_data_5.txt")
 
 
-def run(home: Path, log: Path, share: float, more: list[str]) -> tuple[float, float]:
-    """One night: its seconds and its gigabytes."""
+def run(
+    home: Path, log: Path, share: float, more: list[str], killed_after: float = float("inf")
+) -> tuple[float, float, bool]:
+    """One night: its seconds, its gigabytes, and whether it came to its end.
+
+    Args:
+        killed_after: seconds, if it has not come to its end by then.
+    """
     settings = [f"split.held_out_users={round(HELD_OUT * share)}", *more]
     command = [sys.executable, "-m", "flows.backfill", "--dataset", "netflix", "--home", home, "--set", *settings]
     environment = {**os.environ, "PREFECT_HOME": str(home / "prefect")}
-    began, most, ended = time.perf_counter(), [0], threading.Event()
-    with log.open("wb") as file:
+    began, most = time.perf_counter(), 0
+    with log.open("ab") as file:
         process = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
+        while process.poll() is None:
+            time.sleep(1)
+            most = max(most, sum(map(own_bytes, family(process.pid))))
+            if time.perf_counter() - began > killed_after:
+                process.kill()
+                process.wait()
+                return time.perf_counter() - began, most / 1e9, False
+    if process.returncode:
+        sys.exit(f"the run ended with status {process.returncode}; see {log}")
+    return time.perf_counter() - began, most / 1e9, True
 
-        def watch() -> None:
-            while not ended.wait(1):
-                most[0] = max(most[0], sum(map(own_bytes, family(process.pid))))
 
-        watching = threading.Thread(target=watch)
-        watching.start()
-        status = process.wait()
-        ended.set()
-        watching.join()
-    if status:
-        sys.exit(f"the run ended with status {status}; see {log}")
-    return time.perf_counter() - began, most[0] / 1e9
+def killed(home: Path, took: float, kills: int, share: float, more: list[str]) -> float:
+    """A night that is killed so many times, then left to its end; its seconds in all."""
+    drawn, spent, log = random.Random(SEED), 0.0, home / "killed.log"
+    for kill in range(kills + 1):
+        after = drawn.uniform(0, 2 * took / kills) if kill < kills else float("inf")
+        seconds, _, ended = run(home, log, share, more, after)
+        spent += seconds
+        done = [stage for stage, _ in DONE.findall(log.read_text())]
+        print(
+            f"{'ended' if ended else 'killed'} after {seconds:.0f} s, {done[-1] if done else 'no stage'} done",
+            flush=True,
+        )
+        if ended:
+            break
+    return spent
 
 
 def family(process: int) -> list[int]:
@@ -96,24 +122,39 @@ def own_bytes(process: int) -> int:
     return sum(1024 * int(size) for size in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.MULTILINE))
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.netflix_size", description=__doc__.splitlines()[0])
     parser.add_argument("--home", type=Path, required=True, help="a folder that is not there yet, on a disk with room")
     parser.add_argument("--share", type=float, default=1.0, help="of Netflix's users")
     parser.add_argument("--nights", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--kills", type=int, default=0, help="of the last night, run once more")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings beside those it ships")
     given = parser.parse_args()
-    first_night(given.home, given.share)
+    home, before = given.home / "home", given.home / "killed"
+    first_night(home, given.share)
     for night in range(1, given.nights + 1):
         if night == 2:
-            second_night(given.home, given.share)
+            second_night(home, given.share)
+        if given.kills and night == given.nights:
+            shutil.copytree(home, before, symlinks=True)
         log = given.home / f"night-{night}.log"
-        seconds, gigabytes = run(given.home, log, given.share, given.set)
+        seconds, gigabytes, _ = run(home, log, given.share, given.set)
         print(f"\nnight {night}\n{'stage':<50} took")
         for stage, took in DONE.findall(log.read_text()):
             print(f"{stage:<50} {took}")
         print(f"{'in all':<50} {seconds / 60:.1f} min, {gigabytes:.1f} GB", flush=True)
+    if not given.kills:
+        return 0
+    print(f"\nnight {given.nights}, killed {given.kills} times")
+    spent = killed(before, seconds, given.kills, given.share, given.set)
+    expected, found = left_in(home / "netflix"), left_in(before / "netflix")
+    differing = [name for name in expected if found[name] != expected[name]]
+    print(
+        f"{spent / 60:.1f} min; {len(expected)} tables and files,",
+        "all equal" if not differing else f"not equal: {differing}",
+    )
+    return int(bool(differing))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

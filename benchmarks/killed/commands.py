@@ -181,11 +181,16 @@ def left(folder: Path, flow: str) -> dict[str, str]:
     Args:
         folder: that the home is in.
     """
-    found, home = {}, folder / HOME / FLOWS[flow].dataset
+    return left_in(folder / HOME / FLOWS[flow].dataset, sweep=flow == "sweep")
+
+
+def left_in(home: Path, *, sweep: bool = False) -> dict[str, str]:
+    """`left` of a data set's folder."""
+    found = {}
     with duckdb.connect(str(home / "warehouse.duckdb"), read_only=True) as connection:
         newest = connection.execute("select max_by(run_id, place) from operations.evaluated_runs").fetchone()[0]
-        relations = {table: table for table in (OF_A_SWEEP if flow == "sweep" else TABLES)}
-        if flow == "sweep":
+        relations = {table: table for table in (OF_A_SWEEP if sweep else TABLES)}
+        if sweep:
             relations["evaluation.sweeps"] = "(select * exclude (swept_at, seconds) from evaluation.sweeps)"
         else:
             for table, but in LATEST.items():
@@ -193,7 +198,7 @@ def left(folder: Path, flow: str) -> dict[str, str]:
         for table, relation in relations.items():  # no Polars: its threads must not run where one forks
             asked = sql.statement("runs/table_digest", table=relation)
             found[table] = connection.execute(asked).fetchone()[0]
-    for name in () if flow == "sweep" else FILES:
+    for name in () if sweep else FILES:
         found[name] = hashlib.sha256((home / "published" / name).read_bytes()).hexdigest()
     half = [str(path.relative_to(home)) for path in home.rglob("partial-*")]
     found["left half made"] = ", ".join(half)
