@@ -79,7 +79,7 @@ def _triggers(deployment: UUID) -> dict[str, EventTrigger]:
 
 
 def _trigger(deployment: UUID, messages: Sequence[str] = (), **more) -> EventTrigger:
-    """Of the runs of one deployment, each by itself; where there are `messages`, of states that have one of these."""
+    """A trigger for the runs of one deployment, each by itself; with `messages`, only for states that say one of these."""
     of_the_state = {"prefect.state-message": list(messages)} if messages else {}
     return EventTrigger(
         match={"prefect.resource.id": "prefect.flow-run.*", **of_the_state},

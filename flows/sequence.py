@@ -79,7 +79,7 @@ def nightly_retrain(given: NightlyRetrain) -> Published | State:
 def _needless(run: RunSettings) -> str | None:
     """Why there is nothing for this run to do; None where there is.
 
-    And None where the home cannot be opened: the run meets that again, where somebody is told of it.
+    Also None where the home cannot be opened: the run will meet that too, where somebody is told of it.
     """
     later = None
     try:
@@ -121,7 +121,7 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
     with contextlib.ExitStack() as held:
         held.enter_context(_told(run, run_id, flow_name))
         held.enter_context(machine.shortage_told(f"{run.dataset.name}: {flow_name}"))
-        check(run)  # here too, for a deployment has no command that checks: who is to be told hears of it
+        check(run)  # again: a deployment has no command that checks first, and whoever is to be told has to hear of it
         held.enter_context(recorded(run, run_id, flow_name))
         engine = held.enter_context(cluster.opened(run.cluster, run.home, flow_run.id))
         splits = prepare(run, run_id)
@@ -217,7 +217,7 @@ def _tell(run: RunSettings, run_id: str, state: str, summary: Callable[[], str],
         logger.warning("the run's summary cannot be made: %s", error)
         text = f"{run.dataset.name}: run {run_id} {state}; its summary cannot be made: {error}"
     artifacts.summary(run.dataset.name, text, url)
-    # what a run meets on its way to the end is no failure, and the process may be gone before `at_work` says so
+    # an error that a run meets while it is being ended is not a failure, and the process may be gone before `at_work` says so
     overview.after_run(run.home, run_id, "cancelled" if endings.has_been_told() else state)
     notify(run.notify, dataset=run.dataset.name, run_id=run_id, state=state, text=text)
 

@@ -205,7 +205,7 @@ def _client(settings: ClusterSettings, home: Home) -> Iterator[distributed.Clien
     tls = distributed.Security()  # certificates as Dask's own configuration names them
     if settings.address is None:
         own = {MEMORY: int(SHARE * allowance.memory() / settings.workers)}
-        # of the process by which Python clears up after a run that had to end at once: it would have the last word
+        # of the process in which Python clears up after a run that had to end at once: its warning would be the last word
         os.environ.setdefault("PYTHONWARNINGS", CLEARED_UP)
         with (
             warnings.catch_warnings(action="ignore"),  # of a port that is taken: the page's address is said anyway

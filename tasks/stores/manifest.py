@@ -114,7 +114,7 @@ def _record(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, str]]:
     except OSError as error:
         raise Damaged(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise Damaged(f"{path}: is damaged, for it is no text") from error
+        raise Damaged(f"{path}: is damaged, for it is not text") from error
     return parsed(text, str(path))
 
 

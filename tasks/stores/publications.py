@@ -67,7 +67,9 @@ def point(home: Home, folder: Path) -> None:
     link.symlink_to(folder.relative_to(home.folder), target_is_directory=True)
     if home.published.exists() and not home.published.is_symlink():
         aside = home.published.with_name(f"published.{datetime.now(UTC):%Y%m%dT%H%M%S}.set-aside")
-        logger.warning("%s: is no link, but a folder or file of its own; it is now %s", home.published, aside.name)
+        logger.warning(
+            "%s: is not a link, but a folder or file of its own; it is now called %s", home.published, aside.name
+        )
         home.published.rename(aside)
     os.replace(link, home.published)
 

@@ -80,7 +80,7 @@ def settle(
     """The settings of one model for the fits of a run; what is returned waits for the search, where there is one.
 
     Args:
-        engine: where a search is made; on a worker its trials are no task runs.
+        engine: where a search is made; on a worker its trials are not task runs.
         settings: those without a search.
         given: names of the settings that the command gave; they stay.
         tuned: whether the data set's own file has settings for the model; `auto` then makes no search.
