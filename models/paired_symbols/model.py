@@ -118,7 +118,7 @@ class PairedSymbols(Model):
             before = np.inf
             for number in range(1, settings.iterations + 1):
                 began = time.perf_counter()
-                bound = posterior.sweep(learn_selection=settings.learn_selection)
+                bound = posterior.iterate(learn_selection=settings.learn_selection)
                 values = {"bound": bound, "xi_star": posterior.xi_star}
                 self._learn(posterior)
                 options.on_epoch(Epoch(number, settings.iterations, time.perf_counter() - began, values))
