@@ -157,10 +157,11 @@ class Model(ABC):
         """Mean and standard deviation of the like probability; None if the model has no such probability.
 
         Args:
-            items: columns for all users, or (block, n) columns for each user, padded with -1; all by default.
+            histories, users: as in `scores`.
+            items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all by default.
 
         Returns:
-            float32 (block, items) each; NaN for an item of -1.
+            float32 (block, n) each; NaN for an item of -1.
         """
         return None
 

@@ -87,16 +87,9 @@ class PairedSymbols(Model):
     def like(
         self, histories: csr_matrix, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The probability sigma(a_ij) that a selected pair is seen, and how sure that is.
+        """The probability sigma(a_ij) that a selected pair is seen, and how sure that is; as `Model.like`.
 
-        Args:
-            histories, users: as in `scores`.
-            items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all columns
-                by default.
-
-        Returns:
-            (mean, sd), float32 (block, n): the mean is the score `like`, the standard deviation is by
-            Gauss-Hermite quadrature over the Gaussian of a_ij; NaN where the item is -1.
+        The mean is the score `like`, the standard deviation by Gauss-Hermite quadrature over the Gaussian of a_ij.
         """
         rows = self._user_rows(histories, users)
         if np.ndim(items) == 2:
