@@ -110,8 +110,8 @@ def opened(settings: ClusterSettings, home: Home, run_id: str | None = None) -> 
         yield HERE
         return
     try:
-        from tasks.cluster import dask_engine
+        from tasks.cluster import dask_cluster
     except ModuleNotFoundError as error:
         raise InputError(f"--workers and --dask need Dask, which is not installed: {EXTRA}") from error
-    with dask_engine.opened(settings, home, run_id) as engine:
+    with dask_cluster.opened(settings, home, run_id) as engine:
         yield engine

@@ -45,6 +45,14 @@ def facts(folder: Path, name: str) -> dict[str, Any]:
     return _record(folder, name)[0]
 
 
+def facts_if_any(folder: Path, name: str) -> dict[str, Any]:
+    """As `facts`; empty where the record is absent or damaged."""
+    try:
+        return facts(folder, name)
+    except Damaged:
+        return {}
+
+
 def files(folder: Path, name: str) -> dict[str, str]:
     """The sha256 of each file by its place in the folder, as the record has them.
 

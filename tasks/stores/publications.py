@@ -83,20 +83,13 @@ def standing(home: Home) -> dict[str, Any]:
     """The facts of the publication that `published` points to; empty where none does, or its record is damaged."""
     if not home.published.is_symlink():
         return {}
-    return _facts(home.published.resolve())
+    return manifest.facts_if_any(home.published.resolve(), RECORD)
 
 
 def kept(home: Home) -> list[dict[str, Any]]:
     """The facts of every publication that is kept, the newest first."""
-    found = filter(None, map(_facts, home.publications.glob("*")))
+    found = filter(None, (manifest.facts_if_any(folder, RECORD) for folder in home.publications.glob("*")))
     return sorted(found, key=lambda facts: (facts.get("place", 0), facts["run_id"]), reverse=True)
-
-
-def _facts(folder: Path) -> dict[str, Any]:
-    try:
-        return manifest.facts(folder, RECORD)
-    except manifest.Damaged:
-        return {}
 
 
 def unfinished(home: Home) -> list[Path]:
