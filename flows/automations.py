@@ -16,7 +16,7 @@ from prefect.events.schemas.automations import EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound
 
 from flows.parameters import Deploy
-from flows.sequence import LATE
+from flows.telling import LATE
 from tasks.errors import SettingsWrong
 from tasks.orchestration.artifacts import key
 
