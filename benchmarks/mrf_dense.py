@@ -19,7 +19,8 @@ from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from models.mrf.dense import MRFDense
-from models.numerics.gram import columns, lower_gram
+from models.numerics.gram import lower_gram
+from models.numerics.rescaled_columns import columns
 from models.numerics.spd_inverse import invert_lower
 
 

@@ -69,7 +69,7 @@ def report_phases(matrix: csr_matrix, repeats: int) -> None:
     """The updates of users and items, and the sums over edges that xi* and the bound take, on one thread."""
     model = PairedSymbols()
     q = model._beginning(matrix)
-    q.sweep(learn_selection=False)
+    q.iterate(learn_selection=False)
     rate, where = arithmetic_rate(repeats)
     needed = operations(model.settings.factors)
     arithmetic = needed / rate

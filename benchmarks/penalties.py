@@ -31,7 +31,7 @@ from flows.parameters import Backfill
 from flows.settings import RunSettings, resolve
 from models.evaluation.metrics import compare, mean
 from models.mrf.dense import MRFDense, MRFDenseSettings
-from models.numerics.gram import columns, rescaling
+from models.numerics.rescaled_columns import columns, rescaling
 from tasks.evaluate.ranks import rank
 from tasks.stores.matrices import Part
 

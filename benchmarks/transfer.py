@@ -157,7 +157,7 @@ def searched(name: str, log: Log, seed: int, threads: int) -> ModelSettings:
         digest = matrices.write(home, split)
         of_run = before_fits.Log(home, split.protocol, digest, log.train, date.today(), seed, trial_task.fn)
         settings = MODELS[name].Settings()
-        return before_fits.settle(of_run, name, settings, given=(), tuned=False, when="always")().settings
+        return before_fits.settle(of_run, name, settings, before_fits.Wanted("always"))().settings
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def parse(text: str, source: str) -> Contract:
     """A contract from the text of its YAML file.
 
     Raises:
-        ValueError: the text is no contract; the message begins with `source` and names the key.
+        ValueError: the text is not a contract; the message begins with `source` and names the key.
     """
     try:
         return Contract.model_validate(yaml.safe_load(text))

@@ -16,7 +16,7 @@ from prefect.events.schemas.automations import EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound
 
 from flows.parameters import Deploy
-from flows.sequence import LATE
+from flows.telling import LATE
 from tasks.errors import SettingsWrong
 from tasks.orchestration.artifacts import key
 
@@ -79,7 +79,7 @@ def _triggers(deployment: UUID) -> dict[str, EventTrigger]:
 
 
 def _trigger(deployment: UUID, messages: Sequence[str] = (), **more) -> EventTrigger:
-    """Of the runs of one deployment, each by itself; where there are `messages`, of states that have one of these."""
+    """A trigger for the runs of one deployment, each by itself; with `messages`, only for states that say one of these."""
     of_the_state = {"prefect.state-message": list(messages)} if messages else {}
     return EventTrigger(
         match={"prefect.resource.id": "prefect.flow-run.*", **of_the_state},

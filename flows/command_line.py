@@ -71,7 +71,7 @@ def parameters(kind: type[Kind], given: argparse.Namespace) -> Kind:
     """What the command line gave, as parameters.
 
     Raises:
-        InputError: a `--set` that is no assignment.
+        InputError: a `--set` that is not an assignment.
     """
     values = {name: getattr(given, name) for name in kind.model_fields}
     if "settings" in values:
@@ -157,7 +157,7 @@ def run(command: Callable[[], str], *, debug: bool, with_server: bool = False) -
     Returns:
         The exit status, one of `EXIT_STATUSES`.
     """
-    # Of a temporary server, which is this process's child: what it says while it is ended helps nobody.
+    # Of a temporary server, this process's child: what it says while it is being ended helps nobody.
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
     if with_server:
         temporary_server.begin()

@@ -1,9 +1,9 @@
 """How a command ends that is told to: by Ctrl-C or SIGTERM, within seconds, with one message.
 
-Python's own way is not enough: where Prefect's server has ended too (one that Prefect started is told what the whole
-process group is), Prefect asks it again and again for minutes. So a thread watches for signals, and ends the process itself where
-the usual way takes too long. That is safe at any moment: what a run leaves is the same as after a crash, from which the
-next run recovers. Kernels leave Python's global lock free, so that the thread can act while one is at work.
+Python's own way is not enough: where Prefect's server has ended too (one that Prefect started gets the signals of the
+whole process group), Prefect goes on asking it for minutes. So a thread watches for signals, and ends the process itself
+where the usual way takes too long. That is safe at any moment: what a run leaves is the same as after a crash, from which
+the next run recovers. Kernels leave Python's global lock free, so that the thread can act while one is at work.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ def has_been_told() -> bool:
 
 
 def told_by(error: BaseException) -> int | None:
-    """The signal that told the process to end, with which the error then has to do; None where none has come."""
+    """The signal that told the process to end, of which the error is then a consequence; None where none has come."""
     from prefect.exceptions import TerminationSignal
 
     if _told:
@@ -103,7 +103,7 @@ def _watch(reading: int) -> None:
         while told := signals.read(1):
             if told[0] in (signal.SIGINT, signal.SIGTERM):
                 _told.append(told[0])
-                logging.disable(logging.CRITICAL)  # what the way to the end meets is no news
+                logging.disable(logging.CRITICAL)  # errors on the way to the end are not worth telling
                 timer = threading.Timer(SECONDS, _end, told)
                 timer.daemon = True
                 timer.start()

@@ -140,7 +140,7 @@ class NightlyRetrain(Run, _Models, _Cluster):
 
 
 class Deploy(NightlyRetrain):
-    """Of `flows.deploy`, which is no flow: what each night is given, and when and where the nights run."""
+    """Of `flows.deploy`, which is not a flow: what each night is given, and when and where the nights run."""
 
     cron: Annotated[str, Flag("CRON")] = Field(
         "0 3 * * *", description="when the nights begin: minute, hour, and so on"
@@ -172,8 +172,8 @@ class Tune(Run, _SplitFiles, _Source, _Cluster):
     )
     together: Annotated[int, Flag("N")] = Field(
         1,
-        description="trials of a round, which --workers or --dask make side by side: each is asked for from the trials "
-        "of the rounds before, so that this number decides which trials are made and the workers do not",
+        description="trials in a round, made side by side with --workers or --dask: each is chosen by the trials of "
+        "earlier rounds alone, so this number decides which trials are made, and the number of workers does not",
     )
     protocol: Annotated[str | None, Flag("NAME")] = Field(
         None,
@@ -187,7 +187,7 @@ class Tune(Run, _SplitFiles, _Source, _Cluster):
 
 
 class Promote(OfDataset):
-    """Of `flows.promote`, which is no flow."""
+    """Of `flows.promote`, which is not a flow."""
 
     model: Annotated[str | None, Flag("NAME")] = Field(
         None, description="publish this model of the latest evaluated run, fitted on every edge, whatever the gates say"
@@ -198,7 +198,7 @@ class Promote(OfDataset):
 
 
 class Explain(OfDataset):
-    """Of `flows.explain`, which is no flow."""
+    """Of `flows.explain`, which is not a flow."""
 
     user: Annotated[str, Flag("ID")] = Field(description="the user's id, as it stands in the logs")
     models: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
@@ -216,7 +216,7 @@ class Explain(OfDataset):
 
 
 class Recommend(OfDataset):
-    """Of `flows.recommend`, which is no flow."""
+    """Of `flows.recommend`, which is not a flow."""
 
     user: Annotated[str | None, Flag("ID")] = Field(None, description="a user's id, as it stands in the logs")
     history: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
@@ -231,7 +231,7 @@ class Recommend(OfDataset):
 
 
 class Serve(OfDataset):
-    """Of `flows.serve`, which is no flow."""
+    """Of `flows.serve`, which is not a flow."""
 
     port: Annotated[int, Flag("N")] = Field(8765, description="on 127.0.0.1; 0 for one that is free")
 

@@ -35,7 +35,7 @@ def days(since: date, until: date, every: str) -> list[date]:
     """The days from `since` to `until`, both included, at steps such as `1d` or `2w`.
 
     Raises:
-        InputError: the step is none.
+        InputError: the step is not a number of days or weeks.
     """
     if not (step := re.fullmatch(r"([1-9]\d{0,3})([dw])", every)):
         raise InputError(f"--every {every}: write a number of days or weeks, such as 1d or 2w.")
@@ -50,7 +50,7 @@ def nights(given: Replay) -> list[Night]:
     and no log was read in or deleted since that has such events.
 
     Raises:
-        InputError: `--every` without a first and a last night, or with a step that is none; or a wrong setting.
+        InputError: `--every` without a first and a last night, or with another step than days or weeks; or a wrong setting.
     """
     if given.every is None or given.since is None or given.until is None:
         raise InputError("--every and --dry-run: give --since DATE --until DATE --every STEP, such as --every 1d.")

@@ -4,10 +4,9 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from functools import partial
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,18 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 from pydantic import BaseModel
 
-from flows import descriptions, endings
+from flows import descriptions, endings, telling
 from flows.parameters import Backfill, NightlyRetrain, taking
 from flows.settings import RunSettings, resolve
 from flows.training import fitted, publish
-from tasks import cluster, item_titles, machine, main_table, overview, promotion
+from tasks import cluster, item_titles, machine, main_table, promotion
 from tasks.binarize import binarize_task
 from tasks.demo.story import make_demo
 from tasks.diagnose import diagnose_task
 from tasks.errors import InputError, OneclassError, PartlyFailed, SettingsWrong
 from tasks.evaluate.stage import evaluate_task
 from tasks.ingest import expected_sources, ingest_task, inspect
-from tasks.orchestration import artifacts, crashed_runs, run_ids, run_summary
+from tasks.orchestration import artifacts, crashed_runs, run_ids
 from tasks.orchestration.notices import notify
 from tasks.orchestration.progress import duration
 from tasks.publish import Published
@@ -37,11 +36,11 @@ from tasks.report import report_task
 from tasks.split import Splits, split_task
 from tasks.stores import matrices, retention, runs, warehouse
 from tasks.tune import tune_task
+from tasks.tuning.before_fits import Wanted
 
 logger = logging.getLogger(__name__)
 
 NIGHTLY = "nightly-retrain"
-LATE = timedelta(hours=1)  # a night that begins so long after it was due is told of
 ROOMS = ("flows", "tasks", "models", "data_contracts", "sql")
 
 
@@ -79,13 +78,13 @@ def nightly_retrain(given: NightlyRetrain) -> Published | State:
 def _needless(run: RunSettings) -> str | None:
     """Why there is nothing for this run to do; None where there is.
 
-    And None where the home cannot be opened: the run meets that again, where somebody is told of it.
+    Also None where the home cannot be opened: the run will meet that too, where somebody is told of it.
     """
     later = None
     try:
         with runs.exclusive(run.home):
             later = runs.completed_since(run.home, flow_run.scheduled_start_time, NIGHTLY)
-    except runs.Held:
+    except runs.HeldByAnother:
         return "another run is at work on this data set; nothing was done."
     except OneclassError as error:
         logger.debug("%s: %s", run.dataset.name, error)
@@ -119,9 +118,9 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
     where = f"{run.home.limits.threads} threads, in {run.home.folder}"
     logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, where)
     with contextlib.ExitStack() as held:
-        held.enter_context(_told(run, run_id, flow_name))
+        held.enter_context(telling.told(run, run_id, flow_name))
         held.enter_context(machine.shortage_told(f"{run.dataset.name}: {flow_name}"))
-        check(run)  # here too, for a deployment has no command that checks: who is to be told hears of it
+        check(run)  # again: a deployment has no command that checks first, and whoever is to be told has to hear of it
         held.enter_context(recorded(run, run_id, flow_name))
         engine = held.enter_context(cluster.opened(run.cluster, run.home, flow_run.id))
         splits = prepare(run, run_id)
@@ -152,9 +151,7 @@ def _tuned(run: RunSettings, run_id: str, splits: Splits, engine: cluster.Engine
         run_id,
         digests={name: splits.digests[name] for name in run.protocols if name in splits.digests},
         models=run.models,
-        given=run.given,
-        tuned=list(run.dataset.models),
-        when=run.train.tune,
+        wanted=Wanted(run.train.tune, run.given, list(run.dataset.models)),
         day=run.until or date.today(),
         seed=run.seed,
         engine=engine,
@@ -181,45 +178,6 @@ def recorded(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Iter
     ):
         crashed_runs.settle(earlier)
         yield
-
-
-@contextlib.contextmanager
-def _told(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
-    """Show the run's summary in Prefect, and tell whom the settings name, however it ended.
-
-    A run that was completed, but began long after it was due, is told of as `late`.
-    """
-    late = _late(flow_run.scheduled_start_time)
-    url = run.notify.report_url and run.notify.report_url.replace("{dataset}", run.dataset.name)
-    try:
-        yield
-    except PartlyFailed as error:
-        _tell(run, run_id, "partly failed", partial(run_summary.of_success, run.home, run_id, url, error), url)
-        raise
-    except Exception as error:
-        _tell(run, run_id, "failed", partial(run_summary.of_failure, run.home, run_id, flow_name, error), None)
-        raise
-    completed = partial(run_summary.of_success, run.home, run_id, url, late=late)
-    _tell(run, run_id, "late" if late else "completed", completed, url)
-
-
-def _late(due: datetime) -> str:
-    """By how much a run begins late now, in words; empty where that is less than LATE."""
-    behind = datetime.now(UTC) - due
-    return duration(behind.total_seconds()) if behind > LATE else ""
-
-
-def _tell(run: RunSettings, run_id: str, state: str, summary: Callable[[], str], url: str | None) -> None:
-    """Show and tell how the run ended, in the home's own page too; where even its summary cannot be made, that is said in its place."""
-    try:
-        text = summary()
-    except Exception as error:  # noqa: BLE001  (the run has ended as it has; what is only told does not change that)
-        logger.warning("the run's summary cannot be made: %s", error)
-        text = f"{run.dataset.name}: run {run_id} {state}; its summary cannot be made: {error}"
-    artifacts.summary(run.dataset.name, text, url)
-    # what a run meets on its way to the end is no failure, and the process may be gone before `at_work` says so
-    overview.after_run(run.home, run_id, "cancelled" if endings.has_been_told() else state)
-    notify(run.notify, dataset=run.dataset.name, run_id=run_id, state=state, text=text)
 
 
 def prepare(run: RunSettings, run_id: str) -> Splits:

@@ -56,7 +56,7 @@ def planned(given: Tune) -> tuple[RunSettings, tuning.SearchSpace]:
     """The settings of the run, and where it searches: the model's declared space without what `--set` fixes.
 
     Raises:
-        InputError: a wrong argument, or a model that has nothing to be searched.
+        InputError: a wrong argument, or a model that has nothing to search.
     """
     by_default = [] if given.split_files else ["strong_generalization"]
     protocols = [given.protocol] if given.protocol else by_default

@@ -35,7 +35,7 @@ class Model(ABC):
         warm_startable: whether `fit` can begin at an earlier fit.
         stops_early: whether `fit` keeps the epoch that is best on the validation users it is given.
         cost_is_of_items: whether a fit on fewer users takes about as long, as its cost is that of the items' Gram matrix.
-        block_bytes: of scores that are best made at once: as a cache holds, or more, where each block reads a large table.
+        block_bytes: bytes of scores best made at once: what a cache holds, or more where each block reads a large table.
         item_matrices: how many dense float32 (items, items) arrays a fit holds at once.
         extra: the optional extra that has to be installed with the package, if the model needs one.
     """
@@ -77,7 +77,7 @@ class Model(ABC):
             options: where to begin, the validation users, the checkpoint folder, and the callback after every pass.
 
         Raises:
-            TypeError: it is no `csr_matrix`, or its values are no real numbers.
+            TypeError: it is not a `csr_matrix`, or its values are not real numbers.
             ValueError: the matrix has no edge, columns that are not sorted or come twice, a value that is not a positive
                 finite number, or a shape that the model cannot take; or the options do not fit the model or the matrix.
         """
@@ -89,7 +89,7 @@ class Model(ABC):
         return self
 
     def fold_in(self, histories: csr_matrix) -> Any:
-        """What represents users who were not in training, from their (users, items) histories: by default these."""
+        """What represents users who were not in training, from their (users, items) histories: by default the histories themselves."""
         return histories
 
     def scores(
@@ -113,7 +113,7 @@ class Model(ABC):
             float32 (block, items), higher is better. Seen items are not masked.
 
         Raises:
-            TypeError: the histories are no `csr_matrix`, or their values are no real numbers.
+            TypeError: the histories are not a `csr_matrix`, or their values are not real numbers.
             ValueError: their columns are not sorted or come twice, a value is not a positive finite number, there is not
                 one of `users` for each of them, they do not tell an order that is read, or the model has no such score.
         """
@@ -157,15 +157,16 @@ class Model(ABC):
         """Mean and standard deviation of the like probability; None if the model has no such probability.
 
         Args:
-            items: columns for all users, or (block, n) columns for each user, padded with -1; all by default.
+            histories, users: as in `scores`.
+            items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all by default.
 
         Returns:
-            float32 (block, items) each; NaN for an item of -1.
+            float32 (block, n) each; NaN for an item of -1.
         """
         return None
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
-        """What each item of one user's history adds to the scores of other items; None if scores are no such sums.
+        """What each item of one user's history adds to the scores of other items; None if scores are not such sums.
 
         Args:
             history: (1, items) CSR.
@@ -174,7 +175,7 @@ class Model(ABC):
         Returns:
             float32 (entries of the history, n), rows in the order of `history.indices`. A column's sum is the score
             `score`, less the part that is the same for every user. Where all are zero, popularity may have placed the
-            item (`models.numerics.no_evidence`), and the score is no sum.
+            item (`models.numerics.no_evidence`), and the score is not a sum.
         """
         return None
 
@@ -185,8 +186,8 @@ class Model(ABC):
     def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """The n items most like each, itself left out: by the cosine of their vectors.
 
-        For a model without `item_vectors`, by the scores of a history of that one item: the weights between items, of
-        a model that has such.
+        For a model without `item_vectors`, by the scores of a history of that one item: in a model of weights between
+        items, these weights.
 
         Args:
             items: int (block,), columns.

@@ -2,7 +2,7 @@
 
 The source is read as text. A kernel depends on its file and on every file that this one imports, directly or by way
 of others. A model depends on whole rooms (packages of `models/`, or modules beside them): its own, and those of all
-files that it imports. Both depend on what `models/__init__` imports, which runs first and settles how kernels are
+files that it imports. Both depend on what `models/__init__.py` imports, which runs first and settles how kernels are
 compiled. Imports for type checkers alone do not count.
 """
 

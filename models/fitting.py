@@ -1,8 +1,9 @@
 """The options of a fit: where to begin, the validation users, the callback, and where blocks of users are computed.
 
 A fit that begins at an earlier one (`Start`) saves time only where it ends sooner. A model that stops where its objective
-is level stops sooner by that rule alone. One with a schedule, of passes or of step sizes, makes the end of it: the last
-quarter of the passes (`passed_by`), with the steps that any fit takes there, for first steps forget what was learned.
+is level stops sooner by that rule alone. One with a schedule, of passes or of step sizes, makes only the end of it: the
+last quarter of the passes (`passed_by`), with the step sizes that any fit has there, as the large first steps would forget
+what was learned.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -200,8 +201,8 @@ class FitOptions:
         checkpoints: the folder of the checkpoints from which an interrupted fit goes on; None to keep none. Only some
             models keep checkpoints.
         on_epoch: called after every pass.
-        member: a fit that is at hand of another model, by its name and settings, on the same edges; None where there is
-            none. A model that is made of others asks it.
+        member: asked by a model that is made of others: for a model's name and settings, a fit of it on the same edges
+            that is at hand, or None.
         gram_sums: kept sums of the training matrix, for a model that needs X'X of all users.
         workers: where the blocks are computed, for a model with a setting `blocks`; others ignore this and what follows.
         rows: how a worker gets its rows of the matrix; None: they travel with each call.

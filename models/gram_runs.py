@@ -30,7 +30,7 @@ STARTS = "starts.int64"
 
 
 @dataclass(frozen=True)
-class Run:
+class ItemRun:
     """What a worker is told of a run of items, with every call.
 
     Attributes:
@@ -65,10 +65,10 @@ class Run:
         return f"run-{self.number}-{name}"
 
 
-class Runs(Sequence[Run]):
+class ItemRuns(Sequence[ItemRun]):
     """The runs of one fit, as the coordinator has them; their folder goes when the fit ends."""
 
-    def __init__(self, runs: Sequence[Run], blocks: Sequence[Block], workers: Workers) -> None:
+    def __init__(self, runs: Sequence[ItemRun], blocks: Sequence[Block], workers: Workers) -> None:
         self._runs, self._blocks, self._workers = list(runs), list(blocks), workers
 
     def __len__(self) -> int:
@@ -90,7 +90,9 @@ class Runs(Sequence[Run]):
         """Put an array where every worker can read it, by a name that ends in its type."""
         self[0].shelf.write_flat([{name: array.astype(name.rpartition(".")[2], copy=False)}])
 
-    def sum_rows(self, form: Callable[[Run, int, csr_matrix], tuple[np.ndarray, dict]], names: Sequence[str]) -> None:
+    def sum_rows(
+        self, form: Callable[[ItemRun, int, csr_matrix], tuple[np.ndarray, dict]], names: Sequence[str]
+    ) -> None:
         """Have the rows summed and kept: the arrays that `form` makes of them, and where each row begins, `STARTS`.
 
         Args:
@@ -113,7 +115,7 @@ def cut_into_runs(
     threads: int,
     options: FitOptions,
     name: str,
-) -> Iterator[Runs]:
+) -> Iterator[ItemRuns]:
     """The runs of a fit, at most `count`, over as many blocks of users; of about equal edges and items together.
 
     Args:
@@ -126,8 +128,8 @@ def cut_into_runs(
     with cut_into_blocks(interactions, count, None, options, name) as blocks:
         blocks.begin({"weights": weights})
         bounds = np.unique(runs(starts, count, max(1, starts[-1] // items))).tolist()
-        cut = [Run(n, *ends, items, blocks[0].shelf, threads) for n, ends in enumerate(pairwise(bounds))]
-        yield Runs(cut, blocks, options.workers)
+        cut = [ItemRun(n, *ends, items, blocks[0].shelf, threads) for n, ends in enumerate(pairwise(bounds))]
+        yield ItemRuns(cut, blocks, options.workers)
 
 
 def held_by_runs(items: int, runs: int, weights: int, beside: int = 0) -> Sizes:
@@ -142,7 +144,7 @@ def held_by_runs(items: int, runs: int, weights: int, beside: int = 0) -> Sizes:
     return Sizes(8, 0, answer, here=12 * weights * items + JOINED, call=call, edge=48)
 
 
-def sums(run: Run, blocks: Sequence[Block]) -> Iterator[tuple[int, csr_matrix]]:
+def sums(run: ItemRun, blocks: Sequence[Block]) -> Iterator[tuple[int, csr_matrix]]:
     """sum_m w_m x_ma x_mb for the items a of a run and all b: a first item, and rows from there on, columns ascending."""
     threads = max(1, run.threads)
     with ThreadPoolExecutor(threads) as pool:
@@ -176,7 +178,7 @@ class _Part:
         self.total = found if self.total is None else self.total + found
 
 
-def _write_rows(run: Run, blocks: Sequence[Block], form: Callable) -> np.ndarray:
+def _write_rows(run: ItemRun, blocks: Sequence[Block], form: Callable) -> np.ndarray:
     """The stored elements of each of the run's rows, int64; the rows themselves are written."""
     lengths = []
 
@@ -190,7 +192,7 @@ def _write_rows(run: Run, blocks: Sequence[Block], form: Callable) -> np.ndarray
     return np.concatenate(lengths)
 
 
-def _at_once(run: Run, blocks: Sequence[Block]) -> list[tuple[int, int]]:
+def _at_once(run: ItemRun, blocks: Sequence[Block]) -> list[tuple[int, int]]:
     """(first, end) of the items whose rows are summed together, by a bound on their elements."""
     most = np.zeros(run.end - run.first)
     if len(most) * run.items <= AT_ONCE:

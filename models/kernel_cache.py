@@ -126,7 +126,7 @@ class FileLocator:
 
 
 def root() -> Path:
-    """The folder in which the kernels of each file have theirs."""
+    """The folder that has a folder for the kernels of each file."""
     if named := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneclass" / "numba"

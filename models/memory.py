@@ -11,7 +11,7 @@ BESIDE_SCORES = 2  # blocks as large: what the scores are made from
 
 
 def fit_bytes(model: type[Model], settings: ModelSettings, shape: tuple[int, int], edges: int) -> int:
-    """Bytes that a fit in one process takes about, beside what the process has anyway.
+    """About how many bytes a fit in one process takes, beside what the process has anyway.
 
     Args:
         shape, edges: of the (users, items) training matrix.
@@ -32,7 +32,7 @@ def by_blocks(settings: ModelSettings) -> bool:
 
 
 def coordinator_bytes(model: type[Model], settings: ModelSettings, shape: tuple[int, int]) -> int:
-    """Bytes that a fit by blocks takes about in the process that begins it, whose matrix is a file's.
+    """About how many bytes a fit by blocks takes in the process that begins it, where the matrix is mapped from a file.
 
     All users are there at the beginning and the end; between these, of each block a call and an answer, and their sum.
     """
@@ -43,7 +43,7 @@ def coordinator_bytes(model: type[Model], settings: ModelSettings, shape: tuple[
 
 
 def block_bytes(settings: ModelSettings, users: int, items: int, edges: int) -> int:
-    """Bytes that a call of a block takes about.
+    """About how many bytes a call of a block takes.
 
     Args:
         users, edges: of the block.
@@ -58,7 +58,7 @@ def users_at_once(model: type[Model], items: int) -> int:
 
 
 def judging_bytes(model: type[Model], items: int, users: int, saved: int) -> int:
-    """Bytes that it takes about to rank all items for some users by a fit, beside what the process has anyway.
+    """About how many bytes it takes to rank all items for some users by a fit, beside what the process has anyway.
 
     Args:
         saved: size of the saved fit, of which some is kept in another form too.

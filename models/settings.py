@@ -16,7 +16,7 @@ class ModelSettings(BaseModel):
         search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
             that are a `Multiple`, each one's rule may rest on the ones before it.
         order_space: what tuning tries besides where histories keep their order.
-        elsewhere: values that rank well on one log as on another, by setting, of a `Multiple` the multiple; the search
+        elsewhere: values that rank well on log after log, by setting, of a `Multiple` the multiple; the search
             that a run makes by itself tries them second, after the settings that it begins at.
     """
 

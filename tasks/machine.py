@@ -77,7 +77,7 @@ def shortage_told(what: str) -> Iterator[None]:
 
 
 def shortage(error: Exception, what: str) -> str | None:
-    """What a person can do about an error of memory or of a disk that ran out; None where it is of neither.
+    """What a person can do about an error of memory or of a disk that ran out; None for any other error.
 
     numpy and Polars tell of a full disk in messages of their own, without a number.
     """

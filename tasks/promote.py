@@ -22,7 +22,7 @@ DECISIONS_SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluatedRun:
     """What the latest evaluated run fitted and evaluated.
 
     Attributes:
@@ -137,7 +137,7 @@ def publish_by_hand(home: Home, run_id: str, model: str) -> Published:
     )
 
 
-def _evaluated(home: Home, model: str) -> Evaluated:
+def _evaluated(home: Home, model: str) -> EvaluatedRun:
     with warehouse.connect(home, read_only=True) as connection:
         run_id = runs.latest_evaluated(connection)
         if run_id is None:
@@ -152,7 +152,7 @@ def _evaluated(home: Home, model: str) -> Evaluated:
     if row["settled"]:
         settings["models"][model] = json.loads(row["settled"])
     score = row["score"] or MODELS[model].score_names[0]
-    return Evaluated(run_id, settings, score, row["value"], row["standard_error"], row["users"] or 0)
+    return EvaluatedRun(run_id, settings, score, row["value"], row["standard_error"], row["users"] or 0)
 
 
 def _made_by(facts: dict[str, Any]) -> str:

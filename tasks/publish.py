@@ -8,32 +8,28 @@ and `model/`, which answers for any history: `tasks/stores/published_model.py`.
 Where the champion stays (`tasks/promotion/`), nothing of this changes: neither the link nor the recommendations.
 """
 
-import functools
 import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import duckdb
-import numpy as np
 import polars as pl
 from pydantic import Field
 
 import sql
 from models import catalogue
-from models.base import Model
-from tasks import datasets, item_titles, main_table, promotion
+from tasks import datasets, item_titles, main_table, promotion, user_lists
 from tasks.cluster import HERE, Engine
 from tasks.decisions import Decision
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import VALIDATION_METRIC, main_metrics
-from tasks.stores import fits, manifest, matrices, publications, published_model, warehouse
+from tasks.stores import fits, manifest, publications, published_model, warehouse
 from tasks.stores.home import Home
+from tasks.user_lists import Lists
 
 logger = logging.getLogger(__name__)
 
-USERS_OF_A_CALL = 1 << 12  # whose recommendations are one piece of work, where blocks of scores are smaller
 TABLES = (
     "published/recommendations",
     "published/metrics",
@@ -130,9 +126,9 @@ def publish(
     with warehouse.stage(home, run_id, "publish", parameters) as connection:
         if choice is not None:
             if judgement is None or not judgement.stays:
-                asked = Asked(choice, model_digest, matrices_digest, settings.top_n)
+                lists = Lists(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
                 connection.execute(sql.statement("publish/ranked"))
-                for block in _ranked_blocks(home, asked, engine):
+                for block in user_lists.made(home, lists, engine):
                     warehouse.insert(connection, "ranked", block)
                 judgement = judgement and promotion.with_lists(connection, judgement, settings)
             decision = judgement and promotion.decide(connection, run_id, judgement)
@@ -162,66 +158,6 @@ def publish(
     else:
         manifest.remove(fresh)
     return Published(home.published, home.report / "index.html", recommendations, table, decision)
-
-
-class Asked(NamedTuple):
-    """The recommendations that are asked for.
-
-    Attributes:
-        digest: of the chosen model's fit.
-        matrices_digest: of the edges that it was fitted on.
-    """
-
-    choice: Choice
-    digest: str
-    matrices_digest: str
-    top_n: int
-
-
-def _ranked_blocks(home: Home, asked: Asked, engine: Engine) -> Iterator[pl.DataFrame]:
-    """The best items of every user, for one block of users after another."""
-    model, split = _model_and_split(home, asked)
-    users, step = split.train.shape[0], model.users_at_once
-    step *= max(1, USERS_OF_A_CALL // step)
-    what = f"{asked.choice.model}: recommend"
-    begun = [engine.begin(what, ranked, home, asked, first, first + step) for first in range(0, users, step)]
-    for blocks in begun:
-        yield blocks()
-    _model_and_split.cache_clear()
-
-
-def ranked(home: Home, asked: Asked, first: int, end: int) -> pl.DataFrame:
-    """The best items of the users in the rows from `first` to before `end`, by what lies in the stores alone."""
-    model, split = _model_and_split(home, asked)
-    end, step = min(end, split.train.shape[0]), model.users_at_once
-    starts = range(first, end, step)
-    return pl.concat([_ranked(model, split, asked, start, min(start + step, end)) for start in starts])
-
-
-@functools.lru_cache(maxsize=1)
-def _model_and_split(home: Home, asked: Asked) -> tuple[Model, matrices.SplitMatrices]:
-    """The model and its edges, kept from one block to the next."""
-    return fits.load(home, asked.choice.model, asked.digest), matrices.read(home, asked.matrices_digest)
-
-
-def _ranked(model: Model, split: matrices.SplitMatrices, asked: Asked, first: int, end: int) -> pl.DataFrame:
-    rows = np.arange(first, end, dtype=np.int32)
-    histories = split.histories[rows]
-    ids, values = model.recommend(histories, asked.top_n, users=rows, score=asked.choice.score)
-    user, place = np.nonzero(ids >= 0)
-    like = model.like(histories, users=rows, items=ids)
-    mean, deviation = (None, None) if like is None else (part[user, place].astype(np.float64) for part in like)
-    return pl.DataFrame(
-        {
-            "user_index": rows[user],
-            "item_index": split.items[ids[user, place]],
-            "rank": (place + 1).astype(np.int32),
-            "score": values[user, place].astype(np.float64),
-            "like_mean": mean,
-            "like_sd": deviation,
-        },
-        schema_overrides={"like_mean": pl.Float64, "like_sd": pl.Float64},
-    )
 
 
 def _write_files(

@@ -1,6 +1,6 @@
 """Tune: settings for the models that nobody tuned on this data set, searched before the fits and kept for a while."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import date
 
 from models.settings import ModelSettings
@@ -9,7 +9,7 @@ from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import PROTOCOLS
 from tasks.stores import matrices
 from tasks.stores.home import Home
-from tasks.tuning.before_fits import Log, When, settle
+from tasks.tuning.before_fits import Log, Wanted, settle
 from tasks.tuning.settled import record
 
 
@@ -19,9 +19,7 @@ def tune(
     *,
     digests: Mapping[str, str],
     models: Mapping[str, ModelSettings],
-    given: Mapping[str, Collection[str]],
-    tuned: Collection[str],
-    when: When,
+    wanted: Wanted,
     day: date,
     seed: int,
     engine: Engine = HERE,
@@ -31,9 +29,7 @@ def tune(
     Args:
         digests: of the protocols' matrices; a search is judged on the validation part of the first in PROTOCOLS.
         models: the settings without a search.
-        given: names of the settings that the command gave, by model; they stay.
-        tuned: models that the data set's own file has settings for.
-        when: whether a search is made: `auto` where one is wanting, or `always`, or `off`.
+        wanted: which of them are searched.
         day: up to which the run takes events; no search of a later day is taken.
         engine: where the searches are made, side by side where it has room.
     """
@@ -43,9 +39,7 @@ def tune(
     split = matrices.read(home, digests[protocol], parts=())
     log = Log(home, protocol, digests[protocol], split.train, day, seed, by_ends=split.ends is not None)
     begun = [
-        settle(log, model, settings, given=given.get(model, ()), tuned=model in tuned, when=when, engine=engine)
-        for model, settings in models.items()
-        if settings.search_space
+        settle(log, model, settings, wanted, engine) for model, settings in models.items() if settings.search_space
     ]
     found = [settled() for settled in begun]
     record(home, run_id, found)

@@ -1,6 +1,7 @@
 """Who may import whom: flows -> tasks -> models, sql, data_contracts; and the rooms within models and tasks."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,6 +135,40 @@ def test_every_import_points_down(ours):
 
 def test_no_rooms_import_each_other(ours):
     assert list(cycles(ours)) == []
+
+
+def is_there(name: str) -> bool:
+    """Whether a file, a module, or what a module defines, is there by that name."""
+    if "/" in name:
+        return (ROOT / name).exists()
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        place = ROOT.joinpath(*parts[:end])
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.exists():
+                rest = parts[end:]
+                return not rest or re.search(rf"\b{rest[0]}\b", file.read_text(encoding="utf-8")) is not None
+    return False
+
+
+@pytest.mark.parametrize("room", [*MAY_IMPORT, "benchmarks"])
+def test_what_docstrings_and_comments_name_is_there(room):
+    """Names between backticks, such as `models.negatives.laws`; what is only an example has no backticks."""
+    lost = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in sorted((ROOT / room).rglob("*.py"))
+        for name in re.findall(
+            rf"`((?:{'|'.join(MAY_IMPORT)}|benchmarks|tests)(?:[./]\w+)+)`", file.read_text(encoding="utf-8")
+        )
+        if not is_there(name)
+    ]
+    assert lost == []
+
+
+def test_a_name_of_before_is_found_to_be_lost():
+    assert is_there("models.negatives.laws.NegativeLaw") and is_there("sql/ingest/netflix.sql")
+    assert not is_there("models.negative_laws") and not is_there("models.negatives.laws.Side")
+    assert not is_there("sql/netflix.sql")
 
 
 def test_the_imports_are_found(ours):

@@ -11,7 +11,7 @@ from tasks.stores import fits, matrices
 from tasks.stores.matrices import SplitMatrices
 from tasks.train import train
 from tasks.tuning import run_trial
-from tasks.tuning.before_fits import Log, settle
+from tasks.tuning.before_fits import Log, Wanted, settle
 
 RUN = "benchmark"
 
@@ -26,7 +26,7 @@ def fitted(run: RunSettings, names: Sequence[str], split: SplitMatrices) -> dict
     settings, digests = {}, {}
     keep = partial(train, home, RUN, protocol=split.protocol, matrices_digest=digest, seed=run.seed)
     for name in names:
-        settled = settle(log, name, run.models[name], given=(), tuned=name in run.dataset.models, when="auto")()
+        settled = settle(log, name, run.models[name], Wanted("auto", tuned=run.dataset.models))()
         print(f"{name}: {settled.origin}, {settled.reason}", flush=True)
         settings[name] = settled.settings
         digests[name] = keep(model=name, settings=settled.settings).digest

@@ -7,13 +7,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import data_contracts
 from benchmarks.killed import commands, recoveries
 from benchmarks.killed.commands import FLOWS, HOME
 from benchmarks.killed.processes import run
 from benchmarks.killed.servers import Server
 
 BEYOND = 1.3  # a moment is drawn from so many times the changes, or the time, that a run left alone takes
-STAGES = ("ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish", "report", "refit")
+STAGES = (*data_contracts.STAGES, "report", "refit")
 
 
 def chains(flow: str, wanted: int, folder: Path, server: Server, drawn: random.Random) -> bool:

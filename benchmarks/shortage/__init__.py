@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-STAGES = ("ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish", "report")
+import data_contracts
+
+STAGES = (*data_contracts.STAGES, "report")
 COMPARED = ("recommendations.parquet", "evaluation.csv")
 LONGEST = 400  # seconds that a run may take until it is ended
 FAILED = re.compile(r"Task run '([^']*)' - Finished in state Failed")

@@ -3,7 +3,7 @@
 All blocks draw the minibatch, and each keeps the entries of its rows. So these are the entries of one machine, and the fit
 is that of one machine but for the rounding of the items' sums, which each block adds in float32 - as long as minibatches
 are as large. Their size is a measured number cut to an integer (box 8); where rounding moves it past one, a minibatch has an
-entry more or less, and the fits part as two of different draws do.
+entry more or less, and the fits go apart as two with different draws would.
 """
 
 from collections.abc import Iterator

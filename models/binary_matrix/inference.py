@@ -49,9 +49,9 @@ class BinaryMatrixPosterior:
         )
 
     def take(self, start: Start) -> None:
-        """Copy an earlier fit's vertices, its z, and of the numbers of updates so far the share that is passed by.
+        """Copy an earlier fit's vertices and its z, and of its numbers of updates the share that a warm start passes by.
 
-        So steps are as large as where a whole fit would be by then, and grow no smaller from night to night.
+        So steps are as large as a whole fit's would be at that point, and do not shrink from night to night.
         """
         previous = start.previous.q
         take(self.users, previous.users, start.users)

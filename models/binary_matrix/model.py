@@ -44,7 +44,7 @@ from models.binary_matrix.settings import BinaryMatrixSettings
 from models.binary_matrix.worker import Terms
 from models.fitting import Epoch, FitOptions, passed_by, seed_of_draws
 from models.negatives.laws import AllZeros
-from models.negatives.like_probability import like_of_pairs, like_of_rows
+from models.negatives.like_probability import like_of
 from models.numerics.adjacency import adjacency
 from models.numerics.gaussian_factors import GaussianFactors
 from models.numerics.products import dense_times
@@ -120,24 +120,15 @@ class BinaryMatrix(Model):
     def like(
         self, histories: csr_matrix, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The probability that x_ij is one, and how sure that is.
+        """The probability that x_ij is one, and how sure that is; as `Model.like`.
 
-        Args:
-            histories, users: as in `scores`.
-            items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all columns
-                by default.
-
-        Returns:
-            (mean, sd), float32 (block, n), from the Gaussian with the first two moments of the logit; NaN
-            where the item is -1.
+        Both are of the Gaussian with the first two moments of the logit.
         """
         z_mean, z_variance = self.q.z
         side = self._side(self._user_table(histories, users), z_mean, 1 / z_variance)
         columns = self.kept("side", lambda: self._side(self.q.items, 0, np.inf))
         with kernel_threads(self.threads):
-            if items is not None and np.ndim(items) == 2:
-                return like_of_pairs(side, columns, np.asarray(items))
-            return like_of_rows(side, columns, items)
+            return like_of(side, columns, items)
 
     def negative_law(self) -> AllZeros:
         """All zeros: however entries are drawn, the bound is that of the whole matrix."""

@@ -22,7 +22,7 @@ TOLERANCE = 1e-11  # stop if another Newton step would gain less than this, in n
 
 
 @dataclass(frozen=True)
-class Fit:
+class FittedLaw:
     """A law fitted to one side's degrees.
 
     Attributes:
@@ -45,7 +45,9 @@ class Fit:
     p_value: float | None
 
 
-def fit(family: str, degrees: np.ndarray, counts: np.ndarray, d_max: int, seed: int = 0, replicates: int = 0) -> Fit:
+def fit(
+    family: str, degrees: np.ndarray, counts: np.ndarray, d_max: int, seed: int = 0, replicates: int = 0
+) -> FittedLaw:
     """Fit one family, on the degrees from the smallest one in the data to `d_max`.
 
     Args:
@@ -55,13 +57,15 @@ def fit(family: str, degrees: np.ndarray, counts: np.ndarray, d_max: int, seed: 
     """
     d_min, parameters = int(degrees[0]), FAMILIES[family].parameters
     if len(degrees) == 1:  # the likelihood has no maximum: it grows towards a law with all mass on this degree
-        return Fit(family, None, None, d_min, d_max, 0.0, 2.0 * parameters, 0.0, None)
+        return FittedLaw(family, None, None, d_min, d_max, 0.0, 2.0 * parameters, 0.0, None)
     likelihood = Likelihood(family, d_min, d_max)
     law = likelihood.maximise(degrees, counts)
     value = log_likelihood(law, degrees, counts)
     distance = ks_distance(law, degrees, counts)
     p_value = bootstrap(likelihood, law, degrees, counts, seed, replicates) if replicates else None
-    return Fit(family, law.exponent, law.cutoff, d_min, d_max, value, 2 * parameters - 2 * value, distance, p_value)
+    return FittedLaw(
+        family, law.exponent, law.cutoff, d_min, d_max, value, 2 * parameters - 2 * value, distance, p_value
+    )
 
 
 def log_likelihood(law: Law, degrees: np.ndarray, counts: np.ndarray) -> float:

@@ -11,8 +11,8 @@ from scipy.sparse import csr_matrix
 
 from models.evaluation.calibration import calibrate
 
-CERTAIN = 1e-6  # a probability nearer to 0 or 1 than this is taken for this far, so that no pair's loss is infinite
-USERS_OF_PRIOR = 5.0  # who liked an item as often as all items are liked, before anybody considered it
+CERTAIN = 1e-6  # probabilities are kept at least this far from 0 and 1, so that no pair's loss is infinite
+USERS_OF_PRIOR = 5.0  # imagined ones, who considered every item and liked it as often as all items are liked
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from scipy.sparse import csr_matrix
 from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.mrf.dense_blocks import gram_by_blocks, stripes
-from models.numerics.gram import Rescaling, columns, mean_over_edges, rescaling
 from models.numerics.gram_inverse import inverse_of_gram, regularized_inverse
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
 from models.numerics.products import dense_times, pattern_times
+from models.numerics.rescaled_columns import Rescaling, columns, mean_over_edges, rescaling
 from models.numerics.spd_inverse import TILE
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, Multiple, SearchSpace, Span

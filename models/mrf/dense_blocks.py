@@ -10,7 +10,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.fitting import FitOptions
-from models.numerics.gram import Columns, Rescaling, gram_stripe
+from models.numerics.gram import gram_stripe
+from models.numerics.rescaled_columns import Columns, Rescaling
 from models.user_blocks import Block, added, cut_into_blocks
 
 AT_ONCE = 1 << 28  # bytes of a stripe of all blocks

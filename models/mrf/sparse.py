@@ -33,9 +33,10 @@ from models.mrf.dense import MRFSettings
 from models.mrf.sparse_blocks import blocks, estimates, inverses
 from models.mrf.sparse_pattern import Pattern, above, find_neighbours, of_density
 from models.mrf.sparse_runs import AT_ONCE, gram_by_runs, inverses_by_runs, neighbours_by_runs
-from models.numerics.gram import Columns, GramRows, Rescaling, columns, gram_rows, rescaling
+from models.numerics.gram import GramRows, gram_rows
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
+from models.numerics.rescaled_columns import Columns, Rescaling, columns, rescaling
 from models.numerics.sparse_products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
-from models.mrf.sparse_kernels import Blocks, Places, accumulate, choose_blocks, fill, solve
+from models.mrf.sparse_kernels import ItemBlocks, Places, accumulate, choose_blocks, fill, solve
 from models.mrf.sparse_pattern import Pattern
 from models.numerics.gram import GramRows
 from models.numerics.products import read_only
@@ -55,7 +55,7 @@ def inverses(
     l2: float,
     threads: int,
     numbers_at_once: int | None = None,
-) -> Iterator[tuple[Blocks, np.ndarray]]:
+) -> Iterator[tuple[ItemBlocks, np.ndarray]]:
     """Batches of blocks, each with the columns of their inverses, float32; those of a batch are overwritten by the next.
 
     Args:
@@ -90,7 +90,7 @@ def estimates(
     pattern: Pattern,
     leaders: np.ndarray,
     dependents: np.ndarray,
-    solved: Iterable[tuple[Blocks, np.ndarray]],
+    solved: Iterable[tuple[ItemBlocks, np.ndarray]],
     threads: int,
     as_in_paper: bool = False,
 ) -> csc_matrix:
@@ -133,7 +133,7 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
-def listed(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> Blocks:
+def listed(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> ItemBlocks:
     """The blocks of these leaders, without the places of their items in ascending order.
 
     A block lists the items of its leader's column from the smallest covariance to the largest, the leader last.
@@ -142,7 +142,7 @@ def listed(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> Blo
     starts = _starts(sizes)
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
     items = pattern.indices[np.repeat(pattern.indptr[leaders + 1] - 1, sizes) - positions]
-    return Blocks(
+    return ItemBlocks(
         starts,
         sizes,
         dependents,
@@ -153,7 +153,7 @@ def listed(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> Blo
     )
 
 
-def _placed(blocks: Blocks, items: int) -> tuple[Blocks, Places]:
+def _placed(blocks: ItemBlocks, items: int) -> tuple[ItemBlocks, Places]:
     """The blocks with their items' places in ascending order, and where each of all `items` stands in them."""
     starts, sizes = blocks.first, blocks.sizes
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)

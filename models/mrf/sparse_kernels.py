@@ -14,7 +14,7 @@ from models.numerics.gram import add_lower_row
 from models.numerics.spd_solvers import factorize, last_columns_of_inverse
 
 
-class Blocks(NamedTuple):
+class ItemBlocks(NamedTuple):
     """The blocks of a batch; the items of a block lie together in the arrays of items.
 
     Attributes:
@@ -77,7 +77,7 @@ def fill(gram, blocks, places, l2, workers, triangles):
     """Fill the lower triangles of all blocks with the covariances between their members, plus l2 on the diagonal.
 
     Each row of the Gram matrix is summed once, up to its diagonal, and copied to all blocks that contain its item.
-    Arguments: a `GramRows`, `Blocks` and their `Places`; `triangles` is float32, of the length that the blocks need.
+    Arguments: a `GramRows`, `ItemBlocks` and their `Places`; `triangles` is float32, of the length that the blocks need.
     """
     shift, factor = gram.shift, gram.factor
     order, place_indptr, entries, members, block_of = places
@@ -154,7 +154,7 @@ def solve(blocks, workers, triangles, columns, sound):
 
 @njit(parallel=True, nogil=True, cache=True)
 def accumulate(blocks, columns, indptr, indices, workers, sums, counts):
-    """Add the estimates -C_ji / C_ii of `Blocks` to `sums`, and count them; in each column, block after block.
+    """Add the estimates -C_ji / C_ii of `ItemBlocks` to `sums`, and count them; in each column, block after block.
 
     Worker w sums the columns i with i % workers = w. `indptr` and `indices` are the entries to keep, by columns; other
     estimates are dropped.

@@ -14,11 +14,12 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.fitting import FitOptions
-from models.gram_runs import STARTS, Run, Runs, cut_into_runs
+from models.gram_runs import STARTS, ItemRun, ItemRuns, cut_into_runs
 from models.mrf.sparse_blocks import inverses, listed
-from models.mrf.sparse_kernels import Blocks
+from models.mrf.sparse_kernels import ItemBlocks
 from models.mrf.sparse_pattern import Pattern, find_neighbours
-from models.numerics.gram import Columns, GramRows, Rescaling, summed_rows
+from models.numerics.gram import GramRows, summed_rows
+from models.numerics.rescaled_columns import Columns, Rescaling
 from models.numerics.shards import even_runs
 
 COLUMNS, SUMS, SHIFT, FACTOR = "columns.int32", "sums.float64", "shift.float64", "factor.float64"
@@ -36,7 +37,7 @@ def gram_by_runs(
     count: int,
     threads: int,
     options: FitOptions,
-) -> Iterator[tuple[Runs, GramRows]]:
+) -> Iterator[tuple[ItemRuns, GramRows]]:
     """The Gram matrix, its rows summed over `count` blocks of users by as many runs of items.
 
     Yields:
@@ -52,18 +53,18 @@ def gram_by_runs(
         yield runs, summed_rows(*[np.zeros(0)] * 3, *small)
 
 
-def as_summed(run: Run, first: int, sums: csr_matrix) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def as_summed(run: ItemRun, first: int, sums: csr_matrix) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Rows of X' diag(w) X from item `first` on, as they are."""
     return np.diff(sums.indptr).astype(np.int64), {COLUMNS: sums.indices.astype(np.int32), SUMS: sums.data}
 
 
-def gram_of(run: Run) -> GramRows:
+def gram_of(run: ItemRun) -> GramRows:
     """The rows of all items, memory-mapped, for one call."""
     return summed_rows(*(run.read(name) for name in (STARTS, COLUMNS, SUMS, ITEM_STARTS, SHIFT, FACTOR)))
 
 
 def neighbours_by_runs(
-    runs: Runs, gram: GramRows, rows: np.ndarray, threshold: float, max_in_column: int, threads: int
+    runs: ItemRuns, gram: GramRows, rows: np.ndarray, threshold: float, max_in_column: int, threads: int
 ) -> tuple[np.ndarray, ...]:
     """As `models.mrf.sparse_pattern.find_neighbours`, some rows by each worker."""
     parts = [rows[first:end] for first, end in pairwise(even_runs(len(rows), min(len(runs), len(rows))))]
@@ -71,14 +72,14 @@ def neighbours_by_runs(
     return tuple(np.concatenate(arrays) for arrays in zip(*answers, strict=True))
 
 
-def neighbours_of_rows(run: Run, threshold: float, max_in_column: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+def neighbours_of_rows(run: ItemRun, threshold: float, max_in_column: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:
     """The neighbours of some rows."""
     return find_neighbours(gram_of(run), rows, threshold, max_in_column, run.threads)
 
 
 def inverses_by_runs(
-    runs: Runs, pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray, l2: float
-) -> Iterator[tuple[Blocks, np.ndarray]]:
+    runs: ItemRuns, pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray, l2: float
+) -> Iterator[tuple[ItemBlocks, np.ndarray]]:
     """As `models.mrf.sparse_blocks.inverses`, but of runs of the list of blocks that take about as long as each other."""
     runs.keep(INDPTR, pattern.indptr)
     runs.keep(INDICES, pattern.indices)
@@ -93,7 +94,7 @@ def inverses_by_runs(
         yield listed(pattern, *part), run.read(INVERSES, own=True)
 
 
-def invert(run: Run, l2: float, leaders: np.ndarray, dependents: np.ndarray) -> None:
+def invert(run: ItemRun, l2: float, leaders: np.ndarray, dependents: np.ndarray) -> None:
     """Write the columns of the inverses of some blocks, one block after the other.
 
     Raises:

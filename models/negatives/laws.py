@@ -95,7 +95,7 @@ class WithoutReplacement(NegativeLaw):
         return np.ones(len(users)), np.diff(room(starts, self.histogram)) / np.diff(starts)
 
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
-        """(1 - p(like)) times the probability that an item is among the negatives if it is no like (Hajek 1964)."""
+        """(1 - p(like)) times the probability that an item is among the negatives if it is not a like (Hajek 1964)."""
         rows = train[users]
         wanted = np.diff(room(rows.indptr.astype(np.int64), self.histogram))
         seen = rows.toarray() > 0
@@ -163,7 +163,7 @@ class AllZeros(NegativeLaw):
 
 
 def _degrees(train: csr_matrix, users: np.ndarray) -> np.ndarray:
-    """Of some users, without a look at the others."""
+    """Degrees of some users; the rows of others are not read."""
     return train.indptr[users + 1] - train.indptr[users]
 
 

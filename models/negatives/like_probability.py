@@ -37,17 +37,17 @@ def columns_of(items: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(means), np.ascontiguousarray(variances)  # numpy has kept the order of the transposes
 
 
-def like_of_rows(
+def like_of(
     users: GaussianFactors, items: GaussianFactors, columns: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(mean, sd) of the like probability, float32, for the same items of all users; `columns` None for all items."""
+    """(mean, sd) of the like probability, float32 (users, n).
+
+    Args:
+        columns: of the items: (n,) for all users, or (users, n) for each user, where -1 gives NaN; None for all items.
+    """
+    if columns is not None and np.ndim(columns) == 2:
+        return _like(*_pair_moments(users.arrays, items.arrays, np.asarray(columns).astype(np.int64)))
     return _like(*logit_moments(users, columns_of(items if columns is None else items.rows(columns))))
-
-
-def like_of_pairs(users: GaussianFactors, items: GaussianFactors, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(mean, sd) of the like probability, float32 (users, n), for each user's own items; NaN where the item is -1."""
-    means, variances = _pair_moments(users.arrays, items.arrays, columns.astype(np.int64))
-    return _like(means, variances)
 
 
 def logit_moments(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -33,10 +33,10 @@ def check_edges(interactions: csr_matrix) -> None:
 
 
 def checked_matrix(matrix: csr_matrix, name: str) -> None:
-    """Refuse what is no users x items matrix of counts as the models take it.
+    """Refuse anything but a users x items matrix of counts as the models take it.
 
     Raises:
-        TypeError: it is not of scipy's type `csr_matrix`, or its values are no real numbers.
+        TypeError: it is not of scipy's type `csr_matrix`, or its values are not real numbers.
         ValueError: columns of a row are not sorted or come twice, or a count is not positive and finite; the first such
             entry is named.
     """
@@ -79,7 +79,7 @@ def check_entries(matrix: csr_matrix, name: str, first: int = 0) -> None:
         row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
         raise ValueError(
             f"{name}: user {first + row} (row), item {matrix.indices[entry]}: the count {counts[entry]} is not a positive "
-            "finite number; leave out what is no like, and call eliminate_zeros()"
+            "finite number; leave out what is not a like, and call eliminate_zeros()"
         )
 
 
@@ -105,7 +105,7 @@ def row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
 
 
 def known_entries(histories: csr_matrix, trained: np.ndarray, model: str) -> csr_matrix:
-    """Histories, (users, items), without the entries of items that have no training edge, of which a warning tells.
+    """Histories, (users, items), without the entries of items that have no training edge; a warning says how many.
 
     The others keep their order, where it is known.
 

@@ -16,8 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.numerics.gram import Columns, Rescaling, lower_gram
+from models.numerics.gram import lower_gram
 from models.numerics.products import values_times
+from models.numerics.rescaled_columns import Columns, Rescaling
 from models.numerics.spd_inverse import invert_lower
 from models.numerics.threads import kernel_threads
 

@@ -1,8 +1,8 @@
 """The sums behind a Gram matrix, X' diag(w) X, kept from night to night: brought up to date by the rows that changed.
 
 Sums of `exact_degree_weights` have no rounding error, so subtracting the rows that users had and adding those that they
-have gives the bits of a sum from nothing. That holds for whatever rows are taken for one user's: two rows that are equal
-cancel, and any others are subtracted and added. A wrong match costs time, never a bit.
+have gives the bits of a sum from nothing. That holds whichever two rows are taken to be one user's: equal rows cancel,
+and any others are subtracted and added. A wrong match costs time, never a bit.
 
 They are stored as the lower triangle, row after row: float64 (items (items + 1) / 2,), 4 items^2 bytes.
 """

@@ -80,7 +80,7 @@ class BlocksPosterior(PairedSymbolsPosterior):
         self._take([of_users for _, of_users in answers])
         self.update_xi(np.stack([sums for sums, _ in answers]))
 
-    def sweep(self, *, learn_selection: bool) -> float:
+    def iterate(self, *, learn_selection: bool) -> float:
         """One pass: every block update once; returns the bound."""
         answers = self._propose() if learn_selection else self.blocks.ask(worker.update, self._items(), writes=True)
         self._take([of_users for _, of_users in answers])

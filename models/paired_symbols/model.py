@@ -87,16 +87,9 @@ class PairedSymbols(Model):
     def like(
         self, histories: csr_matrix, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The probability sigma(a_ij) that a selected pair is seen, and how sure that is.
+        """The probability sigma(a_ij) that a selected pair is seen, and how sure that is; as `Model.like`.
 
-        Args:
-            histories, users: as in `scores`.
-            items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all columns
-                by default.
-
-        Returns:
-            (mean, sd), float32 (block, n): the mean is the score `like`, the standard deviation is by
-            Gauss-Hermite quadrature over the Gaussian of a_ij; NaN where the item is -1.
+        The mean is the score `like`, the standard deviation by Gauss-Hermite quadrature over the Gaussian of a_ij.
         """
         rows = self._user_rows(histories, users)
         if np.ndim(items) == 2:
@@ -118,7 +111,7 @@ class PairedSymbols(Model):
             before = np.inf
             for number in range(1, settings.iterations + 1):
                 began = time.perf_counter()
-                bound = posterior.sweep(learn_selection=settings.learn_selection)
+                bound = posterior.iterate(learn_selection=settings.learn_selection)
                 values = {"bound": bound, "xi_star": posterior.xi_star}
                 self._learn(posterior)
                 options.on_epoch(Epoch(number, settings.iterations, time.perf_counter() - began, values))

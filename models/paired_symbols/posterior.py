@@ -31,7 +31,7 @@ class PairedSymbolsPosterior:
             posterior.update_concentration(side)
         return posterior
 
-    def sweep(self, *, learn_selection: bool) -> float:
+    def iterate(self, *, learn_selection: bool) -> float:
         """One pass: every block update once; returns the bound."""
         for own, other in ((self.users, self.items), (self.items, self.users)):
             self.update_factors(own, other)

@@ -98,7 +98,7 @@ class Symbols:
         self.shares = self.rows[:, self._lane].astype(np.float64)
 
     def forget_sums(self) -> None:
-        """To be said when the rows have changed."""
+        """To be called when the rows have changed."""
         self._sums = None
 
     @property

@@ -20,7 +20,7 @@ from models.fitting import Epoch, FitOptions, Start, is_level, passed_by, seed_o
 from models.negatives.balanced_histogram import balanced
 from models.negatives.draws import alias_table, histogram, histogram_power, room
 from models.negatives.laws import WithoutReplacement
-from models.negatives.like_probability import columns_of, like_logits, like_of_pairs, like_of_rows, scores_of
+from models.negatives.like_probability import columns_of, like_logits, like_of, scores_of
 from models.numerics.adjacency import adjacency, transposed
 from models.numerics.random_numbers import GOLDEN, mix, purpose
 from models.numerics.shards import shards
@@ -149,22 +149,13 @@ class RandomGraph(Model):
     def like(
         self, histories: csr_matrix, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The probability that a user likes an item once it is considered, and how sure that is.
+        """The probability that a user likes an item once it is considered, and how sure that is; as `Model.like`.
 
-        Args:
-            histories, users: as in `scores`.
-            items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all columns
-                by default.
-
-        Returns:
-            (mean, sd), float32 (block, n): the mean by eq. 22, the standard deviation of sigma(a) by
-            Gauss-Hermite quadrature over a ~ N(mu_a, sigma_a^2); NaN where the item is -1.
+        The mean is by eq. 22, the standard deviation of sigma(a) by Gauss-Hermite quadrature over a ~ N(mu_a, sigma_a^2).
         """
         side = self._side(histories, users)
         with kernel_threads(self.threads):
-            if items is not None and np.ndim(items) == 2:
-                return like_of_pairs(side, self.posterior.items, np.asarray(items))
-            return like_of_rows(side, self.posterior.items, items)
+            return like_of(side, self.posterior.items, items)
 
     def item_vectors(self) -> np.ndarray:
         """The means of the items' factors."""

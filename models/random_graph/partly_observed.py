@@ -10,8 +10,8 @@ into terms that are known and an expectation:
 
 A user with d_m likes and D_m observed negatives has max(d_m - D_m, 0) random ones, drawn as before (section 4.1), from
 what is left of pi: never a like, and never an observed negative. So there are d_m negatives in all, as without the
-setting, unless more than d_m were observed: then all of these are in H, and none is drawn. To leave some out would say
-of an item that was considered that it was not, and raise the user's logits by log(D_m / d_m). Where the log tells of all
+setting, unless more than d_m were observed: then all of these are in H, and none is drawn. Leaving some out
+would say that a considered item was not considered, and raise the user's logits by log(D_m / d_m). Where the log tells of all
 that was considered, as the demo's does, the random ones are of items that were not: they lower `like`, and the setting
 `fill_negatives` leaves them out. R is then empty.
 """

@@ -40,7 +40,7 @@ class RandomGraphSettings(ModelSettings):
     )
     observed_negatives: bool = Field(
         False,
-        description="Take the items that a user considered and did not like, where a log tells of such, for edges of the "
+        description="Take the items that a user considered and did not like, where a log has such, for edges of the "
         "hidden graph, and draw only what they leave of d_m negatives (section 7).",
     )
     fill_negatives: bool = Field(

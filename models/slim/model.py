@@ -20,10 +20,11 @@ from scipy.sparse import csc_matrix, csr_matrix
 from models.base import Model
 from models.fitting import Epoch, FitOptions
 from models.gram_runs import held_by_runs
-from models.numerics.gram import Columns, GramRows, columns, gram_rows, mean_over_edges
+from models.numerics.gram import GramRows, gram_rows
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
 from models.numerics.products import read_only
+from models.numerics.rescaled_columns import Columns, columns, mean_over_edges
 from models.numerics.sparse_products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Multiple, SearchSpace, Span

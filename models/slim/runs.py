@@ -10,8 +10,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.fitting import FitOptions
-from models.gram_runs import STARTS, Run, cut_into_runs
-from models.numerics.gram import Columns
+from models.gram_runs import STARTS, ItemRun, cut_into_runs
+from models.numerics.rescaled_columns import Columns
 from models.numerics.threads import kernel_threads
 from models.slim.columns import ColumnWeights, Gram, Regression, batches, solved
 from models.slim.kernels import DENSE
@@ -42,7 +42,7 @@ def columns_by_runs(
         return ColumnWeights.joined(runs.ask(solve_run, regression))
 
 
-def rescaled(run: Run, first: int, sums: csr_matrix) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def rescaled(run: ItemRun, first: int, sums: csr_matrix) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Rows of X' diag(w) X from item `first` on, as `models.slim.kernels.fill_pairs` stores them, with its arithmetic."""
     factor, counts = run.read(FACTOR), np.diff(sums.indptr).astype(np.int64)
     dense = DENSE * counts > run.items
@@ -55,7 +55,7 @@ def rescaled(run: Run, first: int, sums: csr_matrix) -> tuple[np.ndarray, dict[s
     return stored, {COLUMNS: columns, VALUES: values}
 
 
-def solve_run(run: Run, regression: Regression) -> ColumnWeights:
+def solve_run(run: ItemRun, regression: Regression) -> ColumnWeights:
     """The weights of the run's columns."""
     gram = Gram(*(run.read(name) for name in (STARTS, COLUMNS, VALUES)))
     with kernel_threads(run.threads):

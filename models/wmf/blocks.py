@@ -59,7 +59,7 @@ class BlocksFit:
         self.ridges = self.terms.loss.penalties(weights + self.terms.loss.unobserved * of_all_users)
         self.isolated = weights == 0
 
-    def sweep(self) -> float:
+    def iterate(self) -> float:
         """Solve the users, then the items; returns the loss.
 
         Raises:

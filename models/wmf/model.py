@@ -155,17 +155,17 @@ class WMF(Model):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, before = self.resolved, np.inf
-        with kernel_threads(self.threads), self._sweeps(interactions, options) as sweep:
+        with kernel_threads(self.threads), self._passes(interactions, options) as one_pass:
             for number in range(1, chosen.iterations + 1):
                 started = perf_counter()
-                value = sweep()
+                value = one_pass()
                 options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
                 if is_level(before, value, chosen.tolerance):
                     break
                 before = value
 
     @contextmanager
-    def _sweeps(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Callable[[], float]]:
+    def _passes(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Callable[[], float]]:
         """Begin; what makes a pass over all users as one, or over blocks, and returns the loss.
 
         The factors serve within the fit too, so that `on_epoch` may call `scores`.
@@ -187,7 +187,7 @@ class WMF(Model):
         with begun(terms, self.user_factors, self.item_factors, weights, interactions, chosen.blocks, options) as fit:
             self.user_factors = Away(fit.blocks, "factors")
             del of_users, of_items  # the users lie on disk
-            yield fit.sweep
+            yield fit.iterate
             self.user_factors = fit.blocks.gathered()["factors"]
 
     def _of_all_users(
@@ -199,12 +199,12 @@ class WMF(Model):
         by_item = interactions.T.tocsr()
         items, constant = RowSystems(by_item, loss, None, weights), loss.constant(by_item, None, weights)
 
-        def sweep() -> float:
+        def one_pass() -> float:
             users.solve(of_users, of_items, factors, solver)
             value = items.solve(of_items, of_users, factors, solver)
             return value + constant + users.penalty(of_users, factors)
 
-        return sweep
+        return one_pass
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """float32 (block, K): factors of users who were not in training, the exact solution with the items fixed."""

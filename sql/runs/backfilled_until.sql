@@ -1,5 +1,5 @@
 -- One row per completed backfill that took the events up to the end of a day, in the order in which they were recorded,
--- but for those whose events have changed since: a later run read in a log with events of before that day, or took
+-- but for those whose events have changed since: a later run read in a log with events from before that day, or took
 -- events away.
 with arrived as (
     select

@@ -5,7 +5,8 @@ functions: a fit, the judging of one model or its recommendations for a block of
 and of fits by path, in a folder that all workers see, and never open the warehouse. So nothing of a result depends on
 who computed it, and a call whose worker died is made again elsewhere.
 
-`engine` has what stages use, `dask_engine` the cluster, `worker` what runs on a worker.
+`engine` has what stages use, `dask_engine` how a cluster serves as one, `dask_cluster` how it is started or found, and
+`worker` what runs on a worker.
 """
 
 from tasks.cluster.engine import HERE, ClusterSettings, Engine, opened

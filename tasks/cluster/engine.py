@@ -67,7 +67,7 @@ HERE = _Here()
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """The cluster of a run; neither means this process alone.
+    """The cluster of a run; with neither workers nor an address, the run is made in this process alone.
 
     Attributes:
         workers: processes of a cluster of the run's own, on this machine.
@@ -76,7 +76,8 @@ class ClusterSettings:
         store: the URL of the matrices and fits, for workers that do not see the home.
 
     Raises:
-        InputError: both are given, or the number is none; or a URL is given that is none, or for no workers.
+        InputError: `workers` and `address` are both given; `workers` is below 1; `store` is not a URL, or is given without
+            workers to use it.
     """
 
     workers: int | None = None
@@ -109,8 +110,8 @@ def opened(settings: ClusterSettings, home: Home, run_id: str | None = None) -> 
         yield HERE
         return
     try:
-        from tasks.cluster import dask_engine
+        from tasks.cluster import dask_cluster
     except ModuleNotFoundError as error:
         raise InputError(f"--workers and --dask need Dask, which is not installed: {EXTRA}") from error
-    with dask_engine.opened(settings, home, run_id) as engine:
+    with dask_cluster.opened(settings, home, run_id) as engine:
         yield engine

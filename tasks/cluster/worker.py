@@ -152,7 +152,7 @@ async def call_beside(terms: Terms, pack: bytes, dask_worker: distributed.Worker
 
 @contextlib.contextmanager
 def _taking_part(terms: Terms) -> Iterator[None]:
-    """Look before each call, for workers may come late, and after one that failed, for a folder may go meanwhile.
+    """Look before each call, as workers may come late, and after one that failed, as a folder may have gone meanwhile.
 
     Raises:
         Unfit: this process must not do it, and others may.

@@ -104,8 +104,9 @@ def names(root: Path) -> list[str]:
 def load(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
     """The data set `name`; a person's own file takes the place of a built-in one of the same name.
 
-    A name that no file declares is a data set by the defaults of `Dataset`, where its logs are named beside it, or its
-    landing folder, warehouse or publication is in the home already; but not one that looks like a known name misspelt.
+    A name that no file declares is taken for a data set with the defaults of `Dataset` where its logs are named with it,
+    or its landing folder, warehouse or publication is in the home already; but not where it looks like a known name
+    misspelt.
 
     Args:
         with_logs: whether logs were named.

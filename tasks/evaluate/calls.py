@@ -142,6 +142,6 @@ def _model_and_law(home: Home, matrices_digest: str, name: str, digest: str) -> 
 
 
 def let_go() -> None:
-    """Of what this process has kept from its calls."""
+    """Forget what this process has kept from its calls."""
     split_of.cache_clear()
     _model_and_law.cache_clear()

@@ -38,7 +38,7 @@ class Evaluated:
 
     Attributes:
         users: test users that were ranked for.
-        users_without_target: test users left out, for they have nothing to be found.
+        users_without_target: test users left out, who have nothing to be found.
         failed: why a model could not be evaluated, by its name; there is nothing of it in the tables.
     """
 
@@ -62,7 +62,7 @@ def evaluate(
     `comparisons` every pair of ranked lists, once, in the order of `fit_digests`; `beyond_accuracy` what the test
     users' first recommendations are like. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` get
     the strict ranks by training degrees, `like_by_degree` and `calibration` the models' `like`. `considered` gets what
-    `like` says of held-out items that were considered, where the split has such as were not liked.
+    `like` says of held-out items that were considered, where the split has some that were not liked.
 
     Args:
         matrices_digest: the protocol's split in the matrix store.
@@ -70,8 +70,8 @@ def evaluate(
         engine: where models are judged, some users a call.
 
     Where an earlier run evaluated the same fits on the same split, its rows are taken (`tasks.evaluate.kept`). A model that
-    cannot be evaluated, for it gives a user a NaN, say, is left out. One that is worse than guesses, or
-    than popularity, is named in a warning (`tasks.main_table.named`).
+    cannot be evaluated, because it gives a user a NaN, say, is left out. One that is worse than guesses, or than
+    popularity, is named in a warning (`tasks.main_table.named`).
 
     Raises:
         OneclassError: no model at all can be evaluated; the first one's error.

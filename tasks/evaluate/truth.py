@@ -27,7 +27,7 @@ def load(home: Home, split: SplitMatrices) -> Truth | None:
         differing = warehouse.select(connection, "evaluate/not_in_truth", edges=str(edges)).row(0)
         if any(differing):
             logger.info(
-                "calibration: %d edges are no likes of the demo's truth and %d of its likes are not edges; "
+                "calibration: %d edges are not likes of the demo's truth and %d of its likes are not edges; "
                 "`like` is not held against it",
                 *differing,
             )

@@ -128,7 +128,7 @@ def _fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequence[st
 def _user(connection: duckdb.DuckDBPyConnection, home: Home, user_id: str) -> int:
     shown = printable(user_id)
     if any("\ud800" <= character <= "\udfff" for character in user_id):  # of an argument in another encoding
-        raise InputError(f"--user {shown}: is no text in UTF-8, as the ids of users are.")
+        raise InputError(f"--user {shown}: is not UTF-8 text, as the ids of users are.")
     found = select(connection, "explain/user", user_id=user_id).row(0, named=True)
     if found["user_index"] is not None:
         return found["user_index"]

@@ -51,7 +51,7 @@ def in_a_run(show: Callable[..., None]) -> Callable[..., None]:
 
 @in_a_run
 def contract_results(home: Home, run_id: str, stage: str, task: str) -> None:
-    """A table of the rules that a task's run was checked against; none where the stage never came so far.
+    """A table of the rules that a task's run was checked against; nothing where the stage never got that far.
 
     Args:
         task: the name of the task's run, such as `train slim on leave_one_out`; each has an artifact of its own.

@@ -37,7 +37,7 @@ USERS, ITEMS, HELD_OUT, FEW = 96, 40, 32, 4  # products of many rows and of few 
 def compiling(models: Mapping[str, BaseModel], limits: Limits) -> Iterator[None]:
     """Run the block while another process compiles what these models need; nothing where that was done before.
 
-    It ends with the block, or with this process however that ends, and its failure is none of the run's.
+    It ends with the block, or with this process however that ends; if it fails, the run goes on.
 
     Args:
         models: settings by name.

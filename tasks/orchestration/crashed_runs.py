@@ -25,15 +25,15 @@ MESSAGE = "The run's process ended without a word; the next run of the data set 
 
 @in_a_run
 def settle(ended: Mapping[str, str]) -> None:
-    """As `tell`, but of no earlier run under the id of the one at work: it may be a crashed one that was begun once more."""
+    """As `tell`, but not of earlier runs that have the id of the one at work: it may be a crashed one that was begun again."""
     tell({run_id: state for run_id, state in ended.items() if str(run_ids.in_prefect(run_id)) != flow_run.id})
 
 
 def tell(ended: Mapping[str, str]) -> None:
     """Tell Prefect how these runs ended, where it takes them for running and knows them at all.
 
-    A run may have been marked as crashed long before: by one that was killed before it told Prefect, or that had no
-    server. And one that was killed after its own last word, or while it told Prefect of it, was completed.
+    A run may have been marked as crashed long ago, by a run that was itself killed before it told Prefect, or that had no
+    server. And a run that was killed after it had noted its end, or while it told Prefect of that, was completed.
 
     Args:
         ended: the state that `operations.runs` has, by the run's id, the newest first.

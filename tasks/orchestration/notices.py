@@ -43,7 +43,7 @@ class NotifySettings(BaseModel):
 
 
 def notify(settings: NotifySettings, *, dataset: str, run_id: str, state: str, text: str) -> None:
-    """Tell of a run's end in the ways that are set. What goes wrong with that is logged, and ends no run.
+    """Tell of a run's end in the ways that are set. What goes wrong with that is logged, and does not end the run.
 
     Args:
         state: how the run ended: `completed`, `late` (completed, but begun long after it was due), `partly failed`,

@@ -64,7 +64,7 @@ class Line:
 
 
 def note(home: Home, **facts: Any) -> None:
-    """Keep facts of a data set's runs beside its report, each in place of the one of its name."""
+    """Keep facts of a data set's runs beside its report, each in place of the earlier one of that name."""
     file = home.report / SUMMARY
     try:
         known = json.loads(file.read_text(encoding="utf-8"))

@@ -76,7 +76,7 @@ class Judgement:
         return bool(self.refusals) and self.champion is not None and not self.by_hand
 
     def against(self, *reasons: str | None) -> "Judgement":
-        """The same with more reasons against the challenger; None is none."""
+        """The same with more reasons against the challenger; a None among them is not a reason."""
         return replace(self, refusals=self.refusals + tuple(reason for reason in reasons if reason))
 
 

@@ -2,8 +2,8 @@
 
 Both are judged as *configurations*: model, score and settings, fitted on tonight's training edges and scored on tonight's
 validation users, paired over these. The champion's own kept fit is not asked. It was fitted on every edge there was, and
-so has seen most of what tonight's validation users have to be found; no challenger has, and on equal terms it would
-lose every night to a memory. A configuration that is not among tonight's models is fitted for the comparison. Where that
+so has seen most of the edges that are held out of tonight's validation users; no challenger has, and each would lose to
+that memory, night after night. A configuration that is not among tonight's models is fitted for the comparison. Where that
 fails, the challenger is held against the value that the champion had on the validation users of its own night, unpaired.
 
 The same configuration on newer edges is never worse than itself. So on most nights nothing is decided by the comparison,

@@ -1,4 +1,4 @@
-"""What somebody should look at, in proportion: each names what it is of, and its figure; a few bad lines are none."""
+"""What somebody should look at, in proportion: each alarm has what it is about, and a figure; a few bad lines are none."""
 
 import json
 from collections.abc import Iterable

@@ -74,7 +74,7 @@ WRITERS = {
     "bootstrap_p": lambda value: numbers.p_value(value, LEAST_BOOTSTRAP_P),
     "time": lambda value: f"{value:%Y-%m-%d %H:%M}",
 }
-LEAST_BOOTSTRAP_P = 1 / (1 + REPLICATES)  # what it sits at where no sample lay as far off as the data
+LEAST_BOOTSTRAP_P = 1 / (1 + REPLICATES)  # its value where no sample lay as far off as the data
 
 
 def text(value: Any, kind: str) -> str:

@@ -17,7 +17,7 @@ class Verdict:
     """What is published, in a word, a figure and three sentences.
 
     Attributes:
-        label: what the name is that of: `Published`, or `Best` where nothing is recommended.
+        label: what `name` is: `Published`, or `Best` where nothing is recommended.
         name: model and score.
         row: of the main table; None where the run did not evaluate it.
         lead: by how much it leads, and over whom.

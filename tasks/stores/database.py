@@ -25,7 +25,7 @@ def connect(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     """Open the warehouse's file, waiting while another program has it open.
 
     Raises:
-        InputError: it is held for longer than `home.limits.patience`, cannot be written to, or is no whole warehouse.
+        InputError: it is held for longer than `home.limits.patience`, cannot be written to, or is not a whole warehouse.
     """
     file = Path(os.path.abspath(home.warehouse))  # a relative path such as `md:x` would be a service's address
 

@@ -78,7 +78,7 @@ def drop_others(home: Home, used: set[str]) -> int:
     """Delete the sums of matrices that are not among those used; how many went."""
     dropped = 0
     for folder in home.sums.glob("*"):
-        if _facts(folder).get("matrices") not in used:
+        if manifest.facts_if_any(folder, RECORD).get("matrices") not in used:
             manifest.remove(folder)
             dropped += 1
     return dropped
@@ -95,7 +95,7 @@ def _of_earlier_runs(home: Home, facts: dict[str, Any]) -> list[Path]:
     found = [
         folder
         for folder in home.sums.glob("*")
-        if not {name: facts[name] for name in same}.items() - _facts(folder).items()
+        if not {name: facts[name] for name in same}.items() - manifest.facts_if_any(folder, RECORD).items()
     ]
     return sorted(found, key=lambda folder: (folder / RECORD).stat().st_mtime_ns, reverse=True)
 
@@ -106,7 +106,7 @@ def _before(home: Home, folder: Path, now: SplitMatrices) -> gram_sums.Before | 
     if array is None:
         return None
     try:
-        old = matrices.read(home, _facts(folder)["matrices"], parts=())
+        old = matrices.read(home, manifest.facts(folder, RECORD)["matrices"], parts=())
     except manifest.Damaged as error:
         logger.warning("%s; X'X is summed from nothing", error)
         return None
@@ -156,11 +156,3 @@ def _read(folder: Path) -> np.ndarray | None:
     except (manifest.Damaged, OSError) as error:
         logger.warning("%s; X'X is summed from nothing", error)
         return None
-
-
-def _facts(folder: Path) -> dict[str, Any]:
-    """What a folder's record says; nothing where there is none that can be read."""
-    try:
-        return manifest.facts(folder, RECORD)
-    except manifest.Damaged:
-        return {}

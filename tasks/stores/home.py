@@ -50,8 +50,8 @@ class Limits:
 def share_of(memory: int) -> int:
     """What DuckDB may take of that many bytes: a third, but a gigabyte where that is no more than half.
 
-    Of a small container, what the run itself does not take: the system kills a process that has more than its container,
-    while DuckDB goes on on the disk at its limit. It gets a fourth at least, for with less it cannot work.
+    In a small container, whatever the run itself does not take: the system kills a process that has more than its
+    container, while DuckDB at its limit goes on from the disk. It gets at least a fourth, for with less it cannot work.
     """
     share = max(memory // 3, min(1 << 30, memory // 2))
     return min(share, max(memory - OWN, memory // 4))

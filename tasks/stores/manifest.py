@@ -45,6 +45,14 @@ def facts(folder: Path, name: str) -> dict[str, Any]:
     return _record(folder, name)[0]
 
 
+def facts_if_any(folder: Path, name: str) -> dict[str, Any]:
+    """As `facts`; empty where the record is absent or damaged."""
+    try:
+        return facts(folder, name)
+    except Damaged:
+        return {}
+
+
 def files(folder: Path, name: str) -> dict[str, str]:
     """The sha256 of each file by its place in the folder, as the record has them.
 
@@ -114,7 +122,7 @@ def _record(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, str]]:
     except OSError as error:
         raise Damaged(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise Damaged(f"{path}: is damaged, for it is no text") from error
+        raise Damaged(f"{path}: is damaged, for it is not text") from error
     return parsed(text, str(path))
 
 

@@ -67,7 +67,9 @@ def point(home: Home, folder: Path) -> None:
     link.symlink_to(folder.relative_to(home.folder), target_is_directory=True)
     if home.published.exists() and not home.published.is_symlink():
         aside = home.published.with_name(f"published.{datetime.now(UTC):%Y%m%dT%H%M%S}.set-aside")
-        logger.warning("%s: is no link, but a folder or file of its own; it is now %s", home.published, aside.name)
+        logger.warning(
+            "%s: is not a link, but a folder or file of its own; it is now called %s", home.published, aside.name
+        )
         home.published.rename(aside)
     os.replace(link, home.published)
 
@@ -81,20 +83,13 @@ def standing(home: Home) -> dict[str, Any]:
     """The facts of the publication that `published` points to; empty where none does, or its record is damaged."""
     if not home.published.is_symlink():
         return {}
-    return _facts(home.published.resolve())
+    return manifest.facts_if_any(home.published.resolve(), RECORD)
 
 
 def kept(home: Home) -> list[dict[str, Any]]:
     """The facts of every publication that is kept, the newest first."""
-    found = filter(None, map(_facts, home.publications.glob("*")))
+    found = filter(None, (manifest.facts_if_any(folder, RECORD) for folder in home.publications.glob("*")))
     return sorted(found, key=lambda facts: (facts.get("place", 0), facts["run_id"]), reverse=True)
-
-
-def _facts(folder: Path) -> dict[str, Any]:
-    try:
-        return manifest.facts(folder, RECORD)
-    except manifest.Damaged:
-        return {}
 
 
 def unfinished(home: Home) -> list[Path]:

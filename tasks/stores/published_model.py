@@ -101,7 +101,7 @@ def is_there(home: Home) -> bool:
 
 
 def titles(home: Home, items: set[str]) -> dict[str, str]:
-    """Titles of some items, by their ids, as they are published; of none where nothing is, or it cannot be read."""
+    """Titles of some items, by their ids, as they are published; empty where nothing is, or it cannot be read."""
     try:
         found = pl.read_parquet(home.published / FOLDER / "items.parquet", columns=["item_id", "title"])
     except (OSError, pl.exceptions.PolarsError):

@@ -138,7 +138,7 @@ def discard(home: Home, folder: Path, record: str) -> None:
 
 
 def places(home: Home) -> set[str]:
-    """What folders of the stores lie at the home's URL, such as `models/wmf/0123456789abcdef`."""
+    """What folders of the stores lie at the home's URL, such as models/wmf/0123456789abcdef."""
     with urls.reached(home) as (system, path):
         return {_place(found, path) for store in STORES for found in system.find(f"{path}/{store}")}
 

@@ -48,8 +48,8 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
 
 
 def tidy_cache(home: Home) -> None:
-    """Delete from a worker's cache the matrices that its URL has no more, and all that is of them; unfinished fits too, and
-    what it has of fits by blocks.
+    """Delete from a worker's cache the matrices that its URL no longer has, with all that belongs to them; also unfinished
+    fits, and what it keeps of fits by blocks.
 
     A fit stays while its matrices are there: it may be one that could not be put there yet.
 

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 LOOKED_AT = 50  # runs before, of which Prefect may not have been told how they ended
 
 
-class Held(InputError):
+class HeldByAnother(InputError):
     """Another run is at work on the data set."""
 
 
@@ -71,7 +71,7 @@ def exclusive(home: Home) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Held(
+            raise HeldByAnother(
                 f"{home.folder}: another run holds this data set. Wait for it to end, or choose another --home."
             ) from error
         yield

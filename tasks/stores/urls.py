@@ -24,7 +24,7 @@ def check(url: str) -> None:
     """Check that it is a URL as `--store` takes it.
 
     Raises:
-        InputError: it is none, or has a password in it.
+        InputError: it is not such a URL, or has a password in it.
     """
     parts = urlsplit(url)
     if not parts.scheme or not (parts.netloc or parts.path.strip("/")):
@@ -86,7 +86,7 @@ def relative(home: Home, place: Path | str) -> str:
 def lost(home: Home, error: BaseException) -> str:
     """What went wrong at the home's URL, and what to do."""
     return (
-        f"{home.store}: cannot be used ({type(error).__name__}: {error}). See that the bucket is there, that the server "
+        f"{home.store}: cannot be used ({type(error).__name__}: {error}). Check that the bucket exists, that the server "
         "answers, and that the credentials in the environment may list, read, write and delete there. Fits that were made "
         "are kept; the same command goes on from there."
     )

@@ -26,8 +26,8 @@ def connect(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyC
     checkpoint), so that no more than the work of one opening is ever in DuckDB's log alone.
 
     Raises:
-        InputError: another program holds it for too long, the folder cannot be written to, the file is no whole
-            warehouse or of a newer version, or it is opened for reading and lacks a table that is asked for.
+        InputError: another program holds it for too long, the folder cannot be written to, the file is not a
+            whole warehouse or is of a newer version, or it is opened for reading and lacks a table that is asked for.
     """
     connection = database.connect(home, read_only=read_only)
     try:

@@ -1,9 +1,9 @@
 """Warm start: a model's fit begins at the fit of the latest run, with new users and items as in any fit.
 
 Indices are numbered by first appearance, so those of yesterday mean the same today unless a filter, a threshold
-or the logs themselves have changed; then the fit begins afresh. So it does where the earlier fit was trained on many of the
-edges that now have to be found: a model that has seen the answers would be judged by them. Of a few, the users begin as new
-ones: a user's only like trains, and may be the one that is left out when there are more.
+or the logs themselves have changed; then the fit begins afresh. It also does where the earlier fit was trained on many of
+the edges that now have to be found: a model that has seen the answers would be judged by them. Where these are only a few,
+their users begin as new ones: a user's only like is trained on, and may be the one that is held out once there are more.
 """
 
 import logging

@@ -8,8 +8,8 @@ moved.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
@@ -67,24 +67,31 @@ class Log:
         return {"users": self.train.shape[0], "items": self.train.shape[1], "edges": self.train.nnz}
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Which settings a run searches.
+
+    Attributes:
+        when: whether a search is made: `auto` where one is wanting, or `always`, or `off`.
+        given: names of the settings that the command gave, by model; they stay.
+        tuned: models that the data set's own file has settings for; `auto` makes no search for these.
+    """
+
+    when: When
+    given: Mapping[str, Collection[str]] = field(default_factory=dict)
+    tuned: Collection[str] = ()
+
+
 def settle(
-    log: Log,
-    model: str,
-    settings: ModelSettings,
-    *,
-    given: Collection[str],
-    tuned: bool,
-    when: When,
-    engine: Engine = HERE,
+    log: Log, model: str, settings: ModelSettings, wanted: Wanted, engine: Engine = HERE
 ) -> Callable[[], Settled]:
     """The settings of one model for the fits of a run; what is returned waits for the search, where there is one.
 
     Args:
-        engine: where a search is made; on a worker its trials are no task runs.
+        engine: where a search is made; on a worker its trials are not task runs.
         settings: those without a search.
-        given: names of the settings that the command gave; they stay.
-        tuned: whether the data set's own file has settings for the model; `auto` then makes no search.
     """
+    given, tuned, when = wanted.given.get(model, ()), model in wanted.tuned, wanted.when
     origin = "given" if given else "data set" if tuned else "default"
     search = _search(log, model, settings, given)
     if not search.space:

@@ -5,6 +5,9 @@ import yaml
 
 from data_contracts import for_stage
 from data_contracts.contracts import STAGES, load, parse, placeholders
+from tasks import binarize, diagnose
+from tasks.evaluate import tables as evaluation
+from tasks.protocols import PROTOCOLS
 
 MINIMAL = {
     "table": "raw.events",
@@ -30,6 +33,20 @@ def test_every_table_that_a_stage_writes_has_a_contract(empty):
         "operations.evaluations",
     }
     assert tables - kept_by_the_flow == {contract.table for contract in load()} - {"fitted_arrays"}
+
+
+WITH_NO_LIST = {"diagnostics.nightly_exponents", "evaluation.sweeps"}  # made beside the stage, of a night or by a sweep
+LISTED = {
+    "binarize": binarize.TABLES,
+    "split": [f"indexed.{protocol}" for protocol in PROTOCOLS],
+    "diagnose": diagnose.TABLES,
+    "evaluate": [f"evaluation.{table}" for table in (*evaluation.OF_PROTOCOL, *evaluation.OF_LEAVE_ONE_OUT)],
+}
+
+
+@pytest.mark.parametrize("stage", LISTED)
+def test_the_tables_that_a_stage_lists_as_its_own_are_those_that_it_has_contracts_for(stage):
+    assert sorted(LISTED[stage]) == sorted({contract.table for contract in for_stage(stage)} - WITH_NO_LIST)
 
 
 def test_files_are_named_after_their_tables():

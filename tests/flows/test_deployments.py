@@ -19,6 +19,7 @@ from prefect.states import AwaitingRetry, Running, Scheduled
 from flows import deploy, deployments, endings, promote, sequence, server
 from flows.parameters import Backfill, Deploy
 from flows.settings import resolve
+from flows.telling import tell
 from tasks.errors import InputError
 from tasks.stores import runs, warehouse
 from tasks.stores.home import Home
@@ -313,7 +314,7 @@ def test_a_run_whose_summary_cannot_be_made_has_ended_as_it_has_and_someone_is_t
     def summary():
         raise InputError("the warehouse is held")
 
-    sequence._tell(run, "r7", "failed", summary, None)
+    tell(run, "r7", "failed", summary, None)
     assert (tmp_path / "told").read_text().startswith("demo: run r7 failed; its summary cannot be made: the warehouse")
     assert "cannot be made" in caplog.text
 
@@ -325,7 +326,7 @@ def test_an_error_on_the_way_to_the_end_of_a_run_that_is_told_to_end_is_no_failu
     monkeypatch.setattr(endings, "_told", signals)
     run = resolve(Backfill(dataset="demo", home=str(tmp_path)))
     run.home.folder.mkdir()
-    sequence._tell(run, "r7", "failed", lambda: "the server is gone", None)
+    tell(run, "r7", "failed", lambda: "the server is gone", None)
     assert f">{state}" in (tmp_path / "index.html").read_text()
 
 

@@ -219,7 +219,7 @@ def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_
         assert command.main([*arguments, "--user", unknown]) == 2
         printed += capsys.readouterr().err
     assert r"--user no\x1b[2Jbody: no such user" in printed and r"--user other\x1b: has 1 events" in printed
-    assert r"--user \udcff: is no text" in printed
+    assert r"--user \udcff: is not UTF-8 text" in printed
     assert printed.isascii() or not set(printed) & set("\x1b\x07\u202e")
     [page] = (home.report / "users").iterdir()
     text = page.read_text()

@@ -9,12 +9,12 @@ from scipy.sparse import csr_matrix, vstack
 from models import gram_runs
 from models.fitting import FitOptions
 from models.folder_shelf import Folder
-from models.gram_runs import STARTS, Run, cut_into_runs, sums
+from models.gram_runs import STARTS, ItemRun, cut_into_runs, sums
 from models.mrf import sparse_runs
 from models.mrf.sparse import MRFSparse, MRFSparseSettings
 from models.mrf.sparse_runs import COLUMNS, SUMS, as_summed
-from models.numerics import gram
-from models.numerics.gram import columns
+from models.numerics import rescaled_columns
+from models.numerics.rescaled_columns import columns
 from models.popularity import Popularity
 from models.slim.model import SLIM, SLIMSettings
 from tests.models.block_fits import Backwards, Processes, Scales, assert_same_bits, shelved
@@ -76,7 +76,7 @@ def test_runs_have_about_equal_numbers_of_edges_and_items(odd, tmp_path):
 
 
 def test_an_array_is_written_whole_or_not_at_all(tmp_path):
-    run = Run(0, 0, 3, 3, Folder(tmp_path), 1)
+    run = ItemRun(0, 0, 3, 3, Folder(tmp_path), 1)
 
     def pieces():
         yield {"any.int32": np.arange(2, dtype=np.int32)}
@@ -175,7 +175,7 @@ def test_blocks_are_no_less_than_one():
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.3])
 def test_moments_of_the_items_are_exact_sums_in_pieces_of_any_size(odd, exponent, monkeypatch):
     whole = columns(odd, exponent)
-    monkeypatch.setattr(gram, "AT_ONCE", 50)
+    monkeypatch.setattr(rescaled_columns, "AT_ONCE", 50)
     pieces = columns(odd, exponent)
     for name in ("mean", "spread"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))

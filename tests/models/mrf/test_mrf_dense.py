@@ -6,7 +6,8 @@ from scipy.sparse import csr_matrix
 
 from models.mrf.dense import MRFDense, MRFDenseSettings
 from models.numerics import gram_inverse
-from models.numerics.gram import columns, lower_gram
+from models.numerics.gram import lower_gram
+from models.numerics.rescaled_columns import columns
 from tests.conftest import real_log
 
 VARIANTS = {

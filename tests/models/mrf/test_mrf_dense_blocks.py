@@ -7,7 +7,8 @@ from scipy.sparse import csr_matrix, vstack
 from models.fitting import FitOptions
 from models.mrf import dense_blocks
 from models.mrf.dense import MRFDense, MRFDenseSettings
-from models.numerics.gram import columns, gram_stripe
+from models.numerics.gram import gram_stripe
+from models.numerics.rescaled_columns import columns
 from tests.models.block_fits import Backwards, Scales, assert_close, assert_same_bits, shelved
 
 MODES = [

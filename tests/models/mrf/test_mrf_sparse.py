@@ -12,7 +12,8 @@ from models.mrf import sparse_blocks, sparse_pattern
 from models.mrf.dense import MRFDense, MRFDenseSettings
 from models.mrf.sparse import MRFSparse, MRFSparseSettings
 from models.mrf.sparse_pattern import of_density
-from models.numerics.gram import columns, gram_rows, rescaling
+from models.numerics.gram import gram_rows
+from models.numerics.rescaled_columns import columns, rescaling
 from tests.conftest import real_log
 
 VARIANTS = {

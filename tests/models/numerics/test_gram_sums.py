@@ -13,8 +13,9 @@ from models.mrf.dense import MRFDense
 from models.mrf.sparse import MRFSparse, MRFSparseSettings
 from models.numerics import gram_sums
 from models.numerics.degree_weights import exact_degree_weights, grain
-from models.numerics.gram import columns, lower_gram, rescaling
+from models.numerics.gram import lower_gram
 from models.numerics.gram_sums import Before
+from models.numerics.rescaled_columns import columns, rescaling
 from models.slim.model import SLIM
 
 EXPONENTS = [0.0, 0.3, 0.5, 1.0, 1.5, 2.0]

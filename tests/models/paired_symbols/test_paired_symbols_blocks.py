@@ -48,7 +48,7 @@ def by_blocks(matrix, count, options=None, **settings):
 def moved(posterior, learn_selection=False, passes=2):
     """After some passes, so that nothing is near where it began."""
     for _ in range(passes):
-        posterior.sweep(learn_selection=learn_selection)
+        posterior.iterate(learn_selection=learn_selection)
     return posterior
 
 
@@ -98,7 +98,7 @@ def test_one_block_through_messages_makes_the_fit_of_one_machine_too(long_tailed
     matrix, seen = counted(long_tailed), []
     one = fitted(matrix, options=FitOptions(on_epoch=seen.append), **mode)
     with kernel_threads(1), by_blocks(matrix, 1, **mode) as posterior:
-        bounds = [posterior.sweep(learn_selection=mode.get("learn_selection", False)) for _ in range(6)]
+        bounds = [posterior.iterate(learn_selection=mode.get("learn_selection", False)) for _ in range(6)]
         found = {"user_rows": posterior.blocks.gathered()["rows"], "item_rows": posterior.items.rows}
     np.testing.assert_allclose(bounds, [epoch.values["bound"] for epoch in seen], rtol=1e-7)
     for name, array in found.items():

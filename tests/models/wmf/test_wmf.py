@@ -35,9 +35,9 @@ class Problem:
             first_table(count, self.factors, 1.0, 3, name) for count, name in zip(self.counts.shape, "ab")
         )
 
-    def half_sweeps(self, solver, sweeps=1):
+    def half_passes(self, solver, passes=1):
         """Solve the users, then the items, yielding after each."""
-        for _ in range(sweeps):
+        for _ in range(passes):
             with kernel_threads(1):
                 self.users.solve(self.of_users, self.of_items, self.factors, solver)
                 yield rows(self.of_users, self.factors)
@@ -92,34 +92,34 @@ def assert_close(found, expected, tolerance=1e-4):
 @pytest.mark.parametrize("factors", [1, 16, 21, 130])
 def test_the_exact_solver_solves_the_normal_equations(loss, factors, long_tailed):
     given = problem(long_tailed, loss, factors)
-    assert_close(next(given.half_sweeps(EXACT)), given.solved_users())
+    assert_close(next(given.half_passes(EXACT)), given.solved_users())
 
 
 @losses
 def test_conjugate_gradients_of_k_steps_are_the_exact_solution(loss, long_tailed):
     given = problem(long_tailed, loss)
-    assert_close(next(given.half_sweeps(Solver(21, 0))), given.solved_users())
+    assert_close(next(given.half_passes(Solver(21, 0))), given.solved_users())
 
 
 @losses
 def test_one_block_of_all_factors_is_the_exact_solution_and_passes_of_blocks_tend_to_it(loss, long_tailed):
     given, other = problem(long_tailed, loss, 40), problem(long_tailed, loss, 40)
-    exact = next(given.half_sweeps(EXACT)).copy()
-    np.testing.assert_array_equal(next(other.half_sweeps(Solver(0, 48))), exact)
+    exact = next(given.half_passes(EXACT)).copy()
+    np.testing.assert_array_equal(next(other.half_passes(Solver(0, 48))), exact)
     other = problem(long_tailed, loss, 40)
-    far = np.abs(next(other.half_sweeps(BLOCKS)) - exact).max()
+    far = np.abs(next(other.half_passes(BLOCKS)) - exact).max()
     for _ in range(60):
-        found = next(other.half_sweeps(BLOCKS))
+        found = next(other.half_passes(BLOCKS))
     assert far > 0.01 * np.abs(exact).max()
     assert_close(found, exact)
 
 
 @losses
 @solvers
-def test_half_a_sweep_never_raises_the_loss(loss, solver, long_tailed):
+def test_half_a_pass_never_raises_the_loss(loss, solver, long_tailed):
     given = problem(long_tailed, loss, 40)
     before = given.total()
-    for _ in given.half_sweeps(solver, sweeps=6):
+    for _ in given.half_passes(solver, passes=6):
         now = given.total()
         assert now <= before * (1 + 1e-6)
         before = now
@@ -129,7 +129,7 @@ def test_half_a_sweep_never_raises_the_loss(loss, solver, long_tailed):
 @solvers
 def test_the_reported_loss_is_the_loss(loss, solver, long_tailed):
     given = problem(long_tailed, loss, 40)
-    list(given.half_sweeps(solver))
+    list(given.half_passes(solver))
     value = given.items.solve(given.of_items, given.of_users, 40, solver)
     value += given.loss.constant(given.counts.T.tocsr(), None, given.weights)
     assert value + given.users.penalty(given.of_users, 40) == pytest.approx(given.total(), 1e-5)
@@ -137,9 +137,9 @@ def test_the_reported_loss_is_the_loss(loss, solver, long_tailed):
 
 @losses
 def test_each_side_is_at_its_minimum_given_the_other(loss, long_tailed):
-    """Both sides' half sweeps: no small step away from the items' solution lowers the loss."""
+    """Both sides' half passes: no small step away from the items' solution lowers the loss."""
     given = problem(long_tailed, loss)
-    list(given.half_sweeps(EXACT))
+    list(given.half_passes(EXACT))
     best, solution = given.total(), rows(given.of_items, 21).copy()
     for seed in range(5):
         step = np.random.default_rng(seed).normal(size=solution.shape) * 0.02 * np.abs(solution).max()

@@ -192,7 +192,7 @@ def test_one_block_through_messages_makes_the_fit_of_one_machine_too(long_tailed
     weights = degree_weights_or_ones(np.diff(matrix.indptr), one.settings.user_weight_exponent)
     with kernel_threads(1), blocks.begun(terms, users, items, weights, matrix, 1, FitOptions()) as fit:
         for _ in range(8):
-            fit.sweep()
+            fit.iterate()
         assert len(fit.blocks) == 1
         assert_near(fit.items, one.item_factors)
         assert_near(fit.blocks.gathered()["factors"], one.user_factors)

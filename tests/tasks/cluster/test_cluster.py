@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 from models.catalogue import MODELS
 from tasks import cluster as clusters
 from tasks.binarize import BinarizeSettings, binarize
-from tasks.cluster import ClusterSettings, dask_engine, worker
+from tasks.cluster import ClusterSettings, dask_cluster, worker
 from tasks.errors import ClusterLost, InputError, OneclassError
 from tasks.split import SplitSettings, split
 from tasks.stores import warehouse
@@ -102,7 +102,7 @@ def test_a_call_that_ends_each_process_is_given_up_with_what_to_do(home):
 
 def test_a_scheduler_that_dies_ends_the_run_in_seconds(own_cluster, home, tmp_path, monkeypatch):
     own_cluster.worker()
-    monkeypatch.setattr(dask_engine, "SECONDS_TO_ANSWER", 3.0)
+    monkeypatch.setattr(dask_cluster, "SECONDS_TO_ANSWER", 3.0)
     with opened(own_cluster, home) as engine:
         begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 60.0)
         wait_for_lines(tmp_path / "began", 1)
@@ -244,10 +244,11 @@ def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home, monkeypatc
     digests = split(home, SplitSettings(), "a", protocols=["leave_one_out"], seed=1).digests
     monkeypatch.setattr("tasks.tune.Log", functools.partial(before_fits.Log, trial=run_trial))  # no task runs
     models = {name: MODELS[name].Settings() for name in ("slim", "mrf_dense")}
-    asked = {"digests": digests, "models": models, "given": {}, "tuned": (), "day": date(2026, 1, 2), "seed": 3}
-    here = tune(home, "a", **asked, when="always")
+    wanted = before_fits.Wanted("always")
+    asked = {"digests": digests, "models": models, "wanted": wanted, "day": date(2026, 1, 2), "seed": 3}
+    here = tune(home, "a", **asked)
     with opened(cluster, home) as engine:
-        assert tune(home, "b", **asked, when="always", engine=engine) == here
+        assert tune(home, "b", **asked, engine=engine) == here
     with warehouse.connect(home, read_only=True) as connection:
         of = "select model, reason, reached, trials from operations.model_settings where run_id = ? and origin = 'search'"
         found = [connection.execute(f"{of} order by all", [run_id]).fetchall() for run_id in ("a", "b")]
@@ -297,13 +298,13 @@ def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certific
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused(home, monkeypatch, settings, message):
-    monkeypatch.setattr(dask_engine, "SECONDS_TO_ANSWER", 1.0)
+    monkeypatch.setattr(dask_cluster, "SECONDS_TO_ANSWER", 1.0)
     with pytest.raises(InputError, match=message), clusters.opened(ClusterSettings(**settings), home):
         pass
 
 
 def test_a_scheduler_without_workers_is_refused(own_cluster, home, monkeypatch):
-    monkeypatch.setattr(dask_engine, "SECONDS_TO_ANSWER", 1.0)
+    monkeypatch.setattr(dask_cluster, "SECONDS_TO_ANSWER", 1.0)
     with pytest.raises(InputError, match="the scheduler has no worker"), opened(own_cluster, home):
         pass
 

@@ -123,7 +123,7 @@ def test_a_folder_in_the_links_place_is_set_aside(home, caplog):
     home.published.unlink()
     os.rename(folder, home.published)  # as a copy that follows links leaves it
     published(home, "second", 1)
-    assert home.published.is_symlink() and "is no link" in caplog.text
+    assert home.published.is_symlink() and "is not a link" in caplog.text
     assert len(list(home.folder.glob("published.*.set-aside/published.duckdb"))) == 1
 
 

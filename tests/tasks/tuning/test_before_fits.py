@@ -84,9 +84,10 @@ def log(home, log_events):
 
 def settled(home, digests, run_id="run", **asked):
     """The dial's settings after `tune`, and its row."""
-    asked = {"models": {"dial": DialSettings(), "popularity": Popularity.Settings()}, "given": {}, "tuned": (),
-             "when": "auto", "day": DAY, "seed": 1} | asked  # fmt: skip
-    found = tune(home, run_id, digests=digests, **asked)
+    models = {"dial": DialSettings(), "popularity": Popularity.Settings()}
+    asked = {"models": models, "when": "auto", "day": DAY, "seed": 1} | asked
+    wanted = before_fits.Wanted(**{name: asked.pop(name) for name in ("when", "given", "tuned") if name in asked})
+    found = tune(home, run_id, digests=digests, wanted=wanted, **asked)
     assert found.keys() == {"dial", "popularity"}
     with warehouse.connect(home, read_only=True) as connection:
         query = "select * from operations.model_settings where run_id = ?"
@@ -239,7 +240,7 @@ def test_a_search_in_which_every_trial_fails_leaves_the_settings_as_they_are(hom
 
 
 def test_without_an_edge_to_train_on_nothing_is_searched(home):
-    asked = {"given": {}, "tuned": (), "when": "auto", "day": DAY, "seed": 1}
+    asked = {"wanted": before_fits.Wanted("auto"), "day": DAY, "seed": 1}
     assert tune(home, "run", digests={}, models={"dial": DialSettings()}, **asked) == {"dial": DialSettings()}
 
 

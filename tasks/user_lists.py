@@ -1,0 +1,77 @@
+"""What is recommended to every user of the logs, made a block of users at a time by what lies in the stores alone."""
+
+import functools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from models.base import Model
+from tasks.cluster import Engine
+from tasks.stores import fits, matrices
+from tasks.stores.home import Home
+
+USERS_OF_A_CALL = 1 << 12  # whose recommendations are one piece of work, where blocks of scores are smaller
+
+
+class Lists(NamedTuple):
+    """The recommendations that are asked for.
+
+    Attributes:
+        model, score: which model recommends, and by which of its scores.
+        digest: of its fit.
+        matrices_digest: of the edges that it was fitted on.
+    """
+
+    model: str
+    score: str
+    digest: str
+    matrices_digest: str
+    top_n: int
+
+
+def made(home: Home, lists: Lists, engine: Engine) -> Iterator[pl.DataFrame]:
+    """The best items of every user, for one block of users after another."""
+    model, split = _model_and_split(home, lists)
+    users, step = split.train.shape[0], model.users_at_once
+    step *= max(1, USERS_OF_A_CALL // step)
+    what = f"{lists.model}: recommend"
+    begun = [engine.begin(what, ranked, home, lists, first, first + step) for first in range(0, users, step)]
+    for blocks in begun:
+        yield blocks()
+    _model_and_split.cache_clear()
+
+
+def ranked(home: Home, lists: Lists, first: int, end: int) -> pl.DataFrame:
+    """The best items of the users in the rows from `first` to before `end`, by what lies in the stores alone."""
+    model, split = _model_and_split(home, lists)
+    end, step = min(end, split.train.shape[0]), model.users_at_once
+    starts = range(first, end, step)
+    return pl.concat([_ranked(model, split, lists, start, min(start + step, end)) for start in starts])
+
+
+@functools.lru_cache(maxsize=1)
+def _model_and_split(home: Home, lists: Lists) -> tuple[Model, matrices.SplitMatrices]:
+    """The model and its edges, kept from one block to the next."""
+    return fits.load(home, lists.model, lists.digest), matrices.read(home, lists.matrices_digest)
+
+
+def _ranked(model: Model, split: matrices.SplitMatrices, lists: Lists, first: int, end: int) -> pl.DataFrame:
+    rows = np.arange(first, end, dtype=np.int32)
+    histories = split.histories[rows]
+    ids, values = model.recommend(histories, lists.top_n, users=rows, score=lists.score)
+    user, place = np.nonzero(ids >= 0)
+    like = model.like(histories, users=rows, items=ids)
+    mean, deviation = (None, None) if like is None else (part[user, place].astype(np.float64) for part in like)
+    return pl.DataFrame(
+        {
+            "user_index": rows[user],
+            "item_index": split.items[ids[user, place]],
+            "rank": (place + 1).astype(np.int32),
+            "score": values[user, place].astype(np.float64),
+            "like_mean": mean,
+            "like_sd": deviation,
+        },
+        schema_overrides={"like_mean": pl.Float64, "like_sd": pl.Float64},
+    )
