@@ -174,14 +174,19 @@ def _strong_generalization(
     connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, ids_are_numbers: bool
 ) -> SplitMatrices:
     least = {"min_user_edges": str(settings.min_user_edges), "min_item_edges": str(settings.min_item_edges)}
-    connection.execute(sql.statement("split/active_edges", **least))
+    connection.execute(sql.statement("split/active", **least))
     if settings.scheme == "hashed":
         values = {"seed": str(seed), "held_out_share": settings.held_out_share}
         connection.execute(sql.statement("split/hashed_users"), values)
-        connection.execute(sql.statement("split/train_items"))
+    else:
+        liang2018.draw_users(connection, settings, ids_are_numbers)
+    for made in ("active_edges", "train_items", "held_out_edges"):
+        connection.execute(sql.statement(f"split/{made}"))
+    if settings.scheme == "hashed":
         connection.execute(sql.statement("split/hashed_targets"), {"seed": str(seed)})
     else:
-        liang2018.draw(connection, settings, ids_are_numbers)
+        liang2018.draw_targets(connection, ids_are_numbers)
+    connection.execute(sql.statement("split/held_out_roles"))
     connection.execute(sql.statement("split/roles"))
     keep(connection, "strong_generalization", "roles", "user_index, item_index, part, role")
 
