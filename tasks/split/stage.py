@@ -15,7 +15,7 @@ from tasks import binarize
 from tasks.errors import InputError
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import ALL_EDGES, PROTOCOLS
-from tasks.split import liang2018, line_ends, next_events, observed_negatives
+from tasks.split import leave_one_out, liang2018, line_ends, next_events, observed_negatives
 from tasks.split.matrix import keep, matrix
 from tasks.split.order import with_order
 from tasks.split.settings import SplitSettings
@@ -123,10 +123,13 @@ def _rewrite(
         made = _strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers)
         store.keep(observed_negatives.beside(connection, made, asked.seed))
         if settings.scheme == "liang2018":
-            drawn = select(connection, "split/drawn").row(0, named=True)
+            drawn |= select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
+    everything = _all_edges(connection)
     if "leave_one_out" in asked.protocols:
-        store.keep(observed_negatives.beside(connection, _leave_one_out(connection, asked.seed), asked.seed))
+        made = leave_one_out.make(connection, everything, asked.seed, home.limits.threads)
+        drawn |= select(connection, "split/left_out_drawn").row(0, named=True)
+        store.keep(observed_negatives.beside(connection, made, asked.seed))
         warehouse.drop_temporary(connection)
     if "next_events" in asked.protocols:
         day = next_events.cut(connection, settings)
@@ -140,7 +143,7 @@ def _rewrite(
         store.keep(made)
     warehouse.drop_temporary(connection)
     if set(asked.protocols) != {"given"}:
-        store.keep(_all_edges(connection))
+        store.keep(observed_negatives.beside(connection, everything, seed=0))  # which holds nothing out, and so draws nothing
         warehouse.drop_temporary(connection)
     return {"digests": store.digests, "drawn": drawn, "validation": said}
 
@@ -205,13 +208,6 @@ def _held_out_part(connection: duckdb.DuckDBPyConnection, part: str, items: int)
     return Part(histories=histories, targets=targets, users=users)
 
 
-def _leave_one_out(connection: duckdb.DuckDBPyConnection, seed: int) -> SplitMatrices:
-    connection.execute(sql.statement("split/left_out"), {"seed": str(seed)})
-    connection.execute(sql.statement("split/leave_one_out"))
-    keep(connection, "leave_one_out", "leave_one_out_roles")
-    return _same_users(connection, "leave_one_out", "leave_one_out_roles", "held_out")
-
-
 def _given(connection: duckdb.DuckDBPyConnection, files: tuple[Sequence[int], Sequence[int]]) -> SplitMatrices:
     train, test = (", ".join(map(str, ids)) for ids in files)
     connection.execute(sql.statement("split/given", train_files=train, test_files=test))
@@ -230,7 +226,7 @@ def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str
     users, targets = matrix(connection, f"{roles} where role = '{held_out}'", width)
     rows = np.searchsorted(everyone, users).astype(np.int32)
     logger.info("%s, %s users, %s edges held out", protocol, f"{len(everyone):,}", f"{targets.nnz:,}")
-    part = Part(histories=train[rows], targets=targets, users=users, rows=rows)
+    part = Part(histories=None, targets=targets, users=users, rows=rows)
     return SplitMatrices(protocol, train, everyone, np.arange(width, dtype=np.int32), {"test": part})
 
 
@@ -238,8 +234,7 @@ def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
     connection.execute(sql.statement("split/all_edges"))
     items = select(connection, "split/sizes")["items"].item()
     users, train = matrix(connection, "all_edges where true", items)
-    made = SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
-    return observed_negatives.beside(connection, made, seed=0)  # which holds nothing out, and so draws nothing
+    return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
 
 
 def all_edges(home: Home, *, order: bool = False) -> str:
@@ -250,7 +245,7 @@ def all_edges(home: Home, *, order: bool = False) -> str:
     """
     with warehouse.connect(home) as connection:
         store = _Store(home, connection, order)
-        store.keep(_all_edges(connection))
+        store.keep(observed_negatives.beside(connection, _all_edges(connection), seed=0))
     if not store.digests:
         raise InputError(f"{home.dataset}: has no edge to fit a model on.")
     return store.digests[ALL_EDGES]
