@@ -14,7 +14,7 @@ from models.user_blocks import cuts
 from tasks.stores.warehouse import select
 
 BATCH = 1 << 17  # events that are taken from DuckDB at a time
-BLOCK = 1 << 22  # events, about, that are folded at a time
+BLOCK = 1 << 20  # events, about, that are folded at a time
 NEVER, LATEST = -(2**63), 2**63 - 1  # in place of a time that an event has not; what no time is
 
 

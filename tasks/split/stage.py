@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -88,7 +89,8 @@ def split(
         )
         found = kept.standing()
         if not found or not all(matrices.is_whole(home, digest) for digest in found["digests"].values()):
-            found = _rewrite(home, connection, settings, asked)
+            with ThreadPoolExecutor(1) as writer:
+                found = _rewrite(home, connection, settings, asked, _Store(home, connection, settings.order, writer))
             kept.keep(found)
         parameters |= found["drawn"]
     for protocol, words in found["validation"].items():
@@ -109,7 +111,7 @@ class _Asked:
 
 
 def _rewrite(
-    home: Home, connection: duckdb.DuckDBPyConnection, settings: SplitSettings, asked: _Asked
+    home: Home, connection: duckdb.DuckDBPyConnection, settings: SplitSettings, asked: _Asked, store: "_Store"
 ) -> dict[str, dict[str, Any]]:
     """The digests of the matrices; what was drawn that SQL cannot draw again, for the contract; and by which edges of a
     protocol settings are chosen, in words.
@@ -118,14 +120,13 @@ def _rewrite(
     said: dict[str, str] = {}
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
-    store = _Store(home, connection, settings.order)
     if "strong_generalization" in asked.protocols:
         made = _strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers)
         store.keep(observed_negatives.beside(connection, made, asked.seed))
         if settings.scheme == "liang2018":
             drawn |= select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
-    everything = _all_edges(connection)
+    everything = _all_edges(connection) if set(asked.protocols) != {"given"} else None
     if "leave_one_out" in asked.protocols:
         made = leave_one_out.make(connection, everything, asked.seed, home.limits.threads)
         drawn |= select(connection, "split/left_out_drawn").row(0, named=True)
@@ -142,18 +143,18 @@ def _rewrite(
         made, said["given"] = line_ends.of_given(connection, made, settings)
         store.keep(made)
     warehouse.drop_temporary(connection)
-    if set(asked.protocols) != {"given"}:
+    if everything:
         store.keep(observed_negatives.beside(connection, everything, seed=0))  # which holds nothing out, and so draws nothing
         warehouse.drop_temporary(connection)
-    return {"digests": store.digests, "drawn": drawn, "validation": said}
+    return {"digests": store.digests(), "drawn": drawn, "validation": said}
 
 
 class _Store:
-    """Puts matrices into the store and keeps their digests by protocol."""
+    """Puts matrices into the store, one after the other, while the next are made."""
 
-    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection, order: bool) -> None:
-        self.digests: dict[str, str] = {}
+    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection, order: bool, writer: Executor) -> None:
         self._home, self._connection, self._order = home, connection, order
+        self._writer, self._written = writer, {}
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
 
@@ -170,7 +171,16 @@ class _Store:
             )
         else:
             made = with_order(self._connection, made) if self._order else made
-            self.digests[made.protocol] = matrices.write(self._home, replace(made, numbering=self._numbering))
+            numbered = replace(made, numbering=self._numbering)
+            self._written[made.protocol] = self._writer.submit(matrices.write, self._home, numbered)
+
+    def digests(self) -> dict[str, str]:
+        """Of what was stored, by protocol, once it is there.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        return {protocol: writing.result() for protocol, writing in self._written.items()}
 
 
 def _strong_generalization(
@@ -243,12 +253,13 @@ def all_edges(home: Home, *, order: bool = False) -> str:
     Args:
         order: `split.order`.
     """
-    with warehouse.connect(home) as connection:
-        store = _Store(home, connection, order)
+    with warehouse.connect(home) as connection, ThreadPoolExecutor(1) as writer:
+        store = _Store(home, connection, order, writer)
         store.keep(observed_negatives.beside(connection, _all_edges(connection), seed=0))
-    if not store.digests:
+        digests = store.digests()
+    if not digests:
         raise InputError(f"{home.dataset}: has no edge to fit a model on.")
-    return store.digests[ALL_EDGES]
+    return digests[ALL_EDGES]
 
 
 split_task = stage_task(split)
