@@ -9,7 +9,9 @@ from numba import njit
 LANES = 128  # texts that are hashed at once: state and words of so many stay in the first cache
 START = np.array([0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476], dtype=np.uint32)
 ADDED = np.floor(np.abs(np.sin(np.arange(1, 65))) * 2**32).astype(np.uint32)  # T of the RFC
-TURNS = np.repeat([[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]], 4, axis=0).ravel().astype(np.uint32)
+TURNS = (
+    np.repeat([[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]], 4, axis=0).ravel().astype(np.uint32)
+)
 WORDS = np.concatenate([(step * np.arange(16) + first) % 16 for step, first in ((1, 0), (5, 1), (3, 5), (7, 0))])
 
 
@@ -29,7 +31,18 @@ def lowest(starts, members, stems, stem_ends, names, name_ends):
     if len(members):
         longest = np.diff(stem_ends).max() + np.diff(name_ends).max()
         texts = np.zeros((LANES + 1, 8 * _blocks(longest)), dtype=np.uint64)
-        _lowest(starts, members, stems, stem_ends, names, name_ends, texts, texts.view(np.uint8), texts.view(np.uint32), found)
+        _lowest(
+            starts,
+            members,
+            stems,
+            stem_ends,
+            names,
+            name_ends,
+            texts,
+            texts.view(np.uint8),
+            texts.view(np.uint32),
+            found,
+        )
     return found
 
 

@@ -30,10 +30,9 @@ def edges(connection: duckdb.DuckDBPyConnection, values: dict[str, float | date 
     starts, events = _lists(connection, values)
     if len(events) == 0:
         return
-    bounds = [0, *(end for _, end in cuts(starts, 1 + len(events) // BLOCK))]
     with ThreadPoolExecutor(1) as ahead:  # the next block is folded while the last is written
         waiting = None
-        for first, end in zip(bounds, bounds[1:], strict=False):
+        for first, end in cuts(starts, 1 + len(events) // BLOCK):
             following = ahead.submit(_folded, starts[first : end + 1], events, first)
             if waiting:
                 yield waiting.result()

@@ -170,4 +170,3 @@ def _nothing_left(
         f"binarize: none of {events:,} events{window} has a value of at least binarize.threshold = "
         f"{settings.threshold:g} (the highest is {highest}). Lower it, or widen --since and --until."
     )
-

@@ -4,7 +4,6 @@ import duckdb
 import numpy as np
 import polars as pl
 
-import sql
 from tasks.errors import InputError
 from tasks.split.matrix import table
 from tasks.split.settings import SplitSettings

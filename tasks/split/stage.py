@@ -144,7 +144,9 @@ def _rewrite(
         store.keep(made)
     warehouse.drop_temporary(connection)
     if everything:
-        store.keep(observed_negatives.beside(connection, everything, seed=0))  # which holds nothing out, and so draws nothing
+        store.keep(
+            observed_negatives.beside(connection, everything, seed=0)
+        )  # it holds nothing out, and so draws nothing
         warehouse.drop_temporary(connection)
     return {"digests": store.digests(), "drawn": drawn, "validation": said}
 

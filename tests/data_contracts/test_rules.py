@@ -283,6 +283,7 @@ BREACHES = [
     ("indexed.given", "edges_agree", "delete from indexed.given"),
     ("indexed.given", "edges_agree", "update indexed.given set role = 'train' where role = 'test'"),
     ("indexed.strong_generalization", "drawn_as_published", "select 1"),
+    ("indexed.leave_one_out", "held_out_as_drawn", "select 1"),
     ("diagnostics.degrees", "side_known", "insert into diagnostics.degrees values ('users', 1, 1)"),
     ("diagnostics.degrees", "degree_once", "insert into diagnostics.degrees values ('user', 5, 1)"),
     ("diagnostics.degrees", "counts_positive", "insert into diagnostics.degrees values ('user', 9, 0)"),
@@ -487,6 +488,7 @@ BINDING = {
     "active_stay": {"min_user_edges": 5},
     "parts_sized": {"scheme": "liang2018", "held_out_users": 1},
     "drawn_as_published": {"scheme": "liang2018", "drawn_parts": "1"},
+    "held_out_as_drawn": {"drawn_left_out": "1"},
 }
 
 
