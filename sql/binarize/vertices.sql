@@ -1,7 +1,7 @@
--- indexed.{side}s: one row per {side} of an edge: its index and its id.
+-- indexed.{side}s: one row per {side} of an edge: its index, which is the column {index} of {vertices}, and its id.
 insert into indexed.{side}s
 select
-    {side}_index,
+    {index} as {side}_index,
     {side}_id
-from {side}_indices
-order by {side}_index
+from {vertices}
+order by {index}

@@ -1,7 +1,8 @@
--- raw.events: one row per line of a log (per item of an adjacency line), as read, before any rule.
+-- raw.events: one row per line of a log (per item of an adjacency line), as read, before any rule. Users' ids lie as they
+-- are: to compress them takes a quarter of the time of reading a log, and they are read no faster.
 create schema if not exists raw;
 create table if not exists raw.events (
-    user_id varchar not null,
+    user_id varchar not null using compression uncompressed,
     item_id varchar not null,
     value double not null,
     occurred_at timestamp,

@@ -24,26 +24,26 @@ create table if not exists indexed.interactions (
 create table if not exists indexed.strong_generalization (
     user_index integer not null,
     item_index integer not null,
-    part varchar not null,
-    role varchar not null
+    part enum('train', 'validation', 'test') not null,
+    role enum('fit', 'fold_in', 'target', 'dropped') not null
 );
 -- indexed.leave_one_out: one row per curated edge.
 create table if not exists indexed.leave_one_out (
     user_index integer not null,
     item_index integer not null,
-    role varchar not null
+    role enum('train', 'held_out') not null
 );
 -- indexed.next_events: one row per curated edge.
 create table if not exists indexed.next_events (
     user_index integer not null,
     item_index integer not null,
-    role varchar not null
+    role enum('train', 'next', 'dropped') not null
 );
 -- indexed.given: one row per edge of the train and test files that a data set comes with.
 create table if not exists indexed.given (
     user_index integer not null,
     item_index integer not null,
-    role varchar not null
+    role enum('train', 'test') not null
 );
 -- indexed.observed_negatives: one row per pair of a user and an item that the user considered and did not like; none unless
 -- `binarize.observed_negatives` asks for them.

@@ -22,8 +22,8 @@ create or replace view splits.strong_generalization as
 select
     user_id,
     item_id,
-    part,
-    role
+    part::varchar as part,
+    role::varchar as role
 from indexed.strong_generalization
 join indexed.users using (user_index)
 join indexed.items using (item_index);
@@ -32,7 +32,7 @@ create or replace view splits.leave_one_out as
 select
     user_id,
     item_id,
-    role
+    role::varchar as role
 from indexed.leave_one_out
 join indexed.users using (user_index)
 join indexed.items using (item_index);
@@ -41,7 +41,7 @@ create or replace view splits.next_events as
 select
     user_id,
     item_id,
-    role
+    role::varchar as role
 from indexed.next_events
 join indexed.users using (user_index)
 join indexed.items using (item_index);
@@ -51,7 +51,7 @@ create or replace view splits.given as
 select
     user_id,
     item_id,
-    role
+    role::varchar as role
 from indexed.given
 join indexed.users using (user_index)
 join indexed.items using (item_index);

@@ -9,12 +9,10 @@ with candidates as (
             partition by user_index order by md5_number($seed || ':target:' || user_id || ':' || item_id)
         ) as place,
         count(*) over (partition by user_index) as edges
-    from active_edges
-    join user_parts using (user_index)
-    semi join train_items using (item_index)
+    from held_out_edges
     join indexed.users using (user_index)
     join indexed.items using (item_index)
-    where part <> 'train'
+    where item_column is not null
 ), short as (
     select count(*) filter (edges < 5) > count(*) filter (edges >= 5) as histories
     from candidates

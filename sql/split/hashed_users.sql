@@ -5,7 +5,7 @@ with draws as (
         user_index,
         (md5_number($seed || ':part:' || user_id) % 1000000007)::double / 1000000007 as draw
     from indexed.users
-    semi join (select distinct user_index from active_edges) using (user_index)
+    semi join active_users using (user_index)
 )
 select
     user_index,

@@ -1,13 +1,3 @@
--- One row per edge of a held-out user to an item that training users have: users in the order of their ids,
--- each user's edges in file order.
-select
-    user_index,
-    item_index,
-    part = 'validation' as in_validation
-from active_edges
-join user_parts using (user_index)
-semi join train_items using (item_index)
-join indexed.users using (user_index)
-join indexed.items using (item_index)
-where part <> 'train'
-order by part, {id_order}, position, item_id
+-- One row per edge of a held-out user, its item's column null where no training user has it.
+create or replace temp table held_out_edges as
+select * from active_edges left join train_items using (item_index) where part <> 'train'

@@ -1,18 +1,14 @@
 -- One row per edge of strong_generalization with its part and role.
-create or replace temp table roles as
+create or replace temp view roles as
 select
-    active_edges.user_index,
-    active_edges.item_index,
+    user_index,
+    item_index,
     item_column,
     event_count,
     part,
-    case
-        when part = 'train' then 'fit'
-        when item_column is null then 'dropped'
-        when targets.item_index is not null then 'target'
-        else 'fold_in'
-    end as role
+    'fit' as role
 from active_edges
-join user_parts using (user_index)
-left join train_items using (item_index)
-left join targets using (user_index, item_index)
+join train_items using (item_index)
+where part = 'train'
+union all
+select * from held_out_roles

@@ -3,7 +3,6 @@ create or replace temp table train_items as
 with appearances as (
     select item_index, min(position) as position
     from active_edges
-    join user_parts using (user_index)
     where part = 'train'
     group by item_index
 )

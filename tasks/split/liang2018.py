@@ -4,7 +4,6 @@ import duckdb
 import numpy as np
 import polars as pl
 
-import sql
 from tasks.errors import InputError
 from tasks.split.matrix import table
 from tasks.split.settings import SplitSettings
@@ -13,10 +12,13 @@ from tasks.stores.warehouse import select
 LIANG2018_SEED = 98765
 
 
-def draw(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are_numbers: bool) -> None:
-    """The published preprocessing: numpy's legacy generator, seeded once for the users, again for each part."""
-    id_order = "try_cast(user_id as bigint), user_id" if ids_are_numbers else "user_id"
-    users = select(connection, "split/users_by_id", {"id_order": id_order})["user_index"].to_numpy()
+def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are_numbers: bool) -> None:
+    """`user_parts`: the part of each active user, by numpy's legacy generator.
+
+    Raises:
+        InputError: there are too few users for `split.held_out_users`, or that is not set.
+    """
+    users = select(connection, "split/users_by_id", {"id_order": _id_order(ids_are_numbers)})["user_index"].to_numpy()
     held_out = settings.held_out_users
     if held_out is None:
         raise InputError(
@@ -30,9 +32,11 @@ def draw(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are
     order = users[np.random.RandomState(LIANG2018_SEED).permutation(len(users))]
     part = np.repeat(["train", "validation", "test"], [len(users) - 2 * held_out, held_out, held_out])
     table(connection, "user_parts", pl.DataFrame({"user_index": order, "part": part}))
-    connection.execute(sql.statement("split/train_items"))
 
-    rows = select(connection, "split/held_out_edges", {"id_order": id_order})
+
+def draw_targets(connection: duckdb.DuckDBPyConnection, ids_are_numbers: bool) -> None:
+    """`targets`: a fifth of the edges of each user in `held_out_edges`, by the generator, seeded again for each part."""
+    rows = select(connection, "split/candidates", {"id_order": _id_order(ids_are_numbers)})
     user_index, in_validation_part = rows["user_index"].to_numpy(), rows["in_validation"].to_numpy()
     chosen = np.zeros(len(rows), dtype=bool)
     for in_validation in (True, False):
@@ -44,3 +48,7 @@ def draw(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are
                 targets = generator.choice(len(edges), size=int(0.2 * len(edges)), replace=False)
                 chosen[edges[targets.astype("int64")]] = True
     table(connection, "targets", rows.filter(chosen).select("user_index", "item_index"))
+
+
+def _id_order(ids_are_numbers: bool) -> str:
+    return "try_cast(user_id as bigint), user_id" if ids_are_numbers else "user_id"

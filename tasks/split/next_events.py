@@ -57,5 +57,5 @@ def make(connection: duckdb.DuckDBPyConnection, next_from: date, threshold: floa
         f"{targets.nnz:,}",
         f"{len(users):,}",
     )
-    part = Part(histories=train[rows], targets=targets, users=users, rows=rows)
+    part = Part(histories=None, targets=targets, users=users, rows=rows)
     return SplitMatrices("next_events", train, everyone, items.astype(np.int32), {"test": part})

@@ -15,7 +15,7 @@ import polars as pl
 
 import sql
 from tasks.split.matrix import matrix, table
-from tasks.stores.matrices import Part, SplitMatrices
+from tasks.stores.matrices import SplitMatrices
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def beside(
     columns = {"item_index": made.items, "item_column": np.arange(len(made.items), dtype=np.int32)}
     table(connection, "split_columns", pl.DataFrame(columns))
     parts = {} if before else made.parts
-    table(connection, "held_out_shares", pl.concat([_NOBODY, *(_shares(name, part) for name, part in parts.items())]))
+    table(connection, "held_out_shares", pl.concat([_NOBODY, *(_shares(made, name) for name in parts)]))
     values = {"seed": str(seed), "protocol": made.protocol, "before": before}
     connection.execute(sql.statement("split/observed_negatives"), values)
 
@@ -50,9 +50,11 @@ def beside(
 _NOBODY = pl.DataFrame(schema={"user_index": pl.Int32, "part": pl.String, "share": pl.Float64, "trained": pl.Boolean})
 
 
-def _shares(name: str, part: Part) -> pl.DataFrame:
+def _shares(made: SplitMatrices, name: str) -> pl.DataFrame:
     """Of each user of a part, the share of likes that is to be found, and whether the others are trained on."""
-    targets, histories = (np.diff(one.indptr) for one in (part.targets, part.histories))
+    part = made.parts[name]
+    targets = np.diff(part.targets.indptr)
+    histories = np.diff(part.histories.indptr) if part.rows is None else np.diff(made.train.indptr)[part.rows]
     share = targets / np.maximum(targets + histories, 1)
     columns = {"user_index": part.users, "part": name, "share": share, "trained": part.rows is not None}
     return pl.DataFrame(columns, schema=_NOBODY.schema)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -15,7 +16,7 @@ from tasks import binarize
 from tasks.errors import InputError
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import ALL_EDGES, PROTOCOLS
-from tasks.split import liang2018, line_ends, next_events, observed_negatives
+from tasks.split import leave_one_out, liang2018, line_ends, next_events, observed_negatives
 from tasks.split.matrix import keep, matrix
 from tasks.split.order import with_order
 from tasks.split.settings import SplitSettings
@@ -88,7 +89,8 @@ def split(
         )
         found = kept.standing()
         if not found or not all(matrices.is_whole(home, digest) for digest in found["digests"].values()):
-            found = _rewrite(home, connection, settings, asked)
+            with ThreadPoolExecutor(1) as writer:
+                found = _rewrite(home, connection, settings, asked, _Store(home, connection, settings.order, writer))
             kept.keep(found)
         parameters |= found["drawn"]
     for protocol, words in found["validation"].items():
@@ -109,7 +111,7 @@ class _Asked:
 
 
 def _rewrite(
-    home: Home, connection: duckdb.DuckDBPyConnection, settings: SplitSettings, asked: _Asked
+    home: Home, connection: duckdb.DuckDBPyConnection, settings: SplitSettings, asked: _Asked, store: "_Store"
 ) -> dict[str, dict[str, Any]]:
     """The digests of the matrices; what was drawn that SQL cannot draw again, for the contract; and by which edges of a
     protocol settings are chosen, in words.
@@ -118,15 +120,17 @@ def _rewrite(
     said: dict[str, str] = {}
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
-    store = _Store(home, connection, settings.order)
     if "strong_generalization" in asked.protocols:
         made = _strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers)
         store.keep(observed_negatives.beside(connection, made, asked.seed))
         if settings.scheme == "liang2018":
-            drawn = select(connection, "split/drawn").row(0, named=True)
+            drawn |= select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
+    everything = _all_edges(connection) if set(asked.protocols) != {"given"} else None
     if "leave_one_out" in asked.protocols:
-        store.keep(observed_negatives.beside(connection, _leave_one_out(connection, asked.seed), asked.seed))
+        made = leave_one_out.make(connection, everything, asked.seed, home.limits.threads)
+        drawn |= select(connection, "split/left_out_drawn").row(0, named=True)
+        store.keep(observed_negatives.beside(connection, made, asked.seed))
         warehouse.drop_temporary(connection)
     if "next_events" in asked.protocols:
         day = next_events.cut(connection, settings)
@@ -139,18 +143,20 @@ def _rewrite(
         made, said["given"] = line_ends.of_given(connection, made, settings)
         store.keep(made)
     warehouse.drop_temporary(connection)
-    if set(asked.protocols) != {"given"}:
-        store.keep(_all_edges(connection))
+    if everything:
+        store.keep(
+            observed_negatives.beside(connection, everything, seed=0)
+        )  # it holds nothing out, and so draws nothing
         warehouse.drop_temporary(connection)
-    return {"digests": store.digests, "drawn": drawn, "validation": said}
+    return {"digests": store.digests(), "drawn": drawn, "validation": said}
 
 
 class _Store:
-    """Puts matrices into the store and keeps their digests by protocol."""
+    """Puts matrices into the store, one after the other, while the next are made."""
 
-    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection, order: bool) -> None:
-        self.digests: dict[str, str] = {}
+    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection, order: bool, writer: Executor) -> None:
         self._home, self._connection, self._order = home, connection, order
+        self._writer, self._written = writer, {}
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
 
@@ -167,21 +173,35 @@ class _Store:
             )
         else:
             made = with_order(self._connection, made) if self._order else made
-            self.digests[made.protocol] = matrices.write(self._home, replace(made, numbering=self._numbering))
+            numbered = replace(made, numbering=self._numbering)
+            self._written[made.protocol] = self._writer.submit(matrices.write, self._home, numbered)
+
+    def digests(self) -> dict[str, str]:
+        """Of what was stored, by protocol, once it is there.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        return {protocol: writing.result() for protocol, writing in self._written.items()}
 
 
 def _strong_generalization(
     connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, ids_are_numbers: bool
 ) -> SplitMatrices:
     least = {"min_user_edges": str(settings.min_user_edges), "min_item_edges": str(settings.min_item_edges)}
-    connection.execute(sql.statement("split/active_edges", **least))
+    connection.execute(sql.statement("split/active", **least))
     if settings.scheme == "hashed":
         values = {"seed": str(seed), "held_out_share": settings.held_out_share}
         connection.execute(sql.statement("split/hashed_users"), values)
-        connection.execute(sql.statement("split/train_items"))
+    else:
+        liang2018.draw_users(connection, settings, ids_are_numbers)
+    for made in ("active_edges", "train_items", "held_out_edges"):
+        connection.execute(sql.statement(f"split/{made}"))
+    if settings.scheme == "hashed":
         connection.execute(sql.statement("split/hashed_targets"), {"seed": str(seed)})
     else:
-        liang2018.draw(connection, settings, ids_are_numbers)
+        liang2018.draw_targets(connection, ids_are_numbers)
+    connection.execute(sql.statement("split/held_out_roles"))
     connection.execute(sql.statement("split/roles"))
     keep(connection, "strong_generalization", "roles", "user_index, item_index, part, role")
 
@@ -198,13 +218,6 @@ def _held_out_part(connection: duckdb.DuckDBPyConnection, part: str, items: int)
     users, targets = matrix(connection, f"roles where part = '{part}' and role = 'target'", items)
     users, histories = matrix(connection, f"roles where part = '{part}' and role = 'fold_in'", items, users)
     return Part(histories=histories, targets=targets, users=users)
-
-
-def _leave_one_out(connection: duckdb.DuckDBPyConnection, seed: int) -> SplitMatrices:
-    connection.execute(sql.statement("split/left_out"), {"seed": str(seed)})
-    connection.execute(sql.statement("split/leave_one_out"))
-    keep(connection, "leave_one_out", "leave_one_out_roles")
-    return _same_users(connection, "leave_one_out", "leave_one_out_roles", "held_out")
 
 
 def _given(connection: duckdb.DuckDBPyConnection, files: tuple[Sequence[int], Sequence[int]]) -> SplitMatrices:
@@ -225,7 +238,7 @@ def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str
     users, targets = matrix(connection, f"{roles} where role = '{held_out}'", width)
     rows = np.searchsorted(everyone, users).astype(np.int32)
     logger.info("%s, %s users, %s edges held out", protocol, f"{len(everyone):,}", f"{targets.nnz:,}")
-    part = Part(histories=train[rows], targets=targets, users=users, rows=rows)
+    part = Part(histories=None, targets=targets, users=users, rows=rows)
     return SplitMatrices(protocol, train, everyone, np.arange(width, dtype=np.int32), {"test": part})
 
 
@@ -233,8 +246,7 @@ def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
     connection.execute(sql.statement("split/all_edges"))
     items = select(connection, "split/sizes")["items"].item()
     users, train = matrix(connection, "all_edges where true", items)
-    made = SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
-    return observed_negatives.beside(connection, made, seed=0)  # which holds nothing out, and so draws nothing
+    return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
 
 
 def all_edges(home: Home, *, order: bool = False) -> str:
@@ -243,12 +255,13 @@ def all_edges(home: Home, *, order: bool = False) -> str:
     Args:
         order: `split.order`.
     """
-    with warehouse.connect(home) as connection:
-        store = _Store(home, connection, order)
-        store.keep(_all_edges(connection))
-    if not store.digests:
+    with warehouse.connect(home) as connection, ThreadPoolExecutor(1) as writer:
+        store = _Store(home, connection, order, writer)
+        store.keep(observed_negatives.beside(connection, _all_edges(connection), seed=0))
+        digests = store.digests()
+    if not digests:
         raise InputError(f"{home.dataset}: has no edge to fit a model on.")
-    return store.digests[ALL_EDGES]
+    return digests[ALL_EDGES]
 
 
 split_task = stage_task(split)

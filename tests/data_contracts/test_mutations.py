@@ -227,7 +227,7 @@ MUTATIONS = {
     "a held-out user lost": (STRONG, "everybody_there", f"delete from {STRONG} where user_index = {HELD_OUT}"),
     "a target in the fold-in too": (STRONG, "edges_agree", f"insert into {STRONG} select user_index, item_index, part, 'fold_in' from {STRONG} where role = 'target' limit 1"),
     "a held-out user in training": (STRONG, "user_in_one_part", f"update {STRONG} set part = 'train', role = 'fit' where user_index = {HELD_OUT} and role = 'target'"),
-    "another edge left out": (ONE_OUT, "held_out_by_hash", f"""update {ONE_OUT} set role = if(role = 'train', 'held_out', 'train')
+    "another edge left out": (ONE_OUT, "held_out_as_drawn", f"""update {ONE_OUT} set role = if(role = 'train', 'held_out', 'train')
         where user_index = {BUSY} and (role = 'held_out' or item_index = (select min(item_index) from {ONE_OUT} where user_index = {BUSY} and role = 'train'))"""),
     "nothing left out": (ONE_OUT, "one_held_out", f"update {ONE_OUT} set role = 'train' where user_index = {BUSY}"),
     "leave_one_out emptied": (ONE_OUT, "edges_agree", f"delete from {ONE_OUT}"),

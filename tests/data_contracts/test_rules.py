@@ -130,16 +130,6 @@ BREACHES = [
     ("indexed.interactions", "file_known", "update indexed.interactions set first_file_id = 7"),
     (
         "indexed.strong_generalization",
-        "part_known",
-        "update indexed.strong_generalization set part = 'tset' where part = 'test'",
-    ),
-    (
-        "indexed.strong_generalization",
-        "role_known",
-        "update indexed.strong_generalization set role = 'x' where role = 'target'",
-    ),
-    (
-        "indexed.strong_generalization",
         "role_of_part",
         "update indexed.strong_generalization set role = 'fit' where user_index = 1",
     ),
@@ -215,11 +205,6 @@ BREACHES = [
     ),
     (
         "indexed.leave_one_out",
-        "role_known",
-        "update indexed.leave_one_out set role = 'test' where role = 'train'",
-    ),
-    (
-        "indexed.leave_one_out",
         "one_held_out",
         "update indexed.leave_one_out set role = 'train' where user_index = 0",
     ),
@@ -270,7 +255,6 @@ BREACHES = [
     ("evaluation.considered", "same_pairs", "update evaluation.considered set dislikes = 0"),
     ("evaluation.considered", "popularity_beside", "delete from evaluation.considered where model = 'popularity'"),
     ("evaluation.calibration", "pairs_agree", "update evaluation.considered set dislikes = 9"),
-    ("indexed.next_events", "role_known", "update indexed.next_events set role = 'test'"),
     ("indexed.next_events", "edges_agree", "insert into indexed.next_events values (0, 0, 'dropped')"),
     ("indexed.next_events", "edges_agree", "insert into indexed.next_events values (0, 8, 'dropped')"),
     ("indexed.next_events", "edges_agree", "delete from indexed.next_events where user_index = 1"),
@@ -292,7 +276,6 @@ BREACHES = [
         update indexed.interactions set first_at = timestamp '2026-01-01' where item_index = 0 and first_at is null;
         update indexed.next_events set role = 'train' where item_index = 0""",
     ),
-    ("indexed.given", "role_known", "update indexed.given set role = 'fit'"),
     ("indexed.given", "edges_agree", "insert into indexed.given values (0, 0, 'train')"),
     ("indexed.given", "edges_agree", "insert into indexed.given values (0, 2, 'train')"),
     ("indexed.given", "edges_agree", "insert into indexed.given values (8, 0, 'train')"),
@@ -300,6 +283,7 @@ BREACHES = [
     ("indexed.given", "edges_agree", "delete from indexed.given"),
     ("indexed.given", "edges_agree", "update indexed.given set role = 'train' where role = 'test'"),
     ("indexed.strong_generalization", "drawn_as_published", "select 1"),
+    ("indexed.leave_one_out", "held_out_as_drawn", "select 1"),
     ("diagnostics.degrees", "side_known", "insert into diagnostics.degrees values ('users', 1, 1)"),
     ("diagnostics.degrees", "degree_once", "insert into diagnostics.degrees values ('user', 5, 1)"),
     ("diagnostics.degrees", "counts_positive", "insert into diagnostics.degrees values ('user', 9, 0)"),
@@ -504,6 +488,7 @@ BINDING = {
     "active_stay": {"min_user_edges": 5},
     "parts_sized": {"scheme": "liang2018", "held_out_users": 1},
     "drawn_as_published": {"scheme": "liang2018", "drawn_parts": "1"},
+    "held_out_as_drawn": {"drawn_left_out": "1"},
 }
 
 

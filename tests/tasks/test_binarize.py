@@ -6,7 +6,7 @@ from datetime import date, datetime
 import numpy as np
 import pytest
 
-from tasks.binarize import BinarizeSettings, binarize
+from tasks.binarize import BinarizeSettings, binarize, folding
 from tasks.errors import InputError
 from tasks.stores import warehouse
 
@@ -139,3 +139,31 @@ def test_nothing_left_is_told_and_changes_nothing(home, log_events, settings, me
 def test_settings_refuse_what_cannot_be(name, value):
     with pytest.raises(ValueError, match=name):
         BinarizeSettings(**{name: value})
+
+
+@pytest.mark.parametrize("block", [1, 50, 1 << 20])
+def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch, block):
+    """A user's repeats fold, whatever their order, and times are of those events that have one."""
+    monkeypatch.setattr(folding, "BLOCK", block)
+    generator = np.random.default_rng(1)
+    days = [None, *(datetime(2026, 1, day) for day in range(1, 9))]
+    events = [
+        (f"u{user}", f"i{item}", 1, days[day])
+        for user, item, day in zip(*(generator.integers(0, high, 600) for high in (30, 12, 9)), strict=True)
+    ]
+    log_events(events)
+    binarize(home, BinarizeSettings(), "run")
+    expected = defaultdict(list)
+    for line, (user, item, _, day) in enumerate(events, 1):
+        expected[user, item].append((line, day))
+    wanted = {
+        edge: (
+            len(found),
+            min((day for _, day in found if day), default=None),
+            max((day for _, day in found if day), default=None),
+            found[0][0],
+        )
+        for edge, found in expected.items()
+    }
+    columns = "user_id, item_id, event_count, first_at, last_at, first_line"
+    assert {row[:2]: row[2:] for row in interactions(home, columns)} == wanted

@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import pytest
 
-from tasks import binarize as binarize_stage
 from tasks import diagnose as diagnose_stage
 from tasks.binarize import BinarizeSettings
+from tasks.binarize import stage as binarize_stage
 from tasks.split import SplitSettings
 from tasks.split import stage as split_stage
 from tasks.stores import matrices, warehouse

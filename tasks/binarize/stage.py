@@ -1,16 +1,18 @@
-"""Binarize: events become the edges of the observed graph G, with dense user and item indices."""
+"""The stage: which events are likes, who is active enough to stay, and the tables of the edges."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
 import duckdb
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 import sql
+from tasks.binarize import folding
 from tasks.errors import InputError
-from tasks.orchestration.stage_task import stage_task
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 from tasks.stores.stage_results import StageResult, table_digest
@@ -66,7 +68,7 @@ def binarize(
         kept = StageResult(
             connection,
             "binarize",
-            Path(__file__),
+            Path(__file__).parent,
             reads=table_digest(connection, "raw.events"),
             parameters=parameters,
             tables=TABLES,
@@ -86,17 +88,18 @@ def _rewrite(
     if since or until:
         _require_times(connection)
     values = {"threshold": settings.threshold, "since": since, "until": until}
-    connection.execute(sql.statement("binarize/liked_events"), values)
     for side in ("user", "item"):
-        connection.execute(sql.statement("binarize/codes", side=side))
-    connection.execute(sql.statement("binarize/edges"))
-    _drop_inactive(connection, settings)
+        connection.execute(sql.statement("binarize/codes", side=side), values)
     for table in TABLES:
         connection.execute(f"delete from {table}")
-    for side in ("user", "item"):
-        connection.execute(sql.statement("binarize/indices", side=side))
-        connection.execute(sql.statement("binarize/vertices", side=side))
-    connection.execute(sql.statement("binarize/interactions"))
+    edges = folding.edges(connection, values)
+    if max(settings.min_user_edges, settings.min_item_edges, settings.k_core) < 2:
+        for side in ("user", "item"):
+            _keep_vertices(connection, side, "code", f"{side}_codes")
+        for block in edges:
+            _keep(connection, block.rename({"user_code": "user_index", "item_code": "item_index"}))
+    else:
+        _keep_active(connection, edges, settings)
     if settings.observed_negatives:
         connection.execute(sql.statement("binarize/observed_negatives"), values)
     result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
@@ -114,12 +117,33 @@ def _require_times(connection: duckdb.DuckDBPyConnection) -> None:
         logger.warning("%s events have no time, so --since and --until leave them out", f"{without:,}")
 
 
-def _drop_inactive(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> None:
+def _keep(connection: duckdb.DuckDBPyConnection, block: pl.DataFrame) -> None:
+    connection.register("block", block)
+    connection.execute(sql.statement("binarize/interactions", edges="block"), {"never": folding.NEVER})
+    connection.unregister("block")
+
+
+def _keep_vertices(connection: duckdb.DuckDBPyConnection, side: str, index: str, vertices: str) -> None:
+    connection.execute(sql.statement("binarize/vertices", side=side, index=index, vertices=vertices))
+
+
+def _keep_active(
+    connection: duckdb.DuckDBPyConnection, edges: Iterable[pl.DataFrame], settings: BinarizeSettings
+) -> None:
+    """Keep what the activity filters leave, numbered anew by where it first appears."""
+    connection.execute(sql.statement("binarize/edges"))
+    for block in edges:
+        warehouse.insert(connection, "edges", block)
     for side, least in (("item", settings.min_item_edges), ("user", settings.min_user_edges)):
         _drop(connection, side, least)
     if settings.k_core > 1:
         while sum(_drop(connection, side, settings.k_core) for side in ("item", "user")):
             pass
+    for side in ("user", "item"):
+        connection.execute(sql.statement("binarize/indices", side=side))
+        _keep_vertices(connection, side, f"{side}_index", f"{side}_indices")
+    connection.execute(sql.statement("binarize/numbered"))
+    connection.execute(sql.statement("binarize/interactions", edges="numbered"), {"never": folding.NEVER})
 
 
 def _drop(connection: duckdb.DuckDBPyConnection, side: str, least: int) -> int:
@@ -134,7 +158,7 @@ def _nothing_left(
     events, highest = connection.execute("select count(*), max(value) from raw.events").fetchone()
     if events == 0:
         return "binarize: the logs hold no event. Give a log with at least one."
-    likes = connection.execute("select count(*) from liked_events").fetchone()[0]
+    likes = connection.execute("select coalesce(sum(events), 0)::bigint from user_codes").fetchone()[0]
     if likes:
         return (
             f"binarize: the activity filters leave none of {likes:,} likes (binarize.min_item_edges = "
@@ -146,6 +170,3 @@ def _nothing_left(
         f"binarize: none of {events:,} events{window} has a value of at least binarize.threshold = "
         f"{settings.threshold:g} (the highest is {highest}). Lower it, or widen --since and --until."
     )
-
-
-binarize_task = stage_task(binarize)

@@ -1,0 +1,83 @@
+"""Liked events of one user and item folded into one edge, some users at a time, each user's edges in the order of items."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+
+import duckdb
+import numpy as np
+import polars as pl
+
+import sql
+from models.numerics.event_lists import put_events
+from models.user_blocks import cuts
+from tasks.stores.warehouse import select
+
+BATCH = 1 << 17  # events that are taken from DuckDB at a time
+BLOCK = 1 << 20  # events, about, that are folded at a time
+NEVER, LATEST = -(2**63), 2**63 - 1  # in place of a time that an event has not; what no time is
+
+
+def edges(connection: duckdb.DuckDBPyConnection, values: dict[str, float | date | None]) -> Iterator[pl.DataFrame]:
+    """One row per pair of a user and an item with a like, by their codes, in the order of these.
+
+    Events are held once, 24 bytes each, and beside them a block of users' edges.
+
+    Args:
+        connection: in which the tables `user_codes` and `item_codes` are.
+        values: which events are likes: `threshold`, `since` and `until`.
+    """
+    starts, events = _lists(connection, values)
+    if len(events) == 0:
+        return
+    with ThreadPoolExecutor(1) as ahead:  # the next block is folded while the last is written
+        waiting = None
+        for first, end in cuts(starts, 1 + len(events) // BLOCK):
+            following = ahead.submit(_folded, starts[first : end + 1], events, first)
+            if waiting:
+                yield waiting.result()
+            waiting = following
+        yield waiting.result()
+
+
+def _lists(
+    connection: duckdb.DuckDBPyConnection, values: dict[str, float | date | None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where each user's events begin, int64 (users + 1,), and int64 (events, 3): the item's code, time and position."""
+    counts = select(connection, "binarize/event_counts")["events"].to_numpy()
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    free, events = starts[:-1].copy(), np.empty((int(starts[-1]), 3), dtype=np.int64)
+    connection.complete()
+    likes = connection.sql(sql.statement("binarize/likes"), params={**values, "never": NEVER})
+    for batch in likes.to_arrow_reader(BATCH):
+        put_events(free, *(column.to_numpy() for column in batch.columns), events)
+    return starts, events
+
+
+def _folded(starts: np.ndarray, events: np.ndarray, first_user: int) -> pl.DataFrame:
+    """The edges of the users from `first_user` on.
+
+    Args:
+        starts: where the events of each of them begin, and the end of the last.
+    """
+    own = events[starts[0] : starts[-1]]
+    users = np.repeat(np.arange(first_user, first_user + len(starts) - 1), np.diff(starts))
+    pairs = (users << 32) | own[:, 0]
+    order = np.argsort(pairs)
+    pairs, times, positions = pairs[order], own[order, 1], own[order, 2]
+    begins = np.flatnonzero(np.diff(pairs, prepend=-1))
+    last = times
+    if len(begins) < len(pairs):
+        last = np.maximum.reduceat(times, begins)
+        times = np.minimum.reduceat(np.where(times == NEVER, LATEST, times), begins)
+        times[times == LATEST] = NEVER
+        positions = np.minimum.reduceat(positions, begins)
+    found = {
+        "user_code": (pairs[begins] >> 32).astype(np.int32),
+        "item_code": (pairs[begins] & 0xFFFFFFFF).astype(np.int32),
+        "event_count": np.diff(begins, append=len(pairs)).astype(np.int32),
+        "first_at": times,
+        "last_at": last,
+        "position": positions,
+    }
+    return pl.DataFrame(found)
