@@ -38,6 +38,21 @@ def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: in
     return ids, best
 
 
+def most_added(added: np.ndarray, names: np.ndarray, count: int) -> np.ndarray:
+    """Which rows of each column are largest, of those above zero; of equal numbers the upper one comes first.
+
+    Args:
+        added: float32 (rows, columns); NaN is not above zero.
+        names: int (rows,), what the rows are called.
+
+    Returns:
+        int32 (columns, count), names of rows, the largest first, padded with -1.
+    """
+    found = np.empty((added.shape[1], count), dtype=np.int32)
+    _most_added(np.ascontiguousarray(added, dtype=np.float32), read_only(names, np.int32), found)
+    return found
+
+
 def index_arrays(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """CSR index arrays in the types that the kernels are compiled for."""
     return read_only(indptr, np.int64), read_only(indices, np.int32)
@@ -78,6 +93,21 @@ def _top_of_row(scores, history, ids, best):
         worst_id, worst = ids[0], best[0]
         _sift_down(ids, best, last, ids[last], best[last])
         ids[last], best[last] = worst_id, worst
+
+
+@njit(cache=True, nogil=True)
+def _most_added(added, names, found):
+    best = np.empty(found.shape[1], dtype=np.float32)
+    for column in range(len(found)):
+        found[column], best[:] = -1, 0
+        for row in range(len(added)):
+            value, place = added[row, column], len(best)
+            while place > 0 and value > best[place - 1]:
+                place -= 1
+                if place + 1 < len(best):
+                    found[column, place + 1], best[place + 1] = found[column, place], best[place]
+            if place < len(best):
+                found[column, place], best[place] = names[row], value
 
 
 @njit(cache=True, nogil=True)
