@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.blend.scale import add_moved, scale_of
+from models.blend.scale import add_on_scale, scale_of
 from models.fitting import Epoch, FitOptions
 from models.numerics.threads import kernel_threads
 from models.settings import ModelSettings
@@ -104,9 +104,7 @@ class Blend(Model):
         for member, model in zip(self.settings.members, self.members, strict=True):
             of_member = model.scores_of_known(histories, users, member.score)
             with kernel_threads(self.threads):
-                low, spread = scale_of(of_member, histories)
-                add_moved(total, member.weight, of_member, low, spread)
-            spreads.append(spread)
+                spreads.append(add_on_scale(total, member.weight, of_member, histories))
         self.kept_of_block("spreads", histories, lambda: spreads)
         return total
 
@@ -117,7 +115,7 @@ class Blend(Model):
         Scores that are such sums are the same for a user of the logs and for somebody with the same history, and so are
         their scales.
         """
-        members, total = list(zip(self.settings.members, self.members, strict=True)), None
+        members = list(zip(self.settings.members, self.members, strict=True))
         parts = [
             model.contributions(history, items) if member.score == model.score_names[0] else None
             for member, model in members
@@ -132,10 +130,10 @@ class Blend(Model):
             ]
 
         kept = self.kept_of_block("spreads", history, spreads)
-        for (member, _), part, spread in zip(members, parts, kept, strict=True):
-            if part is not None:
-                total = (0 if total is None else total) + np.float32(member.weight / spread[0]) * part
-        return total
+        of_members = zip(members, parts, kept, strict=True)
+        return sum(
+            np.float32(member.weight / spread[0]) * part for (member, _), part, spread in of_members if part is not None
+        )
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {

@@ -9,7 +9,8 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from models.numerics.top_items import top_items
+from models.numerics.selection import largest
+from models.numerics.top_items import index_arrays, just_below
 
 LAST, HEAD = 100, 10
 
@@ -40,34 +41,67 @@ def scale_of(scores: np.ndarray, histories: csr_matrix) -> tuple[np.ndarray, np.
     Where a user has fewer than LAST candidates, the last one takes the place of the hundredth; where all of the best are
     equal, the unit stays 1.
     """
-    _, best = top_items(scores, histories.indptr, histories.indices, LAST)
-    low, spread = np.empty((2, len(best)), dtype=np.float32)
-    _find_scales(best, low, spread)
+    low, spread = np.empty((2, len(scores)), dtype=np.float32)
+    _find_scales(*_arrays(scores, histories), low, spread)
     return low, spread
 
 
-def add_moved(total: np.ndarray, weight: float, scores: np.ndarray, low: np.ndarray, spread: np.ndarray) -> None:
-    """total += weight * `moved` scores, which stay as they are; all float32."""
-    _add_moved(total, np.float32(weight), np.ascontiguousarray(scores), low, spread)
+def add_on_scale(total: np.ndarray, weight: float, scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
+    """total += weight * `brought_to_scale` scores, which stay as they are; all float32.
+
+    Returns:
+        The units of the scales, as in `scale_of`.
+    """
+    spread = np.empty(len(scores), dtype=np.float32)
+    _add_on_scale(*_arrays(scores, histories), total, np.float32(weight), spread)
+    return spread
+
+
+def _arrays(scores: np.ndarray, histories: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.ascontiguousarray(scores, dtype=np.float32), *index_arrays(histories.indptr, histories.indices)
 
 
 @njit(cache=True, nogil=True)
-def _find_scales(best, low, spread):
-    for user in range(len(best)):
-        row, count, found, head = best[user], 0, 0, 0.0
-        for place in range(LAST):
-            if np.isfinite(row[place]):
-                count += 1
-                if place < HEAD:
-                    found, head = found + 1, head + row[place]
-        low[user] = row[count - 1] if count else 0
-        above = head / max(found, 1) - low[user]
-        spread[user] = above if above > 0 else 1
+def _scale_of_row(scores, history):
+    """Where the scale begins, and its unit; `history` has columns of `scores`."""
+    left = scores.copy()
+    for item in history:
+        left[item] = -np.inf
+    best = left[left > just_below(left, history[:0], LAST)]  # few more than LAST, and none that is -inf or NaN
+    count = min(LAST, len(best))
+    if count == 0:
+        return np.float32(0), np.float32(1)
+    low, first = largest(best, count), min(HEAD, count)
+    largest(best[:count], first)
+    _sort_down(best[:first])
+    head = 0.0
+    for place in range(first):
+        head += best[place]
+    above = np.float32(head / first - low)
+    return low, above if above > 0 else np.float32(1)
+
+
+@njit(cache=True, nogil=True)
+def _sort_down(values):
+    for end in range(1, len(values)):
+        value, place = values[end], end
+        while place > 0 and value > values[place - 1]:
+            values[place] = values[place - 1]
+            place -= 1
+        values[place] = value
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _add_moved(total, weight, scores, low, spread):
-    for user in prange(len(total)):
-        of_user, row, start, unit = total[user], scores[user], low[user], spread[user]
+def _find_scales(scores, indptr, indices, low, spread):
+    for user in prange(len(scores)):
+        low[user], spread[user] = _scale_of_row(scores[user], indices[indptr[user] : indptr[user + 1]])
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _add_on_scale(scores, indptr, indices, total, weight, spread):
+    for user in prange(len(scores)):
+        of_user, row = total[user], scores[user]
+        start, unit = _scale_of_row(row, indices[indptr[user] : indptr[user + 1]])
         for item in range(len(row)):
             of_user[item] += weight * ((row[item] - start) / unit)
+        spread[user] = unit

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit, prange
 
 FLOOR = np.float32(-(2.0**-100))  # where no sum is negative; closer to zero than any weight that a regression finds
-TOGETHER = 64
+ABREAST = 64  # minima that are found side by side, since one alone waits for each comparison
 STEP = 2.0**-22  # relative; at least one float32 to the next, on both sides of a power of two
 
 
@@ -58,15 +58,15 @@ def _put_below(scores, below):
 
 @njit(nogil=True, cache=True)
 def _lowest(row):
-    """The lowest number, or FLOOR where none is below it; the minima of every TOGETHER-th one, so that the loop vectorizes."""
-    minima = np.full(TOGETHER, FLOOR, dtype=np.float32)
-    whole = len(row) - len(row) % TOGETHER
-    for start in range(0, whole, TOGETHER):
-        some = row[start : start + TOGETHER]
-        for at in range(TOGETHER):
+    """The lowest score of a row, or FLOOR where none is below it."""
+    minima = np.full(ABREAST, FLOOR, dtype=np.float32)
+    whole = len(row) - len(row) % ABREAST
+    for start in range(0, whole, ABREAST):
+        some = row[start : start + ABREAST]
+        for at in range(ABREAST):
             minima[at] = min(minima[at], some[at])
     lowest = FLOOR
-    for at in range(TOGETHER):
+    for at in range(ABREAST):
         lowest = min(lowest, minima[at])
     for item in range(whole, len(row)):
         lowest = min(lowest, row[item])

@@ -40,6 +40,21 @@ def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: in
     return ids, best
 
 
+def most_added(added: np.ndarray, names: np.ndarray, count: int) -> np.ndarray:
+    """Which rows of each column are largest, of those above zero; of equal numbers the upper one comes first.
+
+    Args:
+        added: float32 (rows, columns); NaN is not above zero.
+        names: int (rows,), what the rows are called.
+
+    Returns:
+        int32 (columns, count), names of rows, the largest first, padded with -1.
+    """
+    found = np.empty((added.shape[1], count), dtype=np.int32)
+    _most_added(np.ascontiguousarray(added, dtype=np.float32), read_only(names, np.int32), found)
+    return found
+
+
 def index_arrays(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """CSR index arrays in the types that the kernels are compiled for."""
     return read_only(indptr, np.int64), read_only(indices, np.int32)
@@ -63,8 +78,8 @@ def _top_of_row(scores, history, ids, best):
     below = just_below(scores, history, len(ids))
     for start in range(0, len(scores), RUN):
         stop = min(start + RUN, len(scores))
-        least = best[0] if size == len(ids) else below
-        if not (np.isnan(least) or _any_above(scores[start:stop], least)):
+        full = size == len(ids)
+        if (full or below > -np.inf) and not _any_above(scores[start:stop], best[0] if full else below):
             continue
         while seen < len(history) and history[seen] < start:
             seen += 1
@@ -74,7 +89,7 @@ def _top_of_row(scores, history, ids, best):
             elif size == len(ids):
                 if scores[item] > best[0]:  # items come in order, so one with an equal score has a higher id
                     _sift_down(ids, best, size, item, scores[item])
-            elif not scores[item] <= below:
+            elif below == -np.inf or scores[item] > below:
                 score = np.float32(-np.inf) if np.isnan(scores[item]) else scores[item]
                 _sift_up(ids, best, size, item, score)
                 size += 1
@@ -86,12 +101,12 @@ def _top_of_row(scores, history, ids, best):
 
 @njit(cache=True, nogil=True)
 def just_below(scores, history, n):
-    """A score that at least n items outside the history exceed, float32; NaN where none was found.
+    """A score that at least n items outside the history exceed, float32; -inf where none was found.
 
-    It is below the n-th largest of the maxima of GROUPS groups, each of every so many-th item.
+    It is the next one below the n-th largest of the maxima of GROUPS groups, each of every so many-th item.
     """
     if len(scores) < 2 * GROUPS or 2 * n > GROUPS:
-        return np.float32(np.nan)
+        return np.float32(-np.inf)
     maxima, some = np.full(GROUPS, -np.inf, dtype=np.float32), np.empty(GROUPS, dtype=np.float32)
     seen = 0
     for start in range(0, len(scores) - GROUPS + 1, GROUPS):
@@ -103,8 +118,22 @@ def just_below(scores, history, n):
             seen += 1
         for group in range(GROUPS):
             maxima[group] = max(maxima[group], some[group])  # a NaN is never above
-    reached = largest(maxima, n)
-    return np.nextafter(reached, np.float32(-np.inf)) if reached > -np.inf else np.float32(np.nan)
+    return np.nextafter(largest(maxima, n), np.float32(-np.inf))
+
+
+@njit(cache=True, nogil=True)
+def _most_added(added, names, found):
+    best = np.empty(found.shape[1], dtype=np.float32)
+    for column in range(len(found)):
+        found[column], best[:] = -1, 0
+        for row in range(len(added)):
+            value, place = added[row, column], len(best)
+            while place > 0 and value > best[place - 1]:
+                place -= 1
+                if place + 1 < len(best):
+                    found[column, place + 1], best[place + 1] = found[column, place], best[place]
+            if place < len(best):
+                found[column, place], best[place] = names[row], value
 
 
 @njit(cache=True, nogil=True)

@@ -79,10 +79,10 @@ class RowSystems:
     def __init__(self, matrix: csr_matrix, loss: Loss, own: np.ndarray | None, others: np.ndarray | None) -> None:
         """`own` and `others` are float64 weights of the own rows and of the other side's; None for weights of one."""
         self.unobserved = loss.unobserved
-        self.own = np.ones(matrix.shape[0]) if own is None else own
+        self.own = own
         self.others = None if others is None else read_only(others, np.float32)
         squares, pulls = loss.terms(matrix, others)
-        of_rows, all_others = np.diff(matrix.indptr), float(matrix.shape[1])
+        of_rows, all_others = matrix.indptr[1:] - matrix.indptr[:-1], float(matrix.shape[1])
         if others is not None:
             of_rows, all_others = row_sums(matrix.indptr, others[matrix.indices]), others.sum()
         self.graph = (
@@ -116,12 +116,12 @@ class RowSystems:
         else:
             solve_blocks(*common, min(solver.block, width), values)
         check_solved(values)
-        return float(np.sum(self.own * values))
+        return float((values if self.own is None else self.own * values).sum())
 
     def penalty(self, own: np.ndarray, factors: int) -> float:
         """The penalty of this side's factors in the loss."""
         squares = np.square(rows(own, factors)).sum(axis=1, dtype=np.float64)
-        return float(np.sum(squares * self.own * self.penalties))
+        return float(np.sum((squares if self.own is None else squares * self.own) * self.penalties))
 
     def gram(self, other: np.ndarray, factors: int) -> np.ndarray:
         """`weighted_gram` of the other side."""

@@ -50,12 +50,12 @@ class Names:
         found = set(map(self._columns.get, texts(item_ids, name)))
         return np.array(sorted(found - {None}), dtype=np.int32)
 
-    def tell_unknown(self, item_ids: Iterable[str], name: str) -> None:
-        """Name those that are not known in a warning, `UnknownItems`."""
+    def tell_unknown(self, item_ids: Iterable[str], name: str, above: int = 1) -> None:
+        """Name those that are not known in a warning, `UnknownItems`, of the line so many calls above the caller."""
         if unknown := [item for item in item_ids if item not in self._columns]:
             more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
             named = ", ".join(unknown[:NAMED]) + more
-            warnings.warn(f"{name}: not known in {self.dataset}, left out: {named}", UnknownItems, stacklevel=3)
+            warnings.warn(f"{name}: not known in {self.dataset}, left out: {named}", UnknownItems, stacklevel=2 + above)
 
     def history(
         self, columns: np.ndarray, counts: np.ndarray | None = None, places: np.ndarray | None = None

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.numerics.threads import kernel_threads
-from models.numerics.top_items import top_items
+from models.numerics.top_items import most_added, top_items
 
 REASONS = 3
 
@@ -75,13 +75,10 @@ def reasons(model: Model, history: csr_matrix, column: int) -> list[tuple[int, f
 def _because(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarray | None:
     """As `Ranked` has them."""
     found = np.full((*items.shape, REASONS), -1, dtype=np.int32)
-    nothing = np.zeros(items.shape[1] + 1, dtype=np.int64)
     for row, of_row in enumerate(items):
         history = histories if len(items) == 1 else histories[[row]]
         added = model.contributions(history, np.maximum(of_row, 0))
         if added is None:
             return None
-        if len(added):
-            places, most = top_items(added.T, nothing, nothing[:0], REASONS)
-            found[row] = np.where(most > 0, history.indices[places], -1)
+        found[row] = most_added(added, history.indices, REASONS)
     return found

@@ -242,7 +242,7 @@ class Recommender:
         columns = None
         if within is not None:
             within = texts(within, "within")
-            self.names.tell_unknown(within, "within")
+            self.names.tell_unknown(within, "within", above=2)
             columns = self.names.columns_of(within, "within")
         left_out = None if without is None else self.names.columns_of(without, "without")
         ranked = ranking.ranked(

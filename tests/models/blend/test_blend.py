@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from models.blend import Blend, BlendSettings, Candidates, Member, weigh
-from models.blend.scale import add_moved, brought_to_scale, scale_of
+from models.blend.scale import add_on_scale, brought_to_scale, scale_of
 from models.evaluation.metrics import user_metrics
 from models.evaluation.ranking import target_ranks
 from models.fitting import FitOptions
@@ -36,7 +36,7 @@ def naive_scale(scores, histories):
     return found
 
 
-@pytest.mark.parametrize("items", [30, 250])
+@pytest.mark.parametrize("items", [30, 250, 700])
 def test_the_scale_is_as_written(items):
     generator = np.random.default_rng(items)
     scores = generator.normal(3, 5, (40, items)).astype(np.float32)
@@ -56,8 +56,9 @@ def test_scores_are_added_with_the_bits_of_the_scores_that_are_moved():
     scores, total = generator.normal(3, 5, (2, 40, 250)).astype(np.float32)
     histories = csr_matrix(generator.random((40, 250)) < 0.1)
     expected, before = total + np.float32(0.75) * brought_to_scale(scores.copy(), histories), scores.copy()
-    add_moved(total, 0.75, scores, *scale_of(scores, histories))
+    units = add_on_scale(total, 0.75, scores, histories)
     np.testing.assert_array_equal(total, expected)
+    np.testing.assert_array_equal(units, scale_of(scores, histories)[1])
     np.testing.assert_array_equal(scores, before)
 
 

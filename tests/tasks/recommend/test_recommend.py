@@ -96,6 +96,21 @@ def test_items_that_are_not_known_are_named(shop):
     assert shop.unknown(["i1", "nil"]) == ["nil"]
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda shop: shop.recommend(["nil"]),
+        lambda shop: shop.recommend(["i1"], within=["nil"]),
+        lambda shop: shop.recommend_for("u7", within=["nil"]),
+        lambda shop: shop.recommend_many(pl.DataFrame({"user_id": ["a"], "item_id": ["nil"]})),
+    ],
+)
+def test_the_warning_is_of_the_line_that_asked(shop, ask):
+    with pytest.warns(published.UnknownItems, match="nil") as told:
+        ask(shop)
+    assert [warning.filename for warning in told] == [__file__]
+
+
 def test_an_empty_history_gets_popular_items(shop):
     popular = shop.items.sort("users", descending=True)["users"].head(5).to_list()
     users = dict(zip(shop.items["item_id"], shop.items["users"], strict=True))
