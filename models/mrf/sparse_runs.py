@@ -21,6 +21,7 @@ from models.mrf.sparse_pattern import Pattern, find_neighbours
 from models.numerics.gram import GramRows, summed_rows
 from models.numerics.rescaled_columns import Columns, Rescaling
 from models.numerics.shards import even_runs
+from models.numerics.shards import runs as cut
 
 COLUMNS, SUMS, SHIFT, FACTOR = "columns.int32", "sums.float64", "shift.float64", "factor.float64"
 ITEM_STARTS, INDPTR, INDICES = "item_starts.int64", "pattern_starts.int64", "pattern_items.int32"
@@ -84,9 +85,8 @@ def inverses_by_runs(
     runs.keep(INDPTR, pattern.indptr)
     runs.keep(INDICES, pattern.indices)
     sizes = np.diff(pattern.indptr)[leaders].astype(float)
-    ends = np.cumsum(sizes**2 * (sizes / 3 + dependents))
-    shares = np.linspace(0, ends[-1] if len(ends) else 0, len(runs) + 1)[1:-1]
-    bounds = np.unique([0, *np.searchsorted(ends, shares), len(leaders)]).astype(int)
+    load = np.cumsum([0.0, *(sizes**2 * (sizes / 3 + dependents))])
+    bounds = np.unique(cut(load, len(runs)))
     parts = [(leaders[first:end], dependents[first:end]) for first, end in pairwise(bounds)]
     if parts:
         runs.ask(invert, l2, each=parts)

@@ -12,7 +12,7 @@ def runs(starts: np.ndarray, count: int, row_cost: int = 0, *, whole: bool = Fal
     """Cut rows into `count` runs; if there are few rows, some runs are empty.
 
     Args:
-        starts: int64 (rows + 1,), where the entries of each row begin.
+        starts: (rows + 1,), where the entries of each row begin, or the load of the rows before it.
         row_cost: the cost of a row beside its entries, in entries.
         whole: round the wanted cuts down to whole numbers of entries, as `models.bpr` needs for its published bits.
 

@@ -8,7 +8,7 @@ import pytest
 from models.catalogue import MODELS
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import fits, grams, matrices, retention, runs, warehouse
+from tasks.stores import fits, grams, manifest, matrices, retention, runs, warehouse
 from tasks.train import train
 from tests.conftest import home_in, log_into
 
@@ -137,10 +137,11 @@ def test_each_exponent_has_sums_of_its_own_and_the_newest_stay(home, log_events,
     log_events(MORE, file_id=2)
     digest = night(home, "second")
     assert len(stored(home)) == 3
-    newest = {grams._facts(folder)["exponent"]: grams._facts(folder)["matrices"] for folder in stored(home)}
+    facts = [manifest.facts(folder, grams.RECORD) for folder in stored(home)]
+    newest = {one["exponent"]: one["matrices"] for one in facts}
     assert newest == {0.0: first, 0.5: digest, 1.0: first}
     retention.tidy(home, runs=1)  # the first night's fits and matrices go, and with them the sums
-    assert [grams._facts(folder)["matrices"] for folder in stored(home)] == [digest]
+    assert [manifest.facts(folder, grams.RECORD)["matrices"] for folder in stored(home)] == [digest]
 
 
 @pytest.mark.slow
