@@ -286,7 +286,9 @@ class Model(ABC):
 
     def _for_empty(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         """The scores, those of an unseen user with an empty history replaced by popularity."""
-        if users is None and (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
+        if users is not None or (len(scores) == 1 and len(histories.indices)):  # most answers are of one user
+            return scores
+        if (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
             scores[empty] = self.item_degrees.astype(np.float32)
         return scores
 
