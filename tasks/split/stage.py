@@ -195,8 +195,8 @@ def _strong_generalization(
         connection.execute(sql.statement("split/hashed_users"), values)
     else:
         liang2018.draw_users(connection, settings, ids_are_numbers)
-    for made in ("active_edges", "train_items", "held_out_edges"):
-        connection.execute(sql.statement(f"split/{made}"))
+    for made in ("split/active_edges", "split/train_items", "split/held_out_edges"):
+        connection.execute(sql.statement(made))
     if settings.scheme == "hashed":
         connection.execute(sql.statement("split/hashed_targets"), {"seed": str(seed)})
     else:
