@@ -20,7 +20,9 @@ API_URL = "PREFECT_API_URL"
 ALLOWED = "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"
 SECONDS_TO_END = 5.0  # in which it writes down what it has been told
 _PROGRAM = """
-import os, socket, sys, threading
+import gc, os, socket, sys, threading
+
+gc.set_threshold(100_000)  # as the command's own
 
 def end_with_the_run():
     sys.stdin.buffer.read()

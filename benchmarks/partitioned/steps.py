@@ -14,7 +14,8 @@ from benchmarks.partitioned.layout import TABLES, Layout
 from tasks import datasets
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.ingest import ingest
-from tasks.split.matrix import keep
+from tasks.split import leave_one_out
+from tasks.split.matrix import keep, matrix
 from tasks.stores import warehouse
 
 RUN = "partitions"
@@ -112,10 +113,15 @@ def split(layout: Layout, part: int) -> float:
     with warehouse.connect(layout.home(f"part-{part}")) as connection:
         _draw_users(connection, layout)
         connection.execute(f"create temp table train_items as from read_parquet('{layout.file('train-items')}')")
+        connection.execute(sql.statement("split/held_out_edges"))
         connection.execute(sql.statement("split/hashed_targets"), {"seed": str(layout.seed)})
+        connection.execute(sql.statement("split/held_out_roles"))
         connection.execute(sql.statement("split/roles"))
         keep(connection, "strong_generalization", "roles", "user_index, item_index, part, role")
-        connection.execute(sql.statement("split/left_out"), {"seed": str(layout.seed)})
+        connection.execute(sql.statement("split/all_edges"))
+        items = connection.execute("select max(item_index) + 1 from indexed.items").fetchone()[0]
+        users, edges = matrix(connection, "all_edges where true", items)
+        leave_one_out.draw(connection, edges, users, layout.seed, threads=1)
         connection.execute(sql.statement("split/leave_one_out"))
         keep(connection, "leave_one_out", "leave_one_out_roles")
     took = time.process_time() - began
@@ -131,6 +137,7 @@ def hand_on(layout: Layout, home: str, part: int | str) -> None:
 
 
 def _draw_users(connection: duckdb.DuckDBPyConnection, layout: Layout) -> None:
-    connection.execute(sql.statement("split/active_edges", min_user_edges="0", min_item_edges="0"))
+    connection.execute(sql.statement("split/active", min_user_edges="0", min_item_edges="0"))
     values = {"seed": str(layout.seed), "held_out_share": layout.held_out_share}
     connection.execute(sql.statement("split/hashed_users"), values)
+    connection.execute(sql.statement("split/active_edges"))

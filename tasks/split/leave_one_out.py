@@ -29,10 +29,8 @@ def make(connection: duckdb.DuckDBPyConnection, everything: SplitMatrices, seed:
         everything: all edges, users and items by their indices.
     """
     edges, users = everything.train, everything.users
-    drawn = _drawn(connection, edges, users, seed, threads)
+    drawn = draw(connection, edges, users, seed, threads)
     rows = np.flatnonzero(drawn >= 0).astype(np.int32)
-    left_out = {"user_index": users[rows], "item_index": drawn[rows]}
-    table(connection, "left_out", pl.DataFrame(left_out))
     connection.execute(sql.statement("split/leave_one_out"))
     keep(connection, "leave_one_out", "leave_one_out_roles")
 
@@ -47,26 +45,37 @@ def make(connection: duckdb.DuckDBPyConnection, everything: SplitMatrices, seed:
     return SplitMatrices("leave_one_out", train, users, everything.items, {"test": part})
 
 
-def _drawn(
+def draw(
     connection: duckdb.DuckDBPyConnection, edges: csr_matrix, users: np.ndarray, seed: int, threads: int
 ) -> np.ndarray:
-    """int32 (users,): the item of each user whose edge is left out, -1 of a user with one edge."""
-    stems = select(connection, "split/stems", seed=str(seed))["stem"][users]
-    names = _texts(select(connection, "split/item_ids")["item_id"])
+    """int32 (users,): the item of each user whose edge is left out, -1 of a user with one edge; and the table `left_out`.
+
+    Args:
+        edges: a row for each user of `indexed.users`, in the order of their indices; a column for each item's index.
+    """
+    stems, items = select(connection, "split/stems", seed=str(seed))["stem"], select(connection, "split/item_ids")
+    sizes = np.zeros(edges.shape[1], dtype=np.int64)
+    sizes[items["item_index"].to_numpy()] = items["item_id"].str.len_bytes().to_numpy()
+    names = _bytes(items["item_id"]), _ends(sizes)
     starts = edges.indptr.astype(np.int64)
 
     def of_block(bounds: tuple[int, int]) -> np.ndarray:
         first, end = bounds
-        own = starts[first : end + 1] - starts[first]
-        return lowest(own, edges.indices[starts[first] : starts[end]], *_texts(stems[first:end]), *names)
+        own, texts = starts[first : end + 1] - starts[first], stems[first:end]
+        members = edges.indices[starts[first] : starts[end]]
+        return lowest(own, members, _bytes(texts), _ends(texts.str.len_bytes().to_numpy()), *names)
 
     with ThreadPoolExecutor(threads) as workers:
         drawn = np.concatenate(list(workers.map(of_block, cuts(starts, threads))))
     drawn[np.diff(starts) < 2] = -1
+    left_out = {"user_index": users[drawn >= 0], "item_index": drawn[drawn >= 0]}
+    table(connection, "left_out", pl.DataFrame(left_out))
     return drawn
 
 
-def _texts(texts: pl.Series) -> tuple[np.ndarray, np.ndarray]:
-    """uint8, the UTF-8 bytes of all texts; int64 (texts + 1,), 0 and where each ends."""
-    ends = np.concatenate([[0], np.cumsum(texts.str.len_bytes().to_numpy(), dtype=np.int64)])
-    return np.frombuffer("".join(texts).encode(), dtype=np.uint8), ends
+def _bytes(texts: pl.Series) -> np.ndarray:
+    return np.frombuffer("".join(texts).encode(), dtype=np.uint8)
+
+
+def _ends(sizes: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])

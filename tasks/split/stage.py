@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import ALL_EDGES, PROTOCOLS
 from tasks.split import leave_one_out, liang2018, line_ends, next_events, observed_negatives
 from tasks.split.matrix import keep, matrix
-from tasks.split.order import with_order
 from tasks.split.settings import SplitSettings
+from tasks.split.store import Store
 from tasks.stores import matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part, SplitMatrices
@@ -90,7 +90,7 @@ def split(
         found = kept.standing()
         if not found or not all(matrices.is_whole(home, digest) for digest in found["digests"].values()):
             with ThreadPoolExecutor(1) as writer:
-                found = _rewrite(home, connection, settings, asked, _Store(home, connection, settings.order, writer))
+                found = _rewrite(home, connection, settings, asked, Store(home, connection, settings.order, writer))
             kept.keep(found)
         parameters |= found["drawn"]
     for protocol, words in found["validation"].items():
@@ -111,7 +111,7 @@ class _Asked:
 
 
 def _rewrite(
-    home: Home, connection: duckdb.DuckDBPyConnection, settings: SplitSettings, asked: _Asked, store: "_Store"
+    home: Home, connection: duckdb.DuckDBPyConnection, settings: SplitSettings, asked: _Asked, store: Store
 ) -> dict[str, dict[str, Any]]:
     """The digests of the matrices; what was drawn that SQL cannot draw again, for the contract; and by which edges of a
     protocol settings are chosen, in words.
@@ -151,40 +151,6 @@ def _rewrite(
     return {"digests": store.digests(), "drawn": drawn, "validation": said}
 
 
-class _Store:
-    """Puts matrices into the store, one after the other, while the next are made."""
-
-    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection, order: bool, writer: Executor) -> None:
-        self._home, self._connection, self._order = home, connection, order
-        self._writer, self._written = writer, {}
-        sizes = select(connection, "split/sizes").row(0, named=True)
-        self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
-
-    def keep(self, made: SplitMatrices) -> None:
-        """Store matrices, with the order of likes where it is kept, whose relations are still there.
-
-        Not where there is nothing to train on: a small log may lack a training user by chance.
-        """
-        if made.train.nnz == 0:
-            logger.warning(
-                "%s: left out, because no edge is left to train on; the log is too small for this protocol, or the "
-                "filters split.min_user_edges and split.min_item_edges are too strict",
-                made.protocol,
-            )
-        else:
-            made = with_order(self._connection, made) if self._order else made
-            numbered = replace(made, numbering=self._numbering)
-            self._written[made.protocol] = self._writer.submit(matrices.write, self._home, numbered)
-
-    def digests(self) -> dict[str, str]:
-        """Of what was stored, by protocol, once it is there.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        return {protocol: writing.result() for protocol, writing in self._written.items()}
-
-
 def _strong_generalization(
     connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, ids_are_numbers: bool
 ) -> SplitMatrices:
@@ -195,8 +161,8 @@ def _strong_generalization(
         connection.execute(sql.statement("split/hashed_users"), values)
     else:
         liang2018.draw_users(connection, settings, ids_are_numbers)
-    for made in ("active_edges", "train_items", "held_out_edges"):
-        connection.execute(sql.statement(f"split/{made}"))
+    for made in ("split/active_edges", "split/train_items", "split/held_out_edges"):
+        connection.execute(sql.statement(made))
     if settings.scheme == "hashed":
         connection.execute(sql.statement("split/hashed_targets"), {"seed": str(seed)})
     else:
@@ -256,7 +222,7 @@ def all_edges(home: Home, *, order: bool = False) -> str:
         order: `split.order`.
     """
     with warehouse.connect(home) as connection, ThreadPoolExecutor(1) as writer:
-        store = _Store(home, connection, order, writer)
+        store = Store(home, connection, order, writer)
         store.keep(observed_negatives.beside(connection, _all_edges(connection), seed=0))
         digests = store.digests()
     if not digests:
