@@ -6,7 +6,7 @@ from datetime import date
 
 import duckdb
 import numpy as np
-import polars as pl
+import pyarrow as pa
 
 import sql
 from models.numerics.event_lists import put_events
@@ -15,19 +15,27 @@ from tasks.stores.warehouse import select
 
 BATCH = 1 << 17  # events that are taken from DuckDB at a time
 BLOCK = 1 << 20  # events, about, that are folded at a time
+SCHEMA = pa.schema(
+    [("user_code", pa.int32()), ("item_code", pa.int32()), ("event_count", pa.int32())]
+    + [(name, pa.int64()) for name in ("first_at", "last_at", "position")]
+)
 NEVER, LATEST = -(2**63), 2**63 - 1  # in place of a time that an event has not; what no time is
 
 
-def edges(connection: duckdb.DuckDBPyConnection, values: dict[str, float | date | None]) -> Iterator[pl.DataFrame]:
+def edges(connection: duckdb.DuckDBPyConnection, values: dict[str, float | date | None]) -> pa.RecordBatchReader:
     """One row per pair of a user and an item with a like, by their codes, in the order of these.
 
-    Events are held once, 24 bytes each, and beside them a block of users' edges.
+    Events are held once, 24 bytes each, and beside them two blocks of users' edges. They are folded as they are read, which
+    has to be by one statement: DuckDB writes what it inserts to the disk as it goes, but keeps the rows of many small inserts.
 
     Args:
         connection: in which the tables `user_codes` and `item_codes` are.
         values: which events are likes: `threshold`, `since` and `until`.
     """
-    starts, events = _lists(connection, values)
+    return pa.RecordBatchReader.from_batches(SCHEMA, _blocks(*_lists(connection, values)))
+
+
+def _blocks(starts: np.ndarray, events: np.ndarray) -> Iterator[pa.RecordBatch]:
     if len(events) == 0:
         return
     with ThreadPoolExecutor(1) as ahead:  # the next block is folded while the last is written
@@ -54,7 +62,7 @@ def _lists(
     return starts, events
 
 
-def _folded(starts: np.ndarray, events: np.ndarray, first_user: int) -> pl.DataFrame:
+def _folded(starts: np.ndarray, events: np.ndarray, first_user: int) -> pa.RecordBatch:
     """The edges of the users from `first_user` on.
 
     Args:
@@ -72,12 +80,12 @@ def _folded(starts: np.ndarray, events: np.ndarray, first_user: int) -> pl.DataF
         times = np.minimum.reduceat(np.where(times == NEVER, LATEST, times), begins)
         times[times == LATEST] = NEVER
         positions = np.minimum.reduceat(positions, begins)
-    found = {
-        "user_code": (pairs[begins] >> 32).astype(np.int32),
-        "item_code": (pairs[begins] & 0xFFFFFFFF).astype(np.int32),
-        "event_count": np.diff(begins, append=len(pairs)).astype(np.int32),
-        "first_at": times,
-        "last_at": last,
-        "position": positions,
-    }
-    return pl.DataFrame(found)
+    columns = [
+        (pairs[begins] >> 32).astype(np.int32),
+        (pairs[begins] & 0xFFFFFFFF).astype(np.int32),
+        np.diff(begins, append=len(pairs)).astype(np.int32),
+        times,
+        last,
+        positions,
+    ]
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=SCHEMA)

@@ -1,13 +1,11 @@
 """The stage: which events are likes, who is active enough to stay, and the tables of the edges."""
 
 import logging
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
 import duckdb
-import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 import sql
@@ -92,14 +90,14 @@ def _rewrite(
         connection.execute(sql.statement("binarize/codes", side=side), values)
     for table in TABLES:
         connection.execute(f"delete from {table}")
-    edges = folding.edges(connection, values)
+    connection.register("folded", folding.edges(connection, values))
     if max(settings.min_user_edges, settings.min_item_edges, settings.k_core) < 2:
         for side in ("user", "item"):
             _keep_vertices(connection, side, "code", f"{side}_codes")
-        for block in edges:
-            _keep(connection, block.rename({"user_code": "user_index", "item_code": "item_index"}))
+        _keep(connection, "(select * rename (user_code as user_index, item_code as item_index) from folded)")
     else:
-        _keep_active(connection, edges, settings)
+        _keep_active(connection, settings)
+    connection.unregister("folded")
     if settings.observed_negatives:
         connection.execute(sql.statement("binarize/observed_negatives"), values)
     result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
@@ -117,23 +115,17 @@ def _require_times(connection: duckdb.DuckDBPyConnection) -> None:
         logger.warning("%s events have no time, so --since and --until leave them out", f"{without:,}")
 
 
-def _keep(connection: duckdb.DuckDBPyConnection, block: pl.DataFrame) -> None:
-    connection.register("block", block)
-    connection.execute(sql.statement("binarize/interactions", edges="block"), {"never": folding.NEVER})
-    connection.unregister("block")
+def _keep(connection: duckdb.DuckDBPyConnection, edges: str) -> None:
+    connection.execute(sql.statement("binarize/interactions", edges=edges), {"never": folding.NEVER})
 
 
 def _keep_vertices(connection: duckdb.DuckDBPyConnection, side: str, index: str, vertices: str) -> None:
     connection.execute(sql.statement("binarize/vertices", side=side, index=index, vertices=vertices))
 
 
-def _keep_active(
-    connection: duckdb.DuckDBPyConnection, edges: Iterable[pl.DataFrame], settings: BinarizeSettings
-) -> None:
+def _keep_active(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> None:
     """Keep what the activity filters leave, numbered anew by where it first appears."""
     connection.execute(sql.statement("binarize/edges"))
-    for block in edges:
-        warehouse.insert(connection, "edges", block)
     for side, least in (("item", settings.min_item_edges), ("user", settings.min_user_edges)):
         _drop(connection, side, least)
     if settings.k_core > 1:
@@ -143,7 +135,7 @@ def _keep_active(
         connection.execute(sql.statement("binarize/indices", side=side))
         _keep_vertices(connection, side, f"{side}_index", f"{side}_indices")
     connection.execute(sql.statement("binarize/numbered"))
-    connection.execute(sql.statement("binarize/interactions", edges="numbered"), {"never": folding.NEVER})
+    _keep(connection, "numbered")
 
 
 def _drop(connection: duckdb.DuckDBPyConnection, side: str, least: int) -> int:
