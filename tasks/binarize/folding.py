@@ -15,6 +15,7 @@ from tasks.stores.warehouse import select
 
 BATCH = 1 << 17  # events that are taken from DuckDB at a time
 BLOCK = 1 << 20  # events, about, that are folded at a time
+EVENT_BYTES = 24
 SCHEMA = pa.schema(
     [("user_code", pa.int32()), ("item_code", pa.int32()), ("event_count", pa.int32())]
     + [(name, pa.int64()) for name in ("first_at", "last_at", "position")]
@@ -22,44 +23,49 @@ SCHEMA = pa.schema(
 NEVER, LATEST = -(2**63), 2**63 - 1  # in place of a time that an event has not; what no time is
 
 
-def edges(connection: duckdb.DuckDBPyConnection, values: dict[str, float | date | None]) -> pa.RecordBatchReader:
+def edges(
+    connection: duckdb.DuckDBPyConnection, values: dict[str, float | date | None], room: int
+) -> Iterator[pa.RecordBatchReader]:
     """One row per pair of a user and an item with a like, by their codes, in the order of these.
 
-    Events are held once, 24 bytes each, and beside them two blocks of users' edges. They are folded as they are read, which
-    has to be by one statement: DuckDB writes what it inserts to the disk as it goes, but keeps the rows of many small inserts.
+    Events are held 24 bytes each, those of all users at once if there is room, else of some users after others, for which the
+    log is read again; and beside them two blocks of users' edges. They are folded as they are read, which has to be by one
+    statement: DuckDB writes what it inserts to the disk as it goes, but keeps the rows of many small inserts.
 
     Args:
         connection: in which the tables `user_codes` and `item_codes` are.
         values: which events are likes: `threshold`, `since` and `until`.
+        room: bytes for events.
     """
-    return pa.RecordBatchReader.from_batches(SCHEMA, _blocks(*_lists(connection, values)))
+    counts = select(connection, "binarize/event_counts")["events"].to_numpy()
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    for first, end in cuts(starts, 1 + EVENT_BYTES * int(starts[-1]) // max(1, room)):
+        own = starts[first : end + 1] - starts[first]
+        events = _events(connection, {**values, "first": first, "end": end}, own)
+        yield pa.RecordBatchReader.from_batches(SCHEMA, _blocks(own, events, first))
 
 
-def _blocks(starts: np.ndarray, events: np.ndarray) -> Iterator[pa.RecordBatch]:
-    if len(events) == 0:
-        return
+def _blocks(starts: np.ndarray, events: np.ndarray, first_user: int) -> Iterator[pa.RecordBatch]:
     with ThreadPoolExecutor(1) as ahead:  # the next block is folded while the last is written
         waiting = None
         for first, end in cuts(starts, 1 + len(events) // BLOCK):
-            following = ahead.submit(_folded, starts[first : end + 1], events, first)
+            following = ahead.submit(_folded, starts[first : end + 1], events, first_user + first)
             if waiting:
                 yield waiting.result()
             waiting = following
         yield waiting.result()
 
 
-def _lists(
-    connection: duckdb.DuckDBPyConnection, values: dict[str, float | date | None]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where each user's events begin, int64 (users + 1,), and int64 (events, 3): the item's code, time and position."""
-    counts = select(connection, "binarize/event_counts")["events"].to_numpy()
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+def _events(
+    connection: duckdb.DuckDBPyConnection, values: dict[str, float | date | None], starts: np.ndarray
+) -> np.ndarray:
+    """The likes of some users, int64 (events, 3): the item's code, time and position, in the lists that begin at `starts`."""
     free, events = starts[:-1].copy(), np.empty((int(starts[-1]), 3), dtype=np.int64)
     connection.complete()
     likes = connection.sql(sql.statement("binarize/likes"), params={**values, "never": NEVER})
     for batch in likes.to_arrow_reader(BATCH):
         put_events(free, *(column.to_numpy() for column in batch.columns), events)
-    return starts, events
+    return events
 
 
 def _folded(starts: np.ndarray, events: np.ndarray, first_user: int) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 import sql
 from tasks.binarize import folding
 from tasks.errors import InputError
-from tasks.stores import warehouse
+from tasks.stores import allowance, warehouse
 from tasks.stores.home import Home
 from tasks.stores.stage_results import StageResult, table_digest
 
@@ -90,14 +90,21 @@ def _rewrite(
         connection.execute(sql.statement("binarize/codes", side=side), values)
     for table in TABLES:
         connection.execute(f"delete from {table}")
-    connection.register("folded", folding.edges(connection, values))
-    if max(settings.min_user_edges, settings.min_item_edges, settings.k_core) < 2:
+    all_stay = max(settings.min_user_edges, settings.min_item_edges, settings.k_core) < 2
+    if all_stay:
         for side in ("user", "item"):
             _keep_vertices(connection, side, "code", f"{side}_codes")
-        _keep(connection, "(select * rename (user_code as user_index, item_code as item_index) from folded)")
     else:
+        connection.execute(sql.statement("binarize/edges"))
+    for folded in folding.edges(connection, values, allowance.free_memory() // 3):
+        connection.register("folded", folded)
+        if all_stay:
+            _keep(connection, "(select * rename (user_code as user_index, item_code as item_index) from folded)")
+        else:
+            connection.execute("insert into edges from folded")
+        connection.unregister("folded")
+    if not all_stay:
         _keep_active(connection, settings)
-    connection.unregister("folded")
     if settings.observed_negatives:
         connection.execute(sql.statement("binarize/observed_negatives"), values)
     result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
@@ -125,7 +132,6 @@ def _keep_vertices(connection: duckdb.DuckDBPyConnection, side: str, index: str,
 
 def _keep_active(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> None:
     """Keep what the activity filters leave, numbered anew by where it first appears."""
-    connection.execute(sql.statement("binarize/edges"))
     for side, least in (("item", settings.min_item_edges), ("user", settings.min_user_edges)):
         _drop(connection, side, least)
     if settings.k_core > 1:

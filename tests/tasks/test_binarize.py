@@ -8,7 +8,7 @@ import pytest
 
 from tasks.binarize import BinarizeSettings, binarize, folding
 from tasks.errors import InputError
-from tasks.stores import warehouse
+from tasks.stores import allowance, warehouse
 
 
 def interactions(home, columns="user_id, item_id, event_count"):
@@ -141,10 +141,12 @@ def test_settings_refuse_what_cannot_be(name, value):
         BinarizeSettings(**{name: value})
 
 
-@pytest.mark.parametrize("block", [1, 50, 1 << 20])
-def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch, block):
+@pytest.mark.parametrize("k_core", [0, 2])
+@pytest.mark.parametrize(("block", "room"), [(1, 1 << 30), (50, 1 << 30), (1 << 20, 1 << 30), (50, 3000), (50, 1)])
+def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch, block, room, k_core):
     """A user's repeats fold, whatever their order, and times are of those events that have one."""
     monkeypatch.setattr(folding, "BLOCK", block)
+    monkeypatch.setattr(allowance, "free_memory", lambda: 3 * room)
     generator = np.random.default_rng(1)
     days = [None, *(datetime(2026, 1, day) for day in range(1, 9))]
     events = [
@@ -152,7 +154,7 @@ def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch,
         for user, item, day in zip(*(generator.integers(0, high, 600) for high in (30, 12, 9)), strict=True)
     ]
     log_events(events)
-    binarize(home, BinarizeSettings(), "run")
+    binarize(home, BinarizeSettings(k_core=k_core), "run")
     expected = defaultdict(list)
     for line, (user, item, _, day) in enumerate(events, 1):
         expected[user, item].append((line, day))
