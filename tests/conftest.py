@@ -58,14 +58,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 class RoomsTogether(LoadScopeScheduling):
     """A file's tests in one process of pytest-xdist, as with `--dist loadfile`, and those of some rooms in one.
 
-    All flows share a Prefect server, which takes many seconds of processor time to start. The tests of a room of
-    `models/` want the same kernels, which one process would wait for while another compiles them.
+    All flows share a Prefect server, which takes many seconds of processor time to start, and the tests of pages a report. The
+    tests of a room of `models/` want the same kernels, which one process would wait for while another compiles them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         if file.startswith("tests/flows/"):
             return "tests/flows"
+        if file.startswith(("tests/tasks/pages/", "tests/tasks/report/")):
+            return "tests/tasks/report"
         return file.rpartition("/")[0] if file.startswith("tests/models/") and file.count("/") > 2 else file
 
 

@@ -13,6 +13,7 @@ from models.numerics.selection import largest
 from models.numerics.top_items import index_arrays, just_below
 
 LAST, HEAD = 100, 10
+NOTHING = np.empty((0, 0), dtype=np.float32)
 
 
 def brought_to_scale(scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
@@ -42,7 +43,7 @@ def scale_of(scores: np.ndarray, histories: csr_matrix) -> tuple[np.ndarray, np.
     equal, the unit stays 1.
     """
     low, spread = np.empty((2, len(scores)), dtype=np.float32)
-    _find_scales(*_arrays(scores, histories), low, spread)
+    _find_scales(*_arrays(scores, histories), low, spread, NOTHING, np.float32(0))
     return low, spread
 
 
@@ -52,8 +53,8 @@ def add_on_scale(total: np.ndarray, weight: float, scores: np.ndarray, histories
     Returns:
         The units of the scales, as in `scale_of`.
     """
-    spread = np.empty(len(scores), dtype=np.float32)
-    _add_on_scale(*_arrays(scores, histories), total, np.float32(weight), spread)
+    low, spread = np.empty((2, len(scores)), dtype=np.float32)
+    _find_scales(*_arrays(scores, histories), low, spread, total, np.float32(weight))
     return spread
 
 
@@ -92,16 +93,12 @@ def _sort_down(values):
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _find_scales(scores, indptr, indices, low, spread):
+def _find_scales(scores, indptr, indices, low, spread, total, weight):
+    """Fill the scales; add the scores, on them and weighted, to `total` if it is not empty."""
     for user in prange(len(scores)):
-        low[user], spread[user] = _scale_of_row(scores[user], indices[indptr[user] : indptr[user + 1]])
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def _add_on_scale(scores, indptr, indices, total, weight, spread):
-    for user in prange(len(scores)):
-        of_user, row = total[user], scores[user]
-        start, unit = _scale_of_row(row, indices[indptr[user] : indptr[user + 1]])
-        for item in range(len(row)):
-            of_user[item] += weight * ((row[item] - start) / unit)
-        spread[user] = unit
+        row = scores[user]
+        low[user], spread[user] = start, unit = _scale_of_row(row, indices[indptr[user] : indptr[user + 1]])
+        if len(total) > 0:
+            of_user = total[user]
+            for item in range(len(row)):
+                of_user[item] += weight * ((row[item] - start) / unit)

@@ -1,4 +1,6 @@
-"""A small log with each of some models published, once a session; for the rooms that answer from a publication."""
+"""What takes seconds to make, once a session: a small log with each of some models published, for the rooms that answer from
+a publication, and the report on a made-up warehouse.
+"""
 
 import shutil
 
@@ -8,10 +10,13 @@ from models.catalogue import MODELS
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.publish import Choice, PublishSettings, publish
 from tasks.recommend import load
+from tasks.report import report
 from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores.home import Home
+from tasks.stores import warehouse
+from tasks.stores.home import Home, Limits
 from tasks.train import train
 from tests.conftest import home_in, two_tastes
+from tests.report_rows import RUN, fill
 
 SETTINGS = {
     "popularity": {},
@@ -70,3 +75,15 @@ def copied(by_model, tmp_path):
     """A home of one's own, with random_graph published."""
     shutil.copytree(by_model[0].root, tmp_path / "var", symlinks=True)
     return Home(tmp_path / "var", "small", by_model[0].limits)
+
+
+@pytest.fixture(scope="session")
+def reported(tmp_path_factory):
+    """A home with the report on `tests.report_rows`; for tests that only read."""
+    home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=2, memory=1 << 30))
+    with warehouse.connect(home) as connection:
+        fill(connection)
+    (home.report / "figures").mkdir(parents=True)
+    (home.report / "figures" / "of-a-run-before.svg").write_text("<svg/>")
+    report(home, RUN)
+    return home

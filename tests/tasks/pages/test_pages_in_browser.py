@@ -1,6 +1,7 @@
 """Every page in Chromium: axe-core finds nothing, both themes, wide and narrow; no script is needed; and they are light."""
 
 import json
+import shutil
 from datetime import datetime
 from importlib.resources import files
 
@@ -11,13 +12,11 @@ from tasks import overview
 from tasks.explain import page as explain_page
 from tasks.explain.explanation import Explanation, Liked
 from tasks.explain.lists import ByModel, Recommended
-from tasks.report import report
 from tasks.serve import description
 from tasks.serve.app import app
-from tasks.stores import warehouse
-from tasks.stores.home import Home, Limits
+from tasks.stores.home import Home
 from tests.browser import CHROMIUM, chromium
-from tests.report_rows import RUN, fill
+from tests.report_rows import RUN
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 PAGES = ("report", "explain", "overview", "docs")
@@ -25,12 +24,10 @@ HEAVIEST = 1_500_000  # bytes
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
+def pages(reported, tmp_path_factory):
     """The pages of a home with one whole data set and one that is damaged."""
-    home = Home(tmp_path_factory.mktemp("home"), "small", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
-        fill(connection)
-    report(home, RUN)
+    root = shutil.copytree(reported.root, tmp_path_factory.mktemp("copied") / "home", symlinks=True)
+    home = Home(root, "small", reported.limits)
     items = [
         Recommended(f"i{at}", -1.5 * at, 20 + at, (0.5, 0.1), at == 2, (("i9", 0.25), ("i8", -0.1))) for at in range(12)
     ]

@@ -2,21 +2,10 @@
 
 import pytest
 
-from tasks.report import report
-from tasks.stores import warehouse
-from tasks.stores.home import Home, Limits
-from tests.report_rows import RUN, fill
-
 
 @pytest.fixture(scope="package")
-def home(tmp_path_factory):
-    home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
-        fill(connection)
-    (home.report / "figures").mkdir(parents=True)
-    (home.report / "figures" / "of-a-run-before.svg").write_text("<svg/>")
-    report(home, RUN)
-    return home
+def home(reported):
+    return reported
 
 
 @pytest.fixture(scope="package")

@@ -5,23 +5,15 @@ import shutil
 
 import pytest
 
-from tasks.report import report
-from tasks.stores import warehouse
-from tasks.stores.home import Home, Limits
 from tests.browser import CHROMIUM, chromium
-from tests.report_rows import RUN, fill
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 MAIN = "#main-strong_generalization"
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
+def file(home, tmp_path_factory):
     """The page alone, where nothing else is."""
-    home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
-        fill(connection)
-    report(home, RUN)
     return shutil.copy(home.report / "index.html", tmp_path_factory.mktemp("alone") / "page.html")
 
 
