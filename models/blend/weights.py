@@ -3,8 +3,8 @@
 The lists of some models are given for the same users, on the common scale. The best model begins with the weight 1 and
 the others with 0; then one weight after another goes to the value of GRID that is best for the mean nDCG, if that is
 better by SURELY of the difference's standard errors over users, until none moves. Many weightings are as good by that. So
-a second ascent goes to the one with the highest mean rank S among those whose nDCG is not lower by SURELY standard
-errors: nDCG sees the head of a list alone, and a model whose rare items are in no order would spoil the rest of it.
+a second ascent goes by the mean rank S to some whose nDCG is not surely lower: nDCG sees the head of a list alone, and a
+model whose rare items are in no order would spoil the rest of it. At most MOST_MEMBERS weights are above 0.
 
 What the blend is worth is told by FOLDS-fold cross-validation: each user's nDCG is by the weights that the users of the
 other folds chose.
@@ -12,6 +12,7 @@ other folds chose.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numba import njit, prange
@@ -25,8 +26,10 @@ SPREAD = 256  # items at most, evenly spread over all, that S counts
 GRID = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 FOLDS, ROUNDS = 5, 4
 SURELY = 0.5
+MOST_MEMBERS = 5
 
 Weights = tuple[float, ...]
+Metric = Callable[[Weights], np.ndarray]  # float64 (users,)
 
 
 @dataclass(frozen=True)
@@ -147,23 +150,23 @@ def weigh(candidates: Candidates, seed: int) -> Weighed:
 def _ascended(candidates: Candidates, users: np.ndarray, unit: list[Weights]) -> Weights:
     """The weights at which the two ascents over some of the users end."""
 
-    def gain(to: Weights, of: Weights) -> tuple[float, float]:
-        """The difference in nDCG, and SURELY standard errors of it."""
-        differences = (candidates.ndcg(to) - candidates.ndcg(of))[users]
-        return differences.mean(), SURELY * differences.std() / np.sqrt(len(differences))
+    def surely_more(metric: Metric, to: Weights, of: Weights) -> bool:
+        """Whether the mean is higher, by SURELY standard errors of the difference."""
+        differences = (metric(to) - metric(of))[users]
+        return differences.mean() > SURELY * differences.std() / np.sqrt(len(differences))
 
-    def by_ndcg(now: Weights, others: list[Weights]) -> Weights:
-        best = max(others, key=lambda one: candidates.ndcg(one)[users].mean())
-        gained, margin = gain(best, now)
-        return best if gained > margin else now
+    def best(metric: Metric, now: Weights, others: list[Weights]) -> Weights:
+        found = max(others, key=lambda one: metric(one)[users].mean(), default=now)
+        return found if surely_more(metric, found, now) else now
 
     def by_mean_rank(now: Weights, others: list[Weights]) -> Weights:
-        several = [(one, *gain(one, head)) for one in others if np.count_nonzero(one) > 1]
-        as_good = [one for one, gained, margin in several if gained >= -margin]
-        return max([now, *as_good], key=lambda one: candidates.mean_rank(one)[users].mean())
+        blends = [one for one in others if np.count_nonzero(one) > 1]
+        as_good = [one for one in blends if not surely_more(candidates.ndcg, head, one)]
+        return best(candidates.mean_rank, now, as_good)
 
-    head = _ascent(max(unit, key=lambda one: candidates.ndcg(one)[users].mean()), by_ndcg)
-    return _ascent(head, by_mean_rank) if np.count_nonzero(head) > 1 else head
+    alone = max(unit, key=lambda one: candidates.ndcg(one)[users].mean())
+    head = _ascent(alone, partial(best, candidates.ndcg))
+    return _ascent(head, by_mean_rank) if head != alone else head
 
 
 def _ascent(weights: Weights, step: Callable[[Weights, list[Weights]], Weights]) -> Weights:
@@ -172,7 +175,7 @@ def _ascent(weights: Weights, step: Callable[[Weights, list[Weights]], Weights])
         before = weights
         for at in range(len(weights)):
             others = [weights[:at] + (one,) + weights[at + 1 :] for one in GRID]
-            weights = step(weights, [one for one in others if any(one)])
+            weights = step(weights, [one for one in others if 0 < np.count_nonzero(one) <= MOST_MEMBERS])
         if weights == before:
             break
     return weights
