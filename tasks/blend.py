@@ -23,19 +23,20 @@ from models.memory import fit_bytes
 from models.numerics.threads import kernel_threads
 from models.settings import ModelSettings
 from tasks import machine
-from tasks.promotion import METRIC
+from tasks.protocols import PROTOCOLS
 from tasks.stores import fits, matrices
 from tasks.stores.home import Home
 from tasks.stores.matrices import Part
 from tasks.train import is_of_the_model
 from tasks.tuning.settled import Settled, record
 from tasks.tuning.trial import LEAST_USERS, judge, some_users
-from tasks.tuning.validation import JUDGES, validation
+from tasks.tuning.validation import validation
 
 logger = logging.getLogger(__name__)
 
-MOST_MEMBERS = 5
-BLOCK_ENTRIES = 1 << 24  # scores of one model held at a time
+MOST_MODELS = 8  # that are weighed
+JUDGES = 4000  # users at most who judge
+BLOCK_ENTRIES = 1 << 24  # scores held at a time
 
 
 def blend(
@@ -51,7 +52,8 @@ def blend(
 ) -> BlendSettings | None:
     """The members of tonight's blend; None where no blend is better than its best member, which is said.
 
-    Members are taken from the five models that are best by themselves, each with its best score. The decision is by
+    Members are taken from the MOST_MODELS models that are best by themselves, each with its best score, by the metric by
+    which settings are chosen on the protocol; the weights by S as well (`models.blend.weights`). The decision is by
     cross-validation over the validation users, and its figures are in `operations.model_settings`.
 
     Args:
@@ -76,20 +78,23 @@ def blend(
         models = (fits.load(home, name, digest) for name, digest in digests.items())
     else:
         models = _refitted(train, {name: settings[name] for name in digests}, seed, home.limits.threads)
-    lists = _best_lists(models, part)
+    metric = PROTOCOLS[protocol].tuned_by
+    lists = _best_lists(models, part, metric)
     if len(lists) < 2:
         return _refused(home, run_id, "there are not two models to add")
-    weighed = weigh(Candidates.of_blocks(_blocks(lists, part, home.limits.threads)), seed)
+    with kernel_threads(home.limits.threads):
+        cut_at = int(metric.partition("@")[2])
+        weighed = weigh(Candidates.of_blocks(_blocks(lists, part), cut_at), seed)
     found = _settings(lists, weighed, settings)
     alone, together = weighed.alone[weighed.best].mean(), weighed.cross_validated.mean()
     best = f"{lists[weighed.best][0].name}/{lists[weighed.best][1]}"
-    figures = f"{METRIC} {together:.4f} by cross-validation, {best} alone {alone:.4f}"
+    figures = f"{metric} {together:.4f} by cross-validation, {best} alone {alone:.4f}"
     if found is None or together <= alone:
         return _refused(home, run_id, f"no blend is better than its best member: {figures}")
     error = metrics.mean(weighed.cross_validated).standard_error
     logger.info("blend: %s; %s over %d users", _told(found), figures, count)
     row = {
-        "protocol": protocol, "searched_on": day, "metric": METRIC, "trials": weighed.tried, "at_start": float(alone),
+        "protocol": protocol, "searched_on": day, "metric": metric, "trials": weighed.tried, "at_start": float(alone),
         "reached": float(together), "standard_error": error, "users": train.shape[0],
         "items": train.shape[1], "edges": train.nnz, "key": matrices_digest,
     }  # fmt: skip
@@ -111,27 +116,26 @@ def _refitted(train: csr_matrix, settings: Mapping[str, ModelSettings], seed: in
             logger.warning("blend: %s is left out: %s", name, error)
 
 
-def _best_lists(models: Iterator[Model], part: Part) -> list[tuple[Model, str]]:
+def _best_lists(models: Iterator[Model], part: Part, metric: str) -> list[tuple[Model, str]]:
     """The models that are best by themselves, each with its best score, the best first; no others are held."""
     found: list[tuple[float, Model, str]] = []
     for model in models:
-        mean, score = judge(model, part, METRIC)
+        mean, score = judge(model, part, metric)
         found.append((mean.value, model, score))
-        found = sorted(found, key=lambda one: -one[0])[:MOST_MEMBERS]
+        found = sorted(found, key=lambda one: -one[0])[:MOST_MODELS]
     return [(model, score) for _, model, score in found]
 
 
-def _blocks(lists: list[tuple[Model, str]], part: Part, threads: int) -> Iterator[tuple]:
+def _blocks(lists: list[tuple[Model, str]], part: Part) -> Iterator[tuple]:
     """Scores of every list on the common scale, histories and targets, a block of users at a time."""
     count, items = part.histories.shape
     step = max(1, BLOCK_ENTRIES // (items * len(lists)))
     for start in range(0, count, step):
         histories, targets = part.histories[start : start + step], part.targets[start : start + step]
         users = None if part.rows is None else part.rows[start : start + step]
-        with kernel_threads(threads):
-            scores = [
-                brought_to_scale(model.scores(histories, users=users, score=score), histories) for model, score in lists
-            ]
+        scores = [
+            brought_to_scale(model.scores(histories, users=users, score=score), histories) for model, score in lists
+        ]
         yield np.stack(scores), histories, targets
 
 

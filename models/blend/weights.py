@@ -1,24 +1,35 @@
 """The weights of a blend, by coordinate ascent on validation users, with cross-validation over these users.
 
 The lists of some models are given for the same users, on the common scale. The best model begins with the weight 1 and
-the others with 0; then one weight after another goes to the value of GRID that is best for the mean nDCG@100, if that is
-better by SURELY of the difference's standard errors over users, until none moves. What the blend is worth is told by FOLDS-fold cross-validation: each user's nDCG is by the weights that the users
-of the other folds chose.
+the others with 0; then one weight after another goes to the value of GRID that is best for the mean nDCG, if that is
+better by SURELY of the difference's standard errors over users, until none moves. Many weightings are as good by that. So
+a second ascent goes by the mean rank S to some whose nDCG is not surely lower: nDCG sees the head of a list alone, and a
+model whose rare items are in no order would spoil the rest of it. At most MOST_MEMBERS weights are above 0.
+
+What the blend is worth is told by FOLDS-fold cross-validation: each user's nDCG is by the weights that the users of the
+other folds chose.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
+from numba import njit, prange
 from scipy.sparse import csr_matrix
 
 from models.numerics.top_items import top_items
 
-LONG = 200  # of each model's list; items that no model has there are left out
+LONG = 200  # of each model's list; items that no model has there are left out of nDCG
 CUT = 100  # of nDCG
+SPREAD = 256  # items at most, evenly spread over all, that S counts
 GRID = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 FOLDS, ROUNDS = 5, 4
 SURELY = 0.5
+MOST_MEMBERS = 5
+
+Weights = tuple[float, ...]
+Metric = Callable[[Weights], np.ndarray]  # float64 (users,)
 
 
 @dataclass(frozen=True)
@@ -27,13 +38,13 @@ class Weighed:
 
     Attributes:
         weights: of each model, the best one's 1 before the ascent; 0 for a model that adds nothing.
-        value: float64 (users,), nDCG@100 by these weights.
-        cross_validated: float64 (users,), nDCG@100 by the weights that other users chose.
-        alone: float64 (models, users), nDCG@100 of each model by itself.
+        value: float64 (users,), nDCG by these weights.
+        cross_validated: float64 (users,), nDCG by the weights that other users chose.
+        alone: float64 (models, users), nDCG of each model by itself.
         tried: how many weightings were judged.
     """
 
-    weights: tuple[float, ...]
+    weights: Weights
     value: np.ndarray
     cross_validated: np.ndarray
     alone: np.ndarray
@@ -47,27 +58,40 @@ class Weighed:
 
 @dataclass
 class Candidates:
-    """The items that some model has among its LONG best for a user, with every model's score of each of them.
+    """What the weights are judged by: for each user the items that some model has among its LONG best, and some of all.
 
     Attributes:
-        scores: float32 (models, users, places), -inf where a user has fewer candidates.
+        scores: float32 (models, users, places), each model's score of each of the items; -inf where a user has fewer.
         gains: bool (users, places), whether the item is a target.
-        ideal: float64 (users,), the discounted gain of a list that begins with the targets.
+        spread: float32 (models, users, SPREAD at most), scores of items that are spread over all, -inf where the item is in
+            the history.
+        of_targets: float32 (models, targets), scores of each user's targets.
+        bounds: int64 (users + 1,), where the targets of a user begin.
+        cut: of nDCG.
     """
 
     scores: np.ndarray
     gains: np.ndarray
-    ideal: np.ndarray
-    _known: dict[tuple[float, ...], np.ndarray] = field(default_factory=dict)
+    spread: np.ndarray
+    of_targets: np.ndarray
+    bounds: np.ndarray
+    cut: int = CUT
+    _ndcg: dict[Weights, np.ndarray] = field(default_factory=dict)
+    _mean_rank: dict[Weights, np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def of_blocks(cls, blocks: Iterable[tuple[np.ndarray, csr_matrix, csr_matrix]]) -> "Candidates":
+    def of_blocks(cls, blocks: Iterable[tuple[np.ndarray, csr_matrix, csr_matrix]], cut: int = CUT) -> "Candidates":
         """From blocks of users: (models, block, items) scores on the common scale, histories and targets."""
         parts = [cls._of_block(*block) for block in blocks]
         places = max(part.gains.shape[1] for part in parts)
-        scores = np.concatenate([_widened(part.scores, places, -np.inf) for part in parts], axis=1)
-        gains = np.concatenate([_widened(part.gains, places, False) for part in parts])
-        return cls(scores, gains, np.concatenate([part.ideal for part in parts]))
+        return cls(
+            scores=np.concatenate([_widened(part.scores, places, -np.inf) for part in parts], axis=1),
+            gains=np.concatenate([_widened(part.gains, places, False) for part in parts]),
+            spread=np.concatenate([part.spread for part in parts], axis=1),
+            of_targets=np.concatenate([part.of_targets for part in parts], axis=1),
+            bounds=np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part.bounds) for part in parts]))]),
+            cut=cut,
+        )
 
     @classmethod
     def _of_block(cls, scores: np.ndarray, histories: csr_matrix, targets: csr_matrix) -> "Candidates":
@@ -80,21 +104,28 @@ class Candidates:
             kept[:, user, : len(items)] = scores[:, user, items]
             own = targets.indices[targets.indptr[user] : targets.indptr[user + 1]]
             gains[user, : len(items)] = np.isin(items, own)
-        ideal = np.concatenate([[0.0], np.cumsum(_discounts(CUT))])[np.minimum(np.diff(targets.indptr), CUT)]
-        return cls(kept, gains, ideal)
+        items, count = scores.shape[2], min(scores.shape[2], SPREAD)
+        some = np.arange(count) * items // count
+        spread = scores[:, :, some]
+        spread[:, histories[:, some].toarray() > 0] = -np.inf
+        rows = np.repeat(np.arange(len(found)), np.diff(targets.indptr))
+        return cls(kept, gains, spread, scores[:, rows, targets.indices], targets.indptr.astype(np.int64))
 
-    def ndcg(self, weights: tuple[float, ...]) -> np.ndarray:
-        """float64 (users,): nDCG@100 of the weighted sums; of equal sums the lower item comes first."""
-        if weights not in self._known:
-            there = np.isfinite(self.scores[0])
-            total = np.zeros(there.shape, dtype=np.float32)
-            for weight, of_model in zip(weights, self.scores, strict=True):
-                if weight:
-                    total += np.float32(weight) * np.where(there, of_model, 0)
-            order = np.argsort(np.where(there, -total, np.inf), axis=1, kind="stable")[:, :CUT]
-            gains = np.take_along_axis(self.gains, order, axis=1)
-            self._known[weights] = gains @ _discounts(gains.shape[1]) / self.ideal
-        return self._known[weights]
+    def ndcg(self, weights: Weights) -> np.ndarray:
+        """float64 (users,): nDCG of the weighted sums; of equal sums the lower item comes first."""
+        if weights not in self._ndcg:
+            self._ndcg[weights] = found = np.empty(len(self.gains))
+            discounts = 1 / np.log2(np.arange(self.cut) + 2)
+            _find_ndcg(np.array(weights, dtype=np.float32), self.scores, self.gains, self.bounds, discounts, found)
+        return self._ndcg[weights]
+
+    def mean_rank(self, weights: Weights) -> np.ndarray:
+        """float64 (users,): S of the weighted sums, among the items that are spread over all."""
+        if weights not in self._mean_rank:
+            self._mean_rank[weights] = found = np.empty(len(self.gains))
+            of_models = np.array(weights, dtype=np.float32)
+            _find_mean_rank(of_models, self.spread, self.of_targets, self.bounds, found)
+        return self._mean_rank[weights]
 
 
 def weigh(candidates: Candidates, seed: int) -> Weighed:
@@ -113,32 +144,100 @@ def weigh(candidates: Candidates, seed: int) -> Weighed:
             crossed[inside] = candidates.ndcg(_ascended(candidates, ~inside, unit))[inside]
     weights = _ascended(candidates, np.ones(users, dtype=bool), unit)
     alone = np.array([candidates.ndcg(one) for one in unit])
-    return Weighed(weights, candidates.ndcg(weights), crossed, alone, len(candidates._known))
+    return Weighed(weights, candidates.ndcg(weights), crossed, alone, len(candidates._ndcg))
 
 
-def _ascended(candidates: Candidates, users: np.ndarray, unit: list[tuple[float, ...]]) -> tuple[float, ...]:
-    """The weights at which coordinate ascent over some of the users ends."""
+def _ascended(candidates: Candidates, users: np.ndarray, unit: list[Weights]) -> Weights:
+    """The weights at which the two ascents over some of the users end."""
 
-    def value(weights: tuple[float, ...]) -> float:
-        return float(candidates.ndcg(weights)[users].mean())
+    def surely_more(metric: Metric, to: Weights, of: Weights) -> bool:
+        """Whether the mean is higher, by SURELY standard errors of the difference."""
+        differences = (metric(to) - metric(of))[users]
+        return differences.mean() > SURELY * differences.std() / np.sqrt(len(differences))
 
-    weights = max(unit, key=value)
+    def best(metric: Metric, now: Weights, others: list[Weights]) -> Weights:
+        found = max(others, key=lambda one: metric(one)[users].mean(), default=now)
+        return found if surely_more(metric, found, now) else now
+
+    def by_mean_rank(now: Weights, others: list[Weights]) -> Weights:
+        blends = [one for one in others if np.count_nonzero(one) > 1]
+        as_good = [one for one in blends if not surely_more(candidates.ndcg, head, one)]
+        return best(candidates.mean_rank, now, as_good)
+
+    alone = max(unit, key=lambda one: candidates.ndcg(one)[users].mean())
+    head = _ascent(alone, partial(best, candidates.ndcg))
+    return _ascent(head, by_mean_rank) if head != alone else head
+
+
+def _ascent(weights: Weights, step: Callable[[Weights, list[Weights]], Weights]) -> Weights:
+    """Where it ends when one weight after another may go to any value of GRID."""
     for _ in range(ROUNDS):
         before = weights
-        for at in range(len(unit)):
+        for at in range(len(weights)):
             others = [weights[:at] + (one,) + weights[at + 1 :] for one in GRID]
-            best = max((one for one in others if any(one)), key=value)
-            gained = (candidates.ndcg(best) - candidates.ndcg(weights))[users]
-            if gained.mean() > SURELY * gained.std() / np.sqrt(len(gained)):
-                weights = best
+            weights = step(weights, [one for one in others if 0 < np.count_nonzero(one) <= MOST_MEMBERS])
         if weights == before:
             break
     return weights
 
 
-def _discounts(count: int) -> np.ndarray:
-    """Of the places of a list, from the first."""
-    return 1 / np.log2(np.arange(count) + 2)
+@njit(cache=True, nogil=True, parallel=True)
+def _find_ndcg(weights, scores, gains, bounds, discounts, found):
+    """By counting what comes before each target, for few of the items are targets."""
+    cut = len(discounts)
+    for user in prange(len(gains)):
+        total, gain, ideal = _added(weights, scores[:, user]), 0.0, 0.0
+        for place in range(len(total)):
+            if gains[user, place]:
+                before = _above(total, total[place], place)
+                gain += discounts[before] if before < cut else 0.0
+        for place in range(min(cut, bounds[user + 1] - bounds[user])):
+            ideal += discounts[place]
+        found[user] = gain / ideal
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _find_mean_rank(weights, spread, of_targets, bounds, found):
+    for user in prange(len(found)):
+        total, first, end = _added(weights, spread[:, user]), bounds[user], bounds[user + 1]
+        own, left_out, below = _added(weights, of_targets[:, first:end]), 0, 0
+        for item in range(len(total)):
+            left_out += total[item] == -np.inf
+        for target in range(len(own)):
+            below += _below(total, own[target]) - left_out
+        found[user] = below / max(1, (len(total) - left_out) * len(own))
+
+
+@njit(cache=True, nogil=True)
+def _added(weights, scores):
+    """The weighted sum of (models, places) scores, models of weight 0 left out; -inf stays."""
+    total = np.zeros(scores.shape[1], dtype=np.float32)
+    for model in range(len(weights)):
+        if weights[model]:
+            row, weight = scores[model], weights[model]
+            for place in range(len(total)):
+                total[place] += weight * row[place]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _above(total, value, place):
+    """How many come before a value at a place."""
+    count = np.int32(0)
+    for other in range(len(total)):
+        count += np.int32(total[other] > value)
+    for other in range(place):
+        count += np.int32(total[other] == value)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _below(total, value):
+    """How many are below a value."""
+    count = np.int32(0)
+    for other in range(len(total)):
+        count += np.int32(total[other] < value)
+    return count
 
 
 def _widened(array: np.ndarray, places: int, filling: float) -> np.ndarray:

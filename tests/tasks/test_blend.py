@@ -151,8 +151,8 @@ def test_a_blend_that_is_no_better_is_left_out_with_its_figures(home, digest):
     assert "no blend is better than its best member: ndcg@100" in row["reason"] and "half/score alone" in row["reason"]
 
 
-def test_the_first_five_by_themselves_are_asked(home, digest, monkeypatch):
-    monkeypatch.setattr(stage, "MOST_MEMBERS", 2)
+def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):
+    monkeypatch.setattr(stage, "MOST_MODELS", 2)
     of = fitted(home, digest, nothing=HalfSettings(), half=HalfSettings(), other_half=HalfSettings(first=30))
     found, _ = blended(home, digest, **of)
     assert {one.model for one in found.members} == {"half", "other_half"}
@@ -184,6 +184,7 @@ def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home
     found, row = blended(home, digest, **of, protocol="given")
     assert {one.model for one in found.members} == {"half", "other_half"} and row["reached"] > row["at_start"] + 0.02
     assert row["protocol"] == "given" and row["edges"] < whole.nnz and len(Half.fits) == 2
+    assert row["metric"] == "ndcg@20"
 
 
 def test_a_member_that_needs_more_memory_than_there_is_is_not_fitted_to_weigh_it(home, log, monkeypatch):
