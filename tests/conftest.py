@@ -68,7 +68,8 @@ class RoomsTogether(LoadScopeScheduling):
             return "tests/flows"
         if file.startswith(("tests/tasks/pages/", "tests/tasks/report/")):
             return "tests/tasks/report"
-        return file.rpartition("/")[0] if file.startswith("tests/models/") and file.count("/") > 2 else file
+        room = file.rpartition("/")[0] if file.startswith("tests/models/") and file.count("/") > 2 else file
+        return "tests/models/numerics" if room == "tests/models/slim" else room  # both want the kernels of slim
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
