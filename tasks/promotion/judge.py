@@ -134,7 +134,7 @@ def _compared(
     numbers = f"{METRIC} {difference:+.4f} ± {error:.4f} against {champion.name}, {how}"
     judgement = replace(judgement, difference=difference, standard_error=error)
     if same:
-        return replace(judgement, note="the configuration that stands, on newer edges")
+        return replace(judgement, note="the configuration that stands, fitted to the edges of this run")
     if difference < -limits.margin * error and not night.asked_for:
         return judgement.against(f"worse by more than publish.margin = {limits.margin:g} standard errors: {numbers}")
     return replace(judgement, note=("asked for by publish.model: " if night.asked_for else "") + numbers)
