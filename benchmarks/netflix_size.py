@@ -145,7 +145,7 @@ def main() -> int:
         print(f"{'in all':<50} {seconds / 60:.1f} min, {gigabytes:.1f} GB", flush=True)
     if not given.kills:
         return 0
-    print(f"\nnight {given.nights}, killed {given.kills} times")
+    print(f"\nnight {given.nights}, to be killed {given.kills} times")
     spent = killed(before, seconds, given.kills, given.share, given.set)
     expected, found = left_in(home / "netflix"), left_in(before / "netflix")
     differing = [name for name in expected if found[name] != expected[name]]

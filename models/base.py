@@ -89,7 +89,7 @@ class Model(ABC):
         return self
 
     def fold_in(self, histories: csr_matrix) -> Any:
-        """What represents users who were not in training, from their (users, items) histories: by default the histories themselves."""
+        """What represents users who were not in training, by default their (users, items) histories themselves."""
         return histories
 
     def scores(
@@ -186,8 +186,7 @@ class Model(ABC):
     def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """The n items most like each, itself left out: by the cosine of their vectors.
 
-        For a model without `item_vectors`, by the scores of a history of that one item: in a model of weights between
-        items, these weights.
+        Without `item_vectors`, by the scores of a history of that one item: of weights between items, these weights.
 
         Args:
             items: int (block,), columns.
@@ -286,9 +285,8 @@ class Model(ABC):
 
     def _for_empty(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         """The scores, those of an unseen user with an empty history replaced by popularity."""
-        if users is not None or (len(scores) == 1 and len(histories.indices)):  # most answers are of one user
-            return scores
-        if (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
+        answered = len(scores) == 1 and len(histories.indices)  # as most histories that are asked for alone
+        if users is None and not answered and (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
             scores[empty] = self.item_degrees.astype(np.float32)
         return scores
 

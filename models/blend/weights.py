@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
+from models.evaluation.ranking import below_and_at
 from models.numerics.top_items import top_items
 
 LONG = 200  # of each model's list; items that no model has there are left out of nDCG
@@ -189,7 +190,8 @@ def _find_ndcg(weights, scores, gains, bounds, discounts, found):
         total, gain, ideal = _added(weights, scores[:, user]), 0.0, 0.0
         for place in range(len(total)):
             if gains[user, place]:
-                before = _above(total, total[place], place)
+                below, equal = below_and_at(total, total[place])
+                before = len(total) - below - equal + below_and_at(total[:place], total[place])[1]
                 gain += discounts[before] if before < cut else 0.0
         for place in range(min(cut, bounds[user + 1] - bounds[user])):
             ideal += discounts[place]
@@ -204,7 +206,7 @@ def _find_mean_rank(weights, spread, of_targets, bounds, found):
         for item in range(len(total)):
             left_out += total[item] == -np.inf
         for target in range(len(own)):
-            below += _below(total, own[target]) - left_out
+            below += below_and_at(total, own[target])[0] - left_out
         found[user] = below / max(1, (len(total) - left_out) * len(own))
 
 
@@ -218,26 +220,6 @@ def _added(weights, scores):
             for place in range(len(total)):
                 total[place] += weight * row[place]
     return total
-
-
-@njit(cache=True, nogil=True)
-def _above(total, value, place):
-    """How many come before a value at a place."""
-    count = np.int32(0)
-    for other in range(len(total)):
-        count += np.int32(total[other] > value)
-    for other in range(place):
-        count += np.int32(total[other] == value)
-    return count
-
-
-@njit(cache=True, nogil=True)
-def _below(total, value):
-    """How many are below a value."""
-    count = np.int32(0)
-    for other in range(len(total)):
-        count += np.int32(total[other] < value)
-    return count
 
 
 def _widened(array: np.ndarray, places: int, filling: float) -> np.ndarray:

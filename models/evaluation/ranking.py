@@ -109,8 +109,8 @@ def _fault(row, history, targets):
 def _count(row, history, target):
     """(worse, tied, position) of one target among the items outside the history."""
     score = row[target]
-    worse_before, tied_before = _below_and_at(row[:target], score)
-    worse_after, tied_after = _below_and_at(row[target + 1 :], score)
+    worse_before, tied_before = below_and_at(row[:target], score)
+    worse_after, tied_after = below_and_at(row[target + 1 :], score)
     worse, tied = worse_before + worse_after, tied_before + tied_after
     for item in history:
         worse -= row[item] < score
@@ -122,7 +122,7 @@ def _count(row, history, target):
 
 
 @njit(cache=True, nogil=True)
-def _below_and_at(row, score):
+def below_and_at(row, score):
     """How many are below the score, and how many equal it; int32 sums without a branch, so that the loop vectorizes."""
     below = equal = np.int32(0)
     for item in range(len(row)):

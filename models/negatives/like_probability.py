@@ -4,7 +4,7 @@ The logit a = u'v + b is approximated by a Gaussian with the first two moments t
 `GaussianFactors`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numba import njit, prange
@@ -122,19 +122,19 @@ def scores_of(
         names: of `like`, sigma(x); `popularity_x_like`, sigma(x) pi; and `popularity_x_odds`, x + a log pi.
         popularity, log_popularity: float32 (items,), pi and a log pi.
     """
-    odds, like = "popularity_x_odds", np.empty_like(logits)
-    if names != (odds,):
-        over_rows(_put_sigmoid, threads, logits, like)
+    odds = "popularity_x_odds"
+
+    def put_by(work: Callable[[np.ndarray, np.ndarray], object], source: np.ndarray) -> np.ndarray:
+        made = np.empty_like(source)
+        over_rows(work, threads, source, made)
+        return made
+
+    like = None if names == (odds,) else put_by(_put_sigmoid, logits)
     for name in names:
-        if name == "like":
-            yield like
-            continue
-        scores = np.empty_like(logits)
         if name == odds:
-            over_rows(lambda x, put: np.add(x, log_popularity, out=put), threads, logits, scores)
+            yield put_by(lambda x, put: np.add(x, log_popularity, out=put), logits)
         else:
-            over_rows(lambda share, put: np.multiply(share, popularity, out=put), threads, like, scores)
-        yield scores
+            yield like if name == "like" else put_by(lambda x, put: np.multiply(x, popularity, out=put), like)
 
 
 def spread(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.ndarray:
