@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from models.numerics import products
-from models.numerics.threads import kernel_threads, single_threaded_blas
+from models.numerics.threads import kernel_threads, over_rows, single_threaded_blas
 
 
 def blas_threads():
@@ -50,3 +50,11 @@ def test_two_threads_that_want_single_threaded_blas_take_turns():
 def test_kernels_run_on_the_layer_that_was_chosen():
     products.dense_times(np.ones((3, 2), dtype=np.float32), np.ones((2, 5), dtype=np.float32))
     assert numba.threading_layer() == numba.config.THREADING_LAYER in ("omp", "workqueue")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("shape", [(1, 7), (11, 20_000), (3, 100_000), (0, 4)])
+def test_each_row_is_passed_over_once(shape, threads):
+    rows, passed = np.arange(np.prod(shape), dtype=np.float64).reshape(shape), np.zeros(shape)
+    over_rows(lambda some, put: np.add(put, some + 1, out=put), threads, rows, passed)
+    np.testing.assert_array_equal(passed, rows + 1)
