@@ -20,7 +20,7 @@ DECIDES_NOTHING = ("sources", "limits", "files", "ingest", "until")  # of a run'
 
 
 @dataclass(frozen=True)
-class Night:
+class ReplayedNight:
     """One day at whose end the events are trained on.
 
     Attributes:
@@ -43,7 +43,7 @@ def days(since: date, until: date, every: str) -> list[date]:
     return [since + timedelta(days) for days in range(0, (until - since).days + 1, apart)]
 
 
-def nights(given: Replay) -> list[Night]:
+def nights(given: Replay) -> list[ReplayedNight]:
     """The nights that are asked for, and which runs of the warehouse did them.
 
     A run did a night if it came to its end with the same settings and trained on the events up to the end of that day,
@@ -56,7 +56,7 @@ def nights(given: Replay) -> list[Night]:
         raise InputError("--every and --dry-run: give --since DATE --until DATE --every STEP, such as --every 1d.")
     run = resolve(_of_one(given))
     done = dict(_done(run))
-    return [Night(day, done.get(day)) for day in days(given.since, given.until, given.every)]
+    return [ReplayedNight(day, done.get(day)) for day in days(given.since, given.until, given.every)]
 
 
 def _done(run: RunSettings) -> Iterator[tuple[date, str]]:
@@ -103,7 +103,7 @@ def replay(given: Replay) -> str:
     return listed(given, nights(given))
 
 
-def listed(given: Replay, found: list[Night]) -> str:
+def listed(given: Replay, found: list[ReplayedNight]) -> str:
     """The nights as text, a line each."""
     done = sum(night.run_id is not None for night in found)
     head = f"{given.dataset}, every {given.every}: {len(found)} nights, {done} done, {len(found) - done} missing"

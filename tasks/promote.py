@@ -10,7 +10,7 @@ from models.catalogue import MODELS
 from tasks import decisions, promotion
 from tasks.errors import InputError
 from tasks.protocols import ALL_EDGES, VALIDATION_METRIC
-from tasks.publish import Choice, Published, PublishSettings, publish
+from tasks.publish import ChosenModel, Published, PublishSettings, publish
 from tasks.split import all_edges
 from tasks.stores import manifest, publications, runs, warehouse
 from tasks.stores.home import Home
@@ -129,7 +129,7 @@ def publish_by_hand(home: Home, run_id: str, model: str) -> Published:
         home,
         run_id,
         publishing,
-        choice=Choice(model, evaluated.score),
+        choice=ChosenModel(model, evaluated.score),
         judgement=judgement,
         model_digest=fit.digest,
         matrices_digest=matrices_digest,

@@ -53,7 +53,7 @@ class PublishSettings(promotion.PromotionLimits):
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenModel:
     """The model and score that fill `published.recommendations`."""
 
     model: str
@@ -75,7 +75,7 @@ class Published:
     decision: Decision | None = None
 
 
-def choose(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> Choice:
+def choose(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> ChosenModel:
     """The model to publish: the one asked for, else the best candidate on validation, else popularity.
 
     The last case is that of a log with no validation user, or of a run without strong_generalization; the
@@ -86,13 +86,13 @@ def choose(home: Home, run_id: str, settings: PublishSettings, candidates: list[
         values = {"run_id": run_id, "models": models, "metric": VALIDATION_METRIC}
         best = warehouse.select(connection, "publish/best_on_validation", **values)
     if len(best):
-        return Choice(**best.row(0, named=True))
+        return ChosenModel(**best.row(0, named=True))
     model = settings.model or ("popularity" if "popularity" in candidates else candidates[0])
     if settings.model is None:
         logger.warning(
             "no user of a validation part to choose by; %s is published. Name another with publish.model.", model
         )
-    return Choice(model, catalogue.MODELS[model].score_names[0])
+    return ChosenModel(model, catalogue.MODELS[model].score_names[0])
 
 
 def publish(
@@ -100,7 +100,7 @@ def publish(
     run_id: str,
     settings: PublishSettings,
     *,
-    choice: Choice | None = None,
+    choice: ChosenModel | None = None,
     judgement: promotion.Judgement | None = None,
     model_digest: str | None = None,
     matrices_digest: str | None = None,

@@ -184,7 +184,7 @@ def test_the_imports_are_found(ours):
         ("tasks/train.py", "import flows.settings"),
         ("tasks/stores/home.py", "from tasks.orchestration import artifacts"),
         ("tasks/stores/runs.py", "from tasks.train import Fit"),
-        ("tasks/orchestration/artifacts.py", "from tasks.publish import Choice"),
+        ("tasks/orchestration/artifacts.py", "from tasks.publish import ChosenModel"),
         ("models/slim/model.py", "import sql"),
         ("models/slim/model.py", "from prefect import task"),
         ("models/base.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import duckdb"),

@@ -167,11 +167,19 @@ def _zero(indices, start, end, rank):
     return rank + low
 
 
+@njit(cache=True, nogil=True)
+def _proposed(edge_rows, indices, key, draw):
+    """The row of one edge and the column of another."""
+    edges = len(indices)
+    return np.int64(edge_rows[below(key, draw, edges)]), np.int64(indices[below(key, draw + 1, edges)])
+
+
 @njit(cache=True, parallel=True, nogil=True)
 def _draw(sampler, seed, batch, rows, columns, ones, weights):
     """Fill the arrays with a batch of entries, drawn by an `EntrySampler`."""
     for s in prange(len(rows)):
-        draw_entry(sampler, stream(seed, PURPOSE, batch, s), s, rows, columns, ones, weights)
+        # numba types the loop's index as int64 and runs it as uint64: as it is, it compiles what it calls for both
+        draw_entry(sampler, stream(seed, PURPOSE, batch, s), np.int64(s), rows, columns, ones, weights)
 
 
 @njit(cache=True, nogil=True)
@@ -193,17 +201,17 @@ def draw_entry(sampler, key, s, rows, columns, ones, weights):
         if strategy == BIASED:
             place = uniform(key, 1) * ones_scale[-1]
             edge = min(first_above(ones_scale, place), edges - 1)
-        row, column = edge_rows[edge], indices[edge]
+        row, column = np.int64(edge_rows[edge]), np.int64(indices[edge])
     elif strategy == BALANCED:
         rank = np.int64(uniform(key, 1) * zeros)
         row = first_above(zeros_before, rank) - 1
         column = _zero(indices, indptr[row], indptr[row + 1], rank - zeros_before[row])
     else:  # take the row of one edge and the column of another, until their entry is a zero
         draw = 1
-        row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
+        row, column = _proposed(edge_rows, indices, key, draw)
         while contains(indices[indptr[row] : indptr[row + 1]], column):
             draw += 2
-            row, column = edge_rows[below(key, draw, edges)], indices[below(key, draw + 1, edges)]
+            row, column = _proposed(edge_rows, indices, key, draw)
     p = scales[1] if one else scales[0]
     if strategy == BIASED:
         r, c = row_ones[row], column_ones[column]

@@ -16,14 +16,14 @@ USERS_OF_PRIOR = 5.0  # imagined ones, who considered every item and liked it as
 
 
 @dataclass(frozen=True)
-class Figure:
+class Estimate:
     """A figure over pairs; `standard_error` None where it has none."""
 
     value: float
     standard_error: float | None
 
 
-def judge(probability: np.ndarray, liked: np.ndarray) -> dict[str, Figure]:
+def judge(probability: np.ndarray, liked: np.ndarray) -> dict[str, Estimate]:
     """The figures of pairs that were considered; pairs are taken for independent.
 
     Args:
@@ -39,22 +39,22 @@ def judge(probability: np.ndarray, liked: np.ndarray) -> dict[str, Figure]:
     """
     certain = np.clip(probability.astype(np.float64), CERTAIN, 1 - CERTAIN)
     losses = -np.log(np.where(liked, certain, 1 - certain))
-    loss = Figure(float(losses.mean()), float(losses.std(ddof=1) / np.sqrt(len(losses))))
+    loss = Estimate(float(losses.mean()), float(losses.std(ddof=1) / np.sqrt(len(losses))))
     return {
         "considered_auc": auc(probability, liked),
         "considered_log_loss": loss,
-        "considered_calibration_error": Figure(calibration_error(probability, liked), None),
+        "considered_calibration_error": Estimate(calibration_error(probability, liked), None),
     }
 
 
-def auc(scores: np.ndarray, liked: np.ndarray) -> Figure:
+def auc(scores: np.ndarray, liked: np.ndarray) -> Estimate:
     """The area under the ROC curve."""
     likes, dislikes = scores[liked], scores[~liked]
     above = _shares_below(likes, dislikes)  # of dislikes, for each like
     below = 1 - _shares_below(dislikes, likes)
     few = min(len(likes), len(dislikes)) < 2
     error = None if few else float(np.sqrt(above.var(ddof=1) / len(likes) + below.var(ddof=1) / len(dislikes)))
-    return Figure(float(above.mean()), error)
+    return Estimate(float(above.mean()), error)
 
 
 def _shares_below(scores: np.ndarray, others: np.ndarray) -> np.ndarray:

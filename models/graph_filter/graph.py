@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from models.numerics.products import tall_times
 from models.numerics.random_numbers import normals, purpose
-from models.numerics.sparse_products import Entries, entries, gram_times_vector, times_vector
+from models.numerics.sparse_products import SparseTable, gram_times_vector, sparse_table, times_vector
 
 COLUMNS = 64  # of a block that goes through the graph at a time: a row of it is four cache lines
 CHUNK = 8192  # rows whose products are added up at a time, in float64
@@ -48,18 +48,18 @@ class NormalizedGraph:
     def squared(self, block: np.ndarray) -> np.ndarray:
         """S z, float32 (items, width), for a block z of that shape."""
         if block.shape[1] == 1:
-            return gram_times_vector(*self._entries, block[:, 0])[:, None]
+            return gram_times_vector(*self._tables, block[:, 0])[:, None]
         return tall_times(self.of_items, self.at_users(block))
 
     def at_users(self, block: np.ndarray) -> np.ndarray:
         """W z, float32 (users, width), for a block z, (items, width)."""
         if block.shape[1] == 1:
-            return times_vector(*self._entries, block[:, 0])[:, None]
+            return times_vector(*self._tables, block[:, 0])[:, None]
         return tall_times(self.of_users, block)
 
     @functools.cached_property
-    def _entries(self) -> tuple[Entries, Entries]:
-        return entries(self.of_users), entries(self.of_items)
+    def _tables(self) -> tuple[SparseTable, SparseTable]:
+        return sparse_table(self.of_users), sparse_table(self.of_items)
 
 
 def powers(degrees: np.ndarray, exponent: float) -> np.ndarray:

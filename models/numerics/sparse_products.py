@@ -12,7 +12,7 @@ from models.numerics.products import read_only
 FEW = 8  # of a vector with entries in fewer than one in so many places, only these are followed
 
 
-class Entries(NamedTuple):
+class SparseTable(NamedTuple):
     """A sparse table, CSR, as kernels take it; made once for a table that is read again and again.
 
     Attributes:
@@ -44,20 +44,20 @@ def sparse_times(histories: csr_matrix, table: csr_matrix, weights: np.ndarray |
     return out
 
 
-def entries(table: csr_matrix) -> Entries:
-    """The `Entries` of a table: views, where its arrays have these types."""
+def sparse_table(table: csr_matrix) -> SparseTable:
+    """The table as kernels take it: views, where its arrays have these types."""
     indptr, indices = read_only(table.indptr, np.int64), read_only(table.indices, np.int32)
-    return Entries(indptr, indices, read_only(table.data, np.float32))
+    return SparseTable(indptr, indices, read_only(table.data, np.float32))
 
 
-def times_vector(table: Entries, transposed: Entries, vector: np.ndarray) -> np.ndarray:
+def times_vector(table: SparseTable, transposed: SparseTable, vector: np.ndarray) -> np.ndarray:
     """T x, float32 (rows of T,), with the bits of `tall_times` of T and x; where most of x is zero, by rows of T'."""
     out = np.zeros(len(table.indptr) - 1, dtype=np.float32)
     _times_vector(table, transposed, read_only(vector, np.float32), out)
     return out
 
 
-def gram_times_vector(table: Entries, transposed: Entries, vector: np.ndarray) -> np.ndarray:
+def gram_times_vector(table: SparseTable, transposed: SparseTable, vector: np.ndarray) -> np.ndarray:
     """T' T x, float32 (columns of T,), with the bits of two `tall_times`."""
     between = np.zeros(len(table.indptr) - 1, dtype=np.float32)
     out = np.zeros(len(vector), dtype=np.float32)

@@ -161,10 +161,9 @@ def _candidates(column, gram, l1):
         if values[first + at] > l1 and item != column:
             last += 1
             items[last], target[last] = item, values[first + at]
-    if not whole:
-        order = ascending_order(items[1 : last + 1])
-        items[1 : last + 1], target[1 : last + 1] = items[1 : last + 1][order], target[1 : last + 1][order]
-    return items[: last + 1], target[: last + 1]
+    if whole:
+        return items[: last + 1], target[: last + 1]
+    return _in_order(items, target, ascending_order(items[1 : last + 1]))
 
 
 @njit(cache=True)
@@ -173,12 +172,17 @@ def _nearest(items, target, diagonal, neighbours):
     keys = np.empty(len(items) - 1, dtype=np.float32)
     for at in range(len(keys)):
         keys[at] = -target[at + 1] / np.sqrt(diagonal[items[at + 1]])
-    order = ascending_order(keys)
-    near, of_near = np.empty(neighbours + 1, dtype=np.uint32), np.empty(neighbours + 1, dtype=np.float32)
-    near[0], of_near[0] = items[0], target[0]
-    for at in range(neighbours):
-        near[at + 1], of_near[at + 1] = items[order[at] + 1], target[order[at] + 1]
-    return near, of_near
+    return _in_order(items, target, ascending_order(keys)[:neighbours])
+
+
+@njit(cache=True)
+def _in_order(items, target, order):
+    """Place 0, then the candidates of `order`, where 0 is the one in place 1; numba takes seconds to compile `items[order]`."""
+    taken, of_taken = np.empty(len(order) + 1, dtype=np.uint32), np.empty(len(order) + 1, dtype=np.float32)
+    taken[0], of_taken[0] = items[0], target[0]
+    for at in range(len(order)):
+        taken[at + 1], of_taken[at + 1] = items[order[at] + 1], target[order[at] + 1]
+    return taken, of_taken
 
 
 @njit(cache=True, fastmath={"contract"})

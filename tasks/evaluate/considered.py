@@ -13,7 +13,7 @@ from scipy.sparse import hstack
 
 from models.base import Model
 from models.evaluation.calibration import CalibrationBin, LikeBin, calibrate, like_by_degree
-from models.evaluation.considered import Figure, calibration_error, judge, liked_shares
+from models.evaluation.considered import Estimate, calibration_error, judge, liked_shares
 from models.generator.density_ratio import Truth
 from tasks.stores.matrices import Part, SplitMatrices
 
@@ -33,7 +33,7 @@ class Considered:
     """
 
     model: str
-    figures: dict[str, Figure]
+    figures: dict[str, Estimate]
     likes: int
     dislikes: int
     calibration: list[CalibrationBin]
@@ -104,7 +104,7 @@ def of_popularity(split: SplitMatrices) -> Considered | None:
 def _judged(name: str, like: np.ndarray, liked: np.ndarray, coin: np.ndarray | None) -> Considered:
     figures = judge(like, liked)
     if coin is not None:
-        figures["considered_coin_error"] = Figure(calibration_error(like, coin), None)
+        figures["considered_coin_error"] = Estimate(calibration_error(like, coin), None)
     bins = calibrate(like, liked.astype(np.float64), np.ones(len(like)))
     return Considered(name, figures, int(liked.sum()), int((~liked).sum()), bins)
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tasks.recommend.names import Names
-from tasks.recommend.ranking import Ranked
+from tasks.recommend.ranking import RankedItems
 
 COLUMNS = {
     "item_id": pl.String,
@@ -22,7 +22,7 @@ COLUMNS = {
 # several times as much as a list, and one series that is cut into columns half as much as a series a column.
 
 
-def of_items(ranked: Ranked, names: Names) -> pl.DataFrame:
+def of_items(ranked: RankedItems, names: Names) -> pl.DataFrame:
     """One row per item with `COLUMNS`, users one after the other, best first."""
     there = ranked.items >= 0
     columns = ranked.items[there].tolist()
@@ -52,7 +52,7 @@ def _nothing(name: str, rows: int) -> pl.Series:
     return pl.Series(name, [[] if name == "because" else None] * rows, dtype=COLUMNS[name])
 
 
-def of_users(ranked: Ranked, users: pl.Series, names: Names) -> pl.DataFrame:
+def of_users(ranked: RankedItems, users: pl.Series, names: Names) -> pl.DataFrame:
     """One row per user and rank: `user_id`, `rank`, then `COLUMNS`.
 
     Args:

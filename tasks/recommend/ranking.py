@@ -13,14 +13,14 @@ REASONS = 3
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedItems:
     """The best items of some users.
 
     Attributes:
         items: int32 (users, n), columns of the fit, best first; padded with -1.
         scores: float32 (users, n).
         like: mean and standard deviation, float32 (users, n); None for a model without.
-        because: int32 (users, n, REASONS), the columns of the history that spoke most for an item, padded with -1;
+        because: int32 (users, n, REASONS), the columns of the history that added most to an item's score, padded with -1;
             None for a model whose scores are no sums over the history.
     """
 
@@ -39,7 +39,7 @@ def ranked(
     users: np.ndarray | None = None,
     within: np.ndarray | None = None,
     without: np.ndarray | None = None,
-) -> Ranked:
+) -> RankedItems:
     """The best items of each history that are not in it.
 
     Args:
@@ -53,14 +53,14 @@ def ranked(
         indptr = np.array([0, len(seen)])
     with kernel_threads(model.threads):
         scores = model.scores(histories, users=users, score=score)
-        if within is not None:  # a row of the candidates alone: what is no candidate is no item
+        if within is not None:  # one row, of the candidates alone
             candidates = np.setdiff1d(within, seen, assume_unique=True)
             scores, seen, indptr = scores[:, candidates], seen[:0], np.zeros(2, dtype=np.int64)
         items, best = top_items(scores, indptr, seen, n)
         if within is not None and len(candidates):
             items = np.where(items >= 0, candidates[items], -1)
         like = model.like(histories, users=users, items=items)
-        return Ranked(items, best, like, _because(model, histories, items))
+        return RankedItems(items, best, like, _because(model, histories, items))
 
 
 def reasons(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:
@@ -73,7 +73,7 @@ def reasons(model: Model, history: csr_matrix, column: int) -> list[tuple[int, f
 
 
 def _because(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarray | None:
-    """As `Ranked` has them."""
+    """As `RankedItems` has them."""
     found = np.full((*items.shape, REASONS), -1, dtype=np.int32)
     for row, of_row in enumerate(items):
         history = histories if len(items) == 1 else histories[[row]]

@@ -13,7 +13,7 @@ from models import catalogue
 from tasks.errors import InputError
 from tasks.recommend import frames, ranking
 from tasks.recommend.names import Names, texts
-from tasks.recommend.ranking import Ranked
+from tasks.recommend.ranking import RankedItems
 from tasks.stores import published_model
 from tasks.stores.home import Home
 from tasks.stores.published_model import PublishedModel
@@ -158,7 +158,7 @@ class Recommender:
             items, scores = self.fitted.similar_items(columns, n)
         except ValueError as error:
             raise InputError(f"{self.dataset}: {error}.") from error
-        return frames.of_items(Ranked(items, scores), self.names).select("item_id", "title", "score")
+        return frames.of_items(RankedItems(items, scores), self.names).select("item_id", "title", "score")
 
     def history(self, user_id: str) -> list[str]:
         """The items that a user of the logs likes: the newest last, where the run kept the order of likes

@@ -24,7 +24,7 @@ from tasks.demo.story import DemoSettings, make_demo
 from tasks.diagnose import diagnose
 from tasks.evaluate.stage import evaluate
 from tasks.ingest import ingest
-from tasks.publish import Choice, PublishSettings, publish
+from tasks.publish import ChosenModel, PublishSettings, publish
 from tasks.split import ALL_EDGES, PROTOCOLS, SplitSettings, split
 from tasks.stores import warehouse
 from tasks.stores.home import Home, Limits
@@ -114,7 +114,7 @@ def run_stages(home, dataset, logs, kept, parts, since, until, whole) -> None:
             evaluate(home, RUN, protocol, digests[protocol], fitted(home, protocol, digests[protocol]))
         model = fitted(home, ALL_EDGES, digests[ALL_EDGES])["random_graph"]
         publish(
-            home, RUN, published, choice=Choice("random_graph", "like"), model_digest=model,
+            home, RUN, published, choice=ChosenModel("random_graph", "like"), model_digest=model,
             matrices_digest=digests[ALL_EDGES],
         )  # fmt: skip
 

@@ -94,6 +94,7 @@ def test_a_second_run_ingests_nothing_and_gives_the_same_bits(after_first, ratin
     assert contents(after_first) == before
 
 
+@pytest.mark.slow
 def test_one_thread_and_two_give_the_same_bits(first, tmp_path, ratings):
     assert run(tmp_path, "--source", ratings, "--threads", 1) == 0
     assert contents(tmp_path) == contents(first[0])
@@ -146,6 +147,7 @@ def test_a_log_that_is_too_small_to_evaluate_still_gets_recommendations(tmp_path
     assert query(tmp_path / "home", "select count(*) from published.recommendations") == [(events * (events - 1),)]
 
 
+@pytest.mark.slow
 def test_the_demo_makes_its_own_log(tmp_path):
     sizes = {"demo.users": 150, "demo.items": 60, "demo.likes": 2000}
     words = ["--set", *(f"{name}={size}" for name, size in sizes.items())]

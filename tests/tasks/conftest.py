@@ -8,7 +8,7 @@ import pytest
 
 from models.catalogue import MODELS
 from tasks.binarize import BinarizeSettings, binarize
-from tasks.publish import Choice, PublishSettings, publish
+from tasks.publish import ChosenModel, PublishSettings, publish
 from tasks.recommend import load
 from tasks.report import report
 from tasks.split import ALL_EDGES, SplitSettings, split
@@ -50,7 +50,7 @@ def publish_model(home, digest, model, run_id):
         seed=0,
     )
     settings = PublishSettings(top_n=5, titles=str(home.root / "titles.csv"), keep=9)
-    choice = Choice(model, MODELS[model].score_names[-1])
+    choice = ChosenModel(model, MODELS[model].score_names[-1])
     publish(home, run_id, settings, choice=choice, model_digest=fit.digest, matrices_digest=digest)
 
 

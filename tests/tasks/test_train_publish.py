@@ -13,7 +13,7 @@ from models.catalogue import MODELS
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import OneclassError
 from tasks.evaluate.stage import evaluate
-from tasks.publish import Choice, PublishSettings, choose, publish
+from tasks.publish import ChosenModel, PublishSettings, choose, publish
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import manifest, matrices, retention, runs, warehouse
 from tasks.train import fitted as fit_of_a_sweep
@@ -162,18 +162,20 @@ def published(home, digests, run_id="run", **settings):
 @pytest.mark.slow
 def test_the_model_that_is_best_on_validation_is_published(published_once):
     home, (chosen, _), _ = published_once
-    assert chosen == Choice("mrf_dense", "score")
+    assert chosen == ChosenModel("mrf_dense", "score")
     on_validation = dict(rows(home, "select model, value from evaluation.metrics where metric = 'validation_ndcg@100'"))
     assert on_validation["mrf_dense"] > on_validation["popularity"]
 
 
 @pytest.mark.slow
 def test_the_model_that_is_asked_for_is_published(home, digests):
-    assert published(home, digests, model="popularity")[0] == Choice("popularity", "score")
+    assert published(home, digests, model="popularity")[0] == ChosenModel("popularity", "score")
 
 
 def test_without_validation_users_popularity_is_published_and_said(home, digests, caplog):
-    assert choose(home, "no such run", PublishSettings(), ["mrf_dense", "popularity"]) == Choice("popularity", "score")
+    assert choose(home, "no such run", PublishSettings(), ["mrf_dense", "popularity"]) == ChosenModel(
+        "popularity", "score"
+    )
     assert "publish.model" in caplog.text
 
 
@@ -266,7 +268,7 @@ def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
         home,
         "run",
         PublishSettings(top_n=5),
-        choice=Choice("paired_symbols", "like"),
+        choice=ChosenModel("paired_symbols", "like"),
         model_digest=fit.digest,
         matrices_digest=digests[ALL_EDGES],
     )

@@ -111,6 +111,7 @@ def test_alias_table_gives_back_its_weights(weights):
     assert given / len(weights) == pytest.approx(weights / weights.sum(), abs=1e-8)
 
 
+@pytest.mark.slow
 def test_balancing_gives_popular_items_their_share_of_negatives():
     rng = np.random.default_rng(2)
     popular = np.linspace(0.6, 0.01, 60)

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from models.numerics import products
 from models.numerics.product_kernels import ALONE, COLUMNS, GROUP, TILE
 from models.numerics.products import dense_times, pattern_times, tall_times
-from models.numerics.sparse_products import entries, gram_times_vector, rows_times, sparse_times, times_vector
+from models.numerics.sparse_products import gram_times_vector, rows_times, sparse_table, sparse_times, times_vector
 from models.numerics.threads import kernel_threads
 
 SHAPES = [(1, 1), (GROUP + 1, COLUMNS + 3), (2 * GROUP, 7), (9, 2 * TILE), (5, TILE + 1), (20, 1)]
@@ -68,7 +68,7 @@ def test_a_vector_goes_through_a_sparse_table_with_the_bits_of_a_block(share):
     expected = tall_times(turned, block)
     np.testing.assert_allclose(expected, dense.T @ block, atol=1e-5)
     for column in range(5):
-        vector, both = block[:, column], (entries(turned), entries(table))
+        vector, both = block[:, column], (sparse_table(turned), sparse_table(table))
         np.testing.assert_array_equal(times_vector(*both, vector), expected[:, column])
         np.testing.assert_array_equal(gram_times_vector(*both, vector), tall_times(table, expected)[:, column])
     some = np.array([3, 44, 0], dtype=np.int32)

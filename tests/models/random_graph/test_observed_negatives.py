@@ -16,6 +16,8 @@ from models.random_graph.posterior import Precisions
 from tasks.demo.story import DemoSettings, tell
 from tests.models.random_graph.dense_bound import dense_bound, dense_moments, float_sides, random_side
 
+pytestmark = pytest.mark.slow
+
 USERS, ITEMS = 40, 25
 
 

@@ -57,17 +57,6 @@ def test_unseen_users_are_folded_in(checkerboard):
     assert (model.scores(histories[[5, 5, 0]]) == whole[[5, 5, 0]]).all()
 
 
-def test_an_empty_history_gets_popularity_and_unknown_items_are_ignored(checkerboard):
-    model, _, _ = checkerboard
-    empty = csr_matrix((1, 60))
-    for score in model.score_names:
-        assert (model.scores(empty, score=score)[0] == model.item_degrees).all()
-    wider = csr_matrix((np.ones(4), [0, 2, 4, 61], [0, 4]), shape=(1, 62))
-    known = csr_matrix((np.ones(3), [0, 2, 4], [0, 3]), shape=(1, 60))
-    with pytest.warns(UserWarning, match="of items that no training user has"):
-        assert (model.scores(wider) == model.scores(known)).all()
-
-
 def test_scores_are_made_of_like_and_popularity(checkerboard):
     model, matrix, _ = checkerboard
     rows = np.arange(10)
@@ -139,11 +128,11 @@ AWKWARD = {
 }
 
 
+@pytest.mark.slow  # test_contract.py has the defaults
 @pytest.mark.parametrize("what", AWKWARD)
-@pytest.mark.parametrize("settings", [{"factors": 20}, {"balance_popular": True, "user_biases": True}])
-def test_awkward_data_gives_finite_scores(what, settings):
+def test_awkward_data_gives_finite_scores_with_every_switch_on(what):
     matrix = csr_matrix(AWKWARD[what].astype(float))
-    model = fitted(matrix, iterations=15, **settings)
+    model = fitted(matrix, iterations=15, balance_popular=True, user_biases=True)
     for users in (None, np.arange(matrix.shape[0])):
         for score in model.score_names:
             assert np.isfinite(model.scores(matrix, users=users, score=score)).all()

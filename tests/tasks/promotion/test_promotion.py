@@ -13,7 +13,7 @@ from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import InputError
 from tasks.evaluate.stage import evaluate
 from tasks.promotion import gates
-from tasks.publish import Choice, PublishSettings, publish
+from tasks.publish import ChosenModel, PublishSettings, publish
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import manifest, publications, runs, warehouse
 from tasks.train import train
@@ -48,7 +48,7 @@ def judged(home, run_id, digests, model, fits, limits=None, **settings):
     judgement = promotion.judge(home, tonight, limits)
     digest = None if judgement.stays else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
     return publish(
-        home, run_id, limits, choice=Choice(model, "score"), judgement=judgement, model_digest=digest,
+        home, run_id, limits, choice=ChosenModel(model, "score"), judgement=judgement, model_digest=digest,
         matrices_digest=digests[ALL_EDGES],
     ).decision  # fmt: skip
 

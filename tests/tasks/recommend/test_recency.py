@@ -11,7 +11,7 @@ from tasks import promote
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.evaluate.stage import evaluate
 from tasks.explain.explanation import explain
-from tasks.publish import Choice, PublishSettings, publish
+from tasks.publish import ChosenModel, PublishSettings, publish
 from tasks.recommend import load
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import fits, matrices, runs, warehouse
@@ -48,7 +48,7 @@ def published(tmp_path_factory):
         }  # fmt: skip
         evaluate(home, "run", PROTOCOL, digests[PROTOCOL], {model: made[model, PROTOCOL] for model in SETTINGS})
         publish(
-            home, "run", PublishSettings(top_n=5), choice=Choice("mrf_dense", "score"),
+            home, "run", PublishSettings(top_n=5), choice=ChosenModel("mrf_dense", "score"),
             model_digest=made["mrf_dense", ALL_EDGES], matrices_digest=digests[ALL_EDGES],
         )  # fmt: skip
     return home, {user: [item for one, item, *_ in events if one == user] for user, *_ in events}
