@@ -1,12 +1,14 @@
-"""The penalty of `wmf` on logs whose users have few likes, by the rule of its defaults and by others.
+"""What `wmf` and `graph_filter` take from the log where users have few likes, beside other settings.
 
     python -m benchmarks.short_histories --root ../shared/data [--logs ml-1m gowalla] [--least 0 2 2.8 4]
+    python -m benchmarks.short_histories --root ../shared/data --model graph_filter [--logs ml-100k yelp2018]
 
 Of every user of a log some likes are kept, 1 + a geometric number of them, so that the mean comes to each of LENGTHS;
 at most so many users (`--users`) are taken. A tenth of them, with two likes or more, judge: a fifth of theirs, one at
 least, is to be found, given the rest. A row is a log and a mean: nDCG@100 of popularity, and of `wmf` where a mean
-user's penalty is at least so many edges (`models/wmf/model.py`); 0 is the rule without a least. The lines below have
-the mean of the share of the best in the row, and, with each log left out, what the others choose and what that is
+user's penalty is at least so many edges (`models/wmf/model.py`); 0 is the rule without a least. Or of `graph_filter` with the
+low-pass and the sharpening of long histories, and by its rule (`models/graph_filter/model.py`). The lines below have the mean of
+the share of the best in the row, and, with each log left out, what the others choose and what that is
 worth.
 
     python -m benchmarks.short_histories --root ../shared/data --logs ml-1m --write short.csv
@@ -16,6 +18,8 @@ short.csv`.
 """
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +29,7 @@ from benchmarks.transfer import Log, read
 from models.base import Model
 from models.evaluation.metrics import user_metrics
 from models.evaluation.ranking import target_ranks
+from models.graph_filter.model import FROM_HISTORIES, VECTORS, GraphFilter, GraphFilterSettings
 from models.popularity import Popularity
 from models.wmf.model import SHRINKAGE, UNOBSERVED, WMF, WMFSettings
 
@@ -72,10 +77,24 @@ def wmf(least: float, log: Log, threads: int) -> WMF:
     return WMF(WMFSettings(regularization=max(SHRINKAGE, least / degree) / (1 + UNOBSERVED)), threads=threads)
 
 
+def of_long_histories(log: Log, threads: int) -> GraphFilter:
+    settings = {name: of_long for name, (_, of_long) in FROM_HISTORIES.items()}
+    settings["vectors"] = round(VECTORS * log.train.shape[1] ** 0.5)
+    return GraphFilter(GraphFilterSettings(**settings), threads=threads)
+
+
+def forms(model: str, least: list[float]) -> dict[str, Callable[[Log, int], Model]]:
+    """What makes the estimators to be compared on a log, by the name of their column."""
+    if model == "wmf":
+        return {f"{edges:g}": partial(wmf, edges) for edges in least}
+    return {"as of long histories": of_long_histories, "by the rule": lambda log, threads: GraphFilter(threads=threads)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--logs", nargs="+", default=["ml-1m", "lastfm-hetrec2011", "citeulike-a", "gowalla"])
+    parser.add_argument("--model", choices=("wmf", "graph_filter"), default="wmf")
     parser.add_argument("--least", nargs="+", type=float, default=[0, 1.6, 2.0, 2.4, 2.8, 3.2, 4.0])
     parser.add_argument("--users", type=int, default=12_000)
     parser.add_argument("--seed", type=int, default=1)
@@ -86,25 +105,25 @@ def main() -> None:
         log = shortened(read(given.logs[0], given.root, given.threads), given.users, LENGTHS[0], given.seed)
         np.savetxt(given.write, np.transpose(edges(log).nonzero()), "%d", ",", header="user,item", comments="")
         return
-    print("| log | likes a user | popularity |", *(f"{least:g} |" for least in given.least))
-    print("|---|---|---|" + "---|" * len(given.least))
+    made = forms(given.model, given.least)
+    print("| log | likes a user | popularity |", *(f"{name} |" for name in made))
+    print("|---|---|---|" + "---|" * len(made))
     shares: dict[str, list[np.ndarray]] = {}
     for name in given.logs:
         whole = read(name, given.root, given.threads)
         for length in LENGTHS:
             log = shortened(whole, given.users, length, given.seed)
-            values = np.array([ndcg(wmf(least, log, given.threads), log) for least in given.least])
+            values = np.array([ndcg(make(log, given.threads), log) for make in made.values()])
             shares.setdefault(name, []).append(values / values.max())
             mean = f"{log.train.nnz / log.train.shape[0]:.1f} | {ndcg(Popularity(), log):.4f}"
             print(f"| {name} | {mean} |", *(f"{value:.4f} |" for value in values), flush=True)
-    print(
-        "| share of the best | | |", *(f"{mean:.3f} |" for mean in np.mean(np.concatenate([*shares.values()]), axis=0))
-    )
+    means = np.mean(np.concatenate([*shares.values()]), axis=0)
+    print("| share of the best | | |", *(f"{mean:.3f} |" for mean in means))
     for name in given.logs if len(given.logs) > 1 else ():
         others = np.concatenate([rows for other, rows in shares.items() if other != name]).mean(axis=0)
         taken, own = int(np.argmax(others)), np.mean(shares[name], axis=0)
-        best, without = given.least[taken], f"{given.least[0]:g}: {own[0]:.3f}"
-        print(f"{name} left out: {best:g}, worth {own[taken]:.3f} of its best; {without}")
+        first, best = next(iter(made)), list(made)[taken]
+        print(f"{name} left out: {best}, worth {own[taken]:.3f} of its best; {first}: {own[0]:.3f}")
 
 
 if __name__ == "__main__":

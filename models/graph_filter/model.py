@@ -48,7 +48,10 @@ from models.numerics.threads import kernel_threads, single_threaded_blas
 from models.search_space import Choice, SearchSpace, Span
 from models.settings import RecencySettings
 
-VECTORS = 2.0  # times the square root of the number of items
+VECTORS = 2.0  # times the square root of the number of items, where a mean user has ENOUGH likes
+ENOUGH = 25.0  # the vectors of shorter histories are mostly noise: a share (likes / ENOUGH)^1.5 of them is taken
+SHORT, LONG = 5.0, 12.0  # likes of a mean user, between which the settings below go from the first to the second
+FROM_HISTORIES = {"low_pass": (3.0, 1.0), "low_pass_exponent": (0.4, 0.1), "sharpening": (0.0, 0.4)}
 KEPT = 1 << 25  # numbers in the columns of the filter that a loaded model keeps: 128 MB, with 5,792 items all of them
 NOT_FORMED = np.zeros((0, 0), dtype=np.float32)
 ALONE = 8  # so many columns are made one by one, since most of the graph is far from most items
@@ -78,17 +81,31 @@ class GraphFilterSettings(RecencySettings):
     out_exponent: float = Field(0.1, ge=-1, le=3, description="An item's score weighs degree^-out.")
     order: int = Field(8, ge=1, le=64, description="Degree K of the polynomial that stands for the plateau.")
     flatness: float = Field(3.0, gt=0, description="phi: the larger, the flatter the middle of the plateau.")
-    low_pass: float = Field(1.0, ge=0, description="alpha, the weight of the ideal low-pass; 0 to leave it out.")
-    vectors: int | None = Field(
-        None, ge=1, description="Singular vectors of the low-pass. By default 2 sqrt(items), rounded."
+    low_pass: float | None = Field(
+        None,
+        ge=0,
+        description="alpha, the weight of the ideal low-pass; 0 to leave it out. By default 1 where a mean user has 12 "
+        "likes or more, 3 where 5 or fewer, and between these between.",
     )
-    low_pass_exponent: float = Field(
-        0.1,
+    vectors: int | None = Field(
+        None,
+        ge=1,
+        description="Singular vectors of the low-pass. By default 2 sqrt(items), rounded; where a mean user has fewer than "
+        "25 likes, (likes / 25)^1.5 of that.",
+    )
+    low_pass_exponent: float | None = Field(
+        None,
         ge=-1,
         le=3,
-        description="gamma: the low-pass divides the items of a history by degree^gamma, and multiplies scores by it.",
+        description="gamma: the low-pass divides the items of a history by degree^gamma, and multiplies scores by it. By "
+        "default 0.1, or 0.4 where a mean user has 5 likes or fewer, as for `low_pass`.",
     )
-    sharpening: float = Field(0.4, ge=0, description="h, the time of the sharpening; 0 to leave it out.")
+    sharpening: float | None = Field(
+        None,
+        ge=0,
+        description="h, the time of the sharpening; 0 to leave it out. By default 0.4, or 0 where a mean user has 5 likes "
+        "or fewer, as for `low_pass`.",
+    )
     sharpening_terms: int = Field(
         1, ge=1, le=16, description="Terms of the sharpening's series: 1 for a step of Euler's, 4 of Runge-Kutta's."
     )
@@ -98,10 +115,13 @@ class GraphFilterSettings(RecencySettings):
     )
 
     def resolved(self, interactions: csr_matrix) -> Self:
-        """The settings with the number of vectors for a (users, items) log."""
-        if self.vectors is not None:
-            return self
-        return self.model_copy(update={"vectors": max(1, round(VECTORS * interactions.shape[1] ** 0.5))})
+        """The settings with the low-pass and the sharpening for a (users, items) log, by the likes of a mean user."""
+        likes = interactions.nnz / max(1, np.count_nonzero(np.diff(interactions.indptr)))
+        long = min(max((likes - SHORT) / (LONG - SHORT), 0.0), 1.0)
+        by_rule: dict[str, float] = {name: (1 - long) * a + long * b for name, (a, b) in FROM_HISTORIES.items()}
+        share = min(1.0, (likes / ENOUGH) ** 1.5)
+        by_rule["vectors"] = max(1, round(VECTORS * share * interactions.shape[1] ** 0.5))
+        return self.model_copy(update={name: value for name, value in by_rule.items() if getattr(self, name) is None})
 
 
 class GraphFilter(Model):

@@ -67,9 +67,9 @@ def _nearest_to_start(search: Search, interactions: csr_matrix) -> dict[str, Any
     start, space = search.start, search.space
     multiples = [name for name, range_ in space.items() if isinstance(range_, Multiple)]
     by_rule = start.model_copy(update=dict.fromkeys(multiples)).resolved(interactions)
-    values = start.model_dump()
+    values = {name: getattr(by_rule, name) if value is None else value for name, value in start.model_dump().items()}
     for name in multiples:
-        rule, value = getattr(by_rule, name), values[name]
+        rule, value = getattr(by_rule, name), getattr(start, name)
         values[name] = value / rule if value and rule else 1.0
     return {name: nearest(range_, values[name]) for name, range_ in space.items()}
 

@@ -238,8 +238,40 @@ def test_counts_do_not_matter(likes):
     np.testing.assert_array_equal(one.scores(csr_matrix(likes)), two.scores(csr_matrix(counts)))
 
 
-def test_vectors_left_to_the_log_are_twice_the_root_of_the_items(likes):
-    assert GraphFilterSettings().resolved(csr_matrix(likes)).vectors == 13
-    assert GraphFilterSettings(vectors=5).resolved(csr_matrix(likes)).vectors == 5
+def with_likes(of_each: int, items: int) -> csr_matrix:
+    """Sixty users with so many likes each, and one without."""
+    rows = np.zeros((61, items))
+    for user in range(60):
+        rows[user, (user + np.arange(of_each)) % items] = 1
+    return csr_matrix(rows)
+
+
+@pytest.mark.parametrize(
+    "likes, vectors, low_pass, exponent, sharpening",
+    [
+        (30, 20, 1.0, 0.1, 0.4),
+        (25, 20, 1.0, 0.1, 0.4),
+        (12, 7, 1.0, 0.1, 0.4),
+        (5, 2, 3.0, 0.4, 0.0),
+        (1, 1, 3.0, 0.4, 0.0),
+    ],
+)
+def test_what_is_left_to_the_log_follows_from_a_mean_users_likes(likes, vectors, low_pass, exponent, sharpening):
+    found = GraphFilterSettings().resolved(with_likes(likes, 100))
+    assert (found.vectors, found.low_pass, found.low_pass_exponent, found.sharpening) == (
+        vectors, low_pass, exponent, sharpening
+    )  # fmt: skip
+
+
+def test_between_short_and_long_histories_settings_are_between():
+    found = GraphFilterSettings().resolved(with_likes(8, 100))
+    assert found.low_pass == pytest.approx(3 - 2 * 3 / 7)
+    assert found.low_pass_exponent == pytest.approx(0.4 - 0.3 * 3 / 7)
+    assert found.sharpening == pytest.approx(0.4 * 3 / 7)
+
+
+def test_what_is_given_is_not_left_to_the_log(likes):
+    given = GraphFilterSettings(vectors=5, low_pass=0.0, low_pass_exponent=0.2, sharpening=0.1)
+    assert given.resolved(csr_matrix(likes)) == given
     model = GraphFilter().fit(csr_matrix(likes))
-    assert model.vectors.shape == (40, 13) and model.settings.vectors is None
+    assert model.vectors.shape == (40, model.resolved.vectors) and model.settings.vectors is None

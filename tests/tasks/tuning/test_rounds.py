@@ -27,6 +27,15 @@ class TwoSettings(ModelSettings):
     kind: str = "round"
 
 
+class LeftToTheLog(TwoSettings):
+    """The number follows from the log where it is not given."""
+
+    x: float | None = None
+
+    def resolved(self, interactions):
+        return self.model_copy(update={"x": interactions.shape[0] / 8}) if self.x is None else self
+
+
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch):
     """Studies that lie in memory, of a model that nobody fits."""
@@ -108,6 +117,12 @@ def test_other_settings_to_begin_at_are_tried_once_also_within_a_round():
     searched("home", search(3), 4)
     found = searched("home", search(3, TwoSettings(x=0.25)), 9)
     assert [one.settings["x"] == 0.25 for one in found] == [False] * 4 + [True] + [False] * 4
+
+
+def test_the_first_trial_lies_where_the_rule_puts_what_is_left_to_the_log(home):
+    for start, x in ((LeftToTheLog(), 0.25), (LeftToTheLog(x=0.75), 0.75)):
+        (first,) = Study(home, search(1, start)).ask(1, LOG)
+        assert first.params["x"] == x and first.values == {}
 
 
 def test_one_after_the_other_the_trials_are_those_that_optuna_asks_for_and_prunes():
