@@ -37,7 +37,7 @@ def _choose_layer() -> str:
 # that it waits for. libgomp reads the variable when it is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 numba.config.THREADING_LAYER = _choose_layer()
-CACHED = 1 << 16  # numbers of an array that `over_rows` takes at a time
+CACHED = 1 << 17  # numbers of an array that `over_rows` takes at a time; of fewer, two threads take longer than one
 _turn = threading.RLock() if numba.config.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
 _blas_turn = threading.RLock()
 _around = threading.local()  # `threads`, of the block that a thread is in
