@@ -164,6 +164,7 @@ def fold_in_users(posterior, table, likes, starts, draws, bounds, taus, iteratio
     size = factors + 1 if joint else factors
     stride = padded(factors + 3)
     negatives = np.empty(starts[-1], dtype=np.int32)
+    heavy = np.int64(HEAVY)  # a bare HEAVY has a type of its own, for which `draw_user` would be compiled once more
     for shard in prange(len(bounds) - 1):
         edges, own, sums, columns = workspace(factors)
         solution = np.zeros(size, dtype=np.float32)
@@ -171,7 +172,7 @@ def fold_in_users(posterior, table, likes, starts, draws, bounds, taus, iteratio
         for user in range(bounds[shard], bounds[shard + 1]):
             for t in range(1, iterations + 1):
                 mark = user * iterations + t
-                draw_user(likes, starts, negatives, pi, alias, user, mark, (seed, t), units, HEAVY, scratch)
+                draw_user(likes, starts, negatives, pi, alias, user, mark, (seed, t), units, heavy, scratch)
                 step = np.float32(1.0 / max(t - 3, 1))
                 take_own(own, user, posterior)
                 add_edges(edges, own, sums, columns, table, (likes, (starts, negatives)), user, factors)
