@@ -1,11 +1,11 @@
 """The whole command at Netflix's size: a log of its shape, from raw lines to published tables, and what each stage took.
 
-    python -m benchmarks.netflix_size --home DIR [--share 0.1] [--nights 2] [--kills 10] [--set KEY=VALUE ...]
+    python -m benchmarks.netflix_size --home DIR [--share 0.1] [--nights 3] [--kills 10] [--set KEY=VALUE ...]
 
 The log is the demo's, by the random-graph paper's generative story, with the Netflix Prize's numbers of users, films, ratings
 and likes, in its format: 100,587,242 lines, 2 GB in four files. `--share` makes a part of the users, with their likes. The
 run is `python -m flows.backfill --dataset netflix` with the settings it ships. A second night has 1 % more lines, drawn here:
-ratings by users who are there, of a later week.
+ratings by users who are there, of a later week. A third finds nothing new.
 
 With `--kills` the last night is run once more in a copy of the home as it was before, and gets `kill -9` so many times, at
 drawn moments all over it; the rows of its tables and the bytes of its published files are held against those of the night
@@ -126,7 +126,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.netflix_size", description=__doc__.splitlines()[0])
     parser.add_argument("--home", type=Path, required=True, help="a folder that is not there yet, on a disk with room")
     parser.add_argument("--share", type=float, default=1.0, help="of Netflix's users")
-    parser.add_argument("--nights", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--nights", type=int, choices=(1, 2, 3), default=1)
     parser.add_argument("--kills", type=int, default=0, help="of the last night, run once more")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings beside those it ships")
     given = parser.parse_args()
