@@ -40,10 +40,10 @@ The bound, with phi at its maximum:
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 from scipy.sparse import csr_matrix
 
 from models.base import Model
@@ -84,7 +84,13 @@ class HPFSettings(ModelSettings):
     c_prime: float = Field(0.3, gt=0, description="c', the shape of an item's popularity.")
     d_prime: float = Field(1.0, gt=0, description="d'; the rate of the popularity is c'/d'.")
     binarize_counts: bool = Field(True, description="Take every count as one; otherwise counts are used as they are.")
-    max_iterations: int = Field(500, ge=1, description="Largest number of passes over the edges.")
+    starts: int = Field(
+        1,
+        ge=1,
+        description="Random starts, those of the seed and of the next ones; each is followed to its end, and the fit whose "
+        "bound is highest is kept.",
+    )
+    max_iterations: int = Field(500, ge=1, description="Largest number of passes over the edges from a start.")
     tolerance: float = Field(1e-5, ge=0, description="Stop when the relative change of the bound falls below this.")
     fold_in_iterations: int = Field(100, ge=1, description="Largest number of updates of an unseen user.")
     fold_in_tolerance: float = Field(
@@ -98,6 +104,12 @@ class HPFSettings(ModelSettings):
         description="Blocks of users that are updated apart and whose sums for the items are added (docs/scaling.md); 1 "
         "fits all users as one.",
     )
+
+    @model_validator(mode="after")
+    def _one_start_by_blocks(self) -> Self:
+        if self.starts > 1 and self.blocks > 1:
+            raise ValueError("starts: a fit by blocks has one; set blocks = 1, or starts = 1")
+        return self
 
     @property
     def user_prior(self) -> Prior:
@@ -122,7 +134,7 @@ class HPF(Model):
         user_shape, user_rate: float32 (users, K), gamma.
         item_shape, item_rate: float32 (items, K), lambda.
         activity_rate, popularity_rate: float64 (users,) and (items,), the rates of kappa and tau.
-        bounds: float64 (iterations,), the bound in each iteration, after its update of phi.
+        bounds: float64 (iterations,), the bound in each iteration from the start that is kept, after its update of phi.
     """
 
     name: ClassVar[str] = "hpf"
@@ -132,17 +144,24 @@ class HPF(Model):
     scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        with kernel_threads(self.threads), self._iterations(interactions, options) as iterate:
-            self.bounds = np.array(list(self._ascend(iterate, options.on_epoch)))
+        best: tuple[np.ndarray, GammaParameters, GammaFactors] | None = None
+        for number in range(1 if options.start else self.settings.starts):
+            with kernel_threads(self.threads), self._iterations(interactions, options, number) as iterate:
+                bounds = np.array(list(self._ascend(iterate, number, options.on_epoch)))
+            if best is None or bounds[-1] > best[0][-1]:
+                best = bounds, self.user_posterior, self._items
+        self.bounds, users, self._items = best
+        self.user_shape, self.user_rate, self.activity_rate = users
+        self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
 
     @contextmanager
-    def _iterations(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Callable[[], float]]:
-        """Begin; what makes an iteration of all users as one, or of blocks, and returns the bound.
+    def _iterations(self, interactions: csr_matrix, options: FitOptions, number: int) -> Iterator[Callable[[], float]]:
+        """Begin at a start; what makes an iteration of all users as one, or of blocks, and returns the bound.
 
         The arrays, and the items, are updated in place, so that `on_epoch` may call `scores`.
         """
         settings = self.settings
-        users, self._items = self._beginning(interactions.shape, options.start)
+        users, self._items = self._beginning(interactions.shape, options.start, number)
         self.user_shape, self.user_rate, self.activity_rate = users.posterior
         self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
         if settings.blocks == 1:
@@ -156,11 +175,13 @@ class HPF(Model):
             yield ascent.iterate
             self.user_shape, self.user_rate, self.activity_rate = GammaParameters(**ascent.blocks.gathered())
 
-    def _beginning(self, shape: tuple[int, int], before: Start | None) -> tuple[GammaFactors, GammaFactors]:
-        """Users and items as `start` draws them, or where an earlier fit ended."""
+    def _beginning(
+        self, shape: tuple[int, int], before: Start | None, number: int = 0
+    ) -> tuple[GammaFactors, GammaFactors]:
+        """Users and items as `start` draws them for a start, or where an earlier fit ended."""
         settings, sides = self.settings, ("users", "items")
         users, items = (
-            GammaFactors(prior, start(prior, rows, self.seed, side))
+            GammaFactors(prior, start(prior, rows, self.seed + number, side))
             for prior, rows, side in zip((settings.user_prior, settings.item_prior), shape, sides, strict=True)
         )
         if before:
@@ -168,13 +189,14 @@ class HPF(Model):
             items.take(before.previous.item_posterior, before.items)
         return users, items
 
-    def _ascend(self, iterate: Callable[[], float], on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
+    def _ascend(self, iterate: Callable[[], float], number: int, on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
         """Iterate until convergence; yields the bound in every iteration."""
-        last, limit = -np.inf, self.settings.max_iterations
+        last, limit, starts = -np.inf, self.settings.max_iterations, self.settings.starts
         for iteration in range(1, limit + 1):
             started = perf_counter()
             bound = iterate()
-            on_epoch(Epoch(iteration, limit, perf_counter() - started, {"bound": bound}))
+            of_all = number * limit + iteration, starts * limit
+            on_epoch(Epoch(*of_all, perf_counter() - started, {"bound": bound}))
             yield bound
             if is_level(last, bound, self.settings.tolerance):
                 break

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from scipy import stats
 from scipy.sparse import csr_matrix, random_array
 from scipy.special import digamma, gammaln
@@ -235,6 +236,25 @@ def test_the_start_is_the_prior_and_a_uniform_draw_a_number():
         assert stats.kstest(draws, "uniform").pvalue > 0.01
         assert len(np.unique(draws)) > 0.99 * draws.size
     assert abs(np.corrcoef(shape.ravel(), rate.ravel())[0, 1]) < 0.06
+
+
+def test_of_several_starts_the_fit_with_the_highest_bound_is_kept():
+    matrix = counts()
+    alone = {seed: HPF(SETTINGS, seed=seed).fit(matrix) for seed in range(2, 7)}
+    best = max(alone, key=lambda seed: alone[seed].bounds[-1])
+    assert best not in (2, 6)  # neither the first nor the last
+    numbers: list[int] = []
+    several = SETTINGS.model_copy(update={"starts": 5})
+    found = HPF(several, seed=2).fit(matrix, FitOptions(on_epoch=lambda epoch: numbers.append(epoch.number)))
+    for name, array in alone[best]._arrays().items():
+        np.testing.assert_array_equal(found._arrays()[name], array)
+    np.testing.assert_array_equal(found.scores(matrix), alone[best].scores(matrix))
+    assert numbers == sorted(numbers) and numbers[-1] <= 5 * several.max_iterations
+
+
+def test_a_fit_by_blocks_has_one_start():
+    with pytest.raises(ValidationError, match="starts"):
+        HPFSettings(starts=2, blocks=2)
 
 
 def test_started_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
