@@ -42,7 +42,7 @@ def file_of(model):
         ("mrf/sparse_kernels.py", {"mrf_dense", "mrf_sparse"}),
         ("autoencoders/training.py", {"cdae", "mult_dae", "mult_vae"}),
         ("negatives/draws.py", {"random_graph", "paired_symbols", "binary_matrix"}),
-        ("evaluation/metrics.py", {"cdae", "mult_dae", "mult_vae"}),
+        ("evaluation/metrics.py", {"cdae", "mult_dae", "mult_vae", "blend"}),
         ("generator/story.py", set()),
         ("catalogue.py", set()),
         ("numerics/shards.py", set(MODELS)),
