@@ -39,7 +39,7 @@ from models.fitting import Epoch, FitOptions
 from models.graph_filter.graph import COLUMNS, NormalizedGraph, powers, top_eigenvectors
 from models.graph_filter.kept_columns import KeptColumns
 from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
-from models.numerics.counts import one_each
+from models.numerics.counts import mean_degree, one_each
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
 from models.numerics.products import dense_times, pattern_times
@@ -116,7 +116,7 @@ class GraphFilterSettings(RecencySettings):
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings with the low-pass and the sharpening for a (users, items) log, by the likes of a mean user."""
-        likes = interactions.nnz / max(1, np.count_nonzero(np.diff(interactions.indptr)))
+        likes = mean_degree(interactions)
         long = min(max((likes - SHORT) / (LONG - SHORT), 0.0), 1.0)
         by_rule: dict[str, float] = {name: (1 - long) * a + long * b for name, (a, b) in FROM_HISTORIES.items()}
         share = min(1.0, (likes / ENOUGH) ** 1.5)

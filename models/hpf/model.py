@@ -145,9 +145,10 @@ class HPF(Model):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         best: tuple[np.ndarray, GammaParameters, GammaFactors] | None = None
-        for number in range(1 if options.start else self.settings.starts):
+        starts = 1 if options.start else self.settings.starts
+        for number in range(starts):
             with kernel_threads(self.threads), self._iterations(interactions, options, number) as iterate:
-                bounds = np.array(list(self._ascend(iterate, number, options.on_epoch)))
+                bounds = np.array(list(self._ascend(iterate, (number, starts), options.on_epoch)))
             if best is None or bounds[-1] > best[0][-1]:
                 best = bounds, self.user_posterior, self._items
         self.bounds, users, self._items = best
@@ -189,14 +190,20 @@ class HPF(Model):
             items.take(before.previous.item_posterior, before.items)
         return users, items
 
-    def _ascend(self, iterate: Callable[[], float], number: int, on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
-        """Iterate until convergence; yields the bound in every iteration."""
-        last, limit, starts = -np.inf, self.settings.max_iterations, self.settings.starts
+    def _ascend(
+        self, iterate: Callable[[], float], place: tuple[int, int], on_epoch: Callable[[Epoch], None]
+    ) -> Iterator[float]:
+        """Iterate until convergence; yields the bound in every iteration.
+
+        Args:
+            place: the number of the start, from 0, and of how many.
+        """
+        last, limit, (number, starts) = -np.inf, self.settings.max_iterations, place
         for iteration in range(1, limit + 1):
             started = perf_counter()
             bound = iterate()
-            of_all = number * limit + iteration, starts * limit
-            on_epoch(Epoch(*of_all, perf_counter() - started, {"bound": bound}))
+            spent = perf_counter() - started
+            on_epoch(Epoch(number * limit + iteration, starts * limit, spent, {"bound": bound}))
             yield bound
             if is_level(last, bound, self.settings.tolerance):
                 break

@@ -89,6 +89,11 @@ def item_degrees(matrix: csr_matrix) -> np.ndarray:
     return sum(np.bincount(piece, minlength=matrix.shape[1]) for piece in pieces)
 
 
+def mean_degree(matrix: csr_matrix) -> float:
+    """How many entries the rows have on average, of those that have any."""
+    return matrix.nnz / max(1, np.count_nonzero(np.diff(matrix.indptr)))
+
+
 def one_each(items: np.ndarray, count: int) -> csr_matrix:
     """Histories of one item each, (len(items), count); `items` are columns."""
     indptr = np.arange(len(items) + 1, dtype=np.int32)

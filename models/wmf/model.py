@@ -36,6 +36,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions, is_level, take
+from models.numerics.counts import mean_degree
 from models.numerics.degree_weights import degree_weights_or_ones
 from models.numerics.lanes import padded
 from models.numerics.products import dense_times
@@ -127,8 +128,7 @@ class WMFSettings(ModelSettings):
         if penalty is None and self.loss == "hu2008":
             penalty = HU_REGULARIZATION
         elif penalty is None:
-            degree = interactions.nnz / max(1, np.count_nonzero(np.diff(interactions.indptr)))
-            penalty = max(SHRINKAGE, LEAST / degree) / (1 + weight / density)
+            penalty = max(SHRINKAGE, LEAST / mean_degree(interactions)) / (1 + weight / density)
         return self.model_copy(update={"unobserved_weight": weight, "regularization": penalty})
 
     def sizes_by_blocks(self, items: int, edges: int) -> Sizes:

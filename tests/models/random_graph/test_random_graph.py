@@ -130,7 +130,7 @@ AWKWARD = {
 
 @pytest.mark.slow  # test_contract.py has the defaults
 @pytest.mark.parametrize("what", AWKWARD)
-def test_awkward_data_gives_finite_scores_with_every_switch_on(what):
+def test_awkward_data_gives_finite_scores_with_balanced_negatives_and_user_biases(what):
     matrix = csr_matrix(AWKWARD[what].astype(float))
     model = fitted(matrix, iterations=15, balance_popular=True, user_biases=True)
     for users in (None, np.arange(matrix.shape[0])):
