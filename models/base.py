@@ -48,7 +48,7 @@ class Model(ABC):
     scorable_each_epoch: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False
     cost_is_of_items: ClassVar[bool] = False
-    block_bytes: ClassVar[int] = 1 << 25
+    block_bytes: ClassVar[int] = 1 << 23
     item_matrices: ClassVar[int] = 0
     extra: ClassVar[str | None] = None
 

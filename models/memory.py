@@ -57,6 +57,11 @@ def users_at_once(model: type[Model], items: int) -> int:
     return max(1, model.block_bytes // (4 * items))
 
 
+def reads_large_table(model: type[Model]) -> bool:
+    """Whether each block of scores reads a table of all items, so that blocks are large and quicker one after another."""
+    return model.block_bytes > Model.block_bytes
+
+
 def judging_bytes(model: type[Model], items: int, users: int, saved: int) -> int:
     """About how many bytes it takes to rank all items for some users by a fit, beside what the process has anyway.
 

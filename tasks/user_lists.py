@@ -1,6 +1,7 @@
 """What is recommended to every user of the logs, made a block of users at a time by what lies in the stores alone."""
 
 import functools
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -8,11 +9,13 @@ import numpy as np
 import polars as pl
 
 from models.base import Model
-from tasks.cluster import Engine
+from models.memory import reads_large_table
+from tasks.cluster import Engine, each
 from tasks.stores import fits, matrices
 from tasks.stores.home import Home
 
 USERS_OF_A_CALL = 1 << 12  # whose recommendations are one piece of work, where blocks of scores are smaller
+_one_loads = threading.Lock()  # what calls that are made side by side share
 
 
 class Lists(NamedTuple):
@@ -36,11 +39,10 @@ def made(home: Home, lists: Lists, engine: Engine) -> Iterator[pl.DataFrame]:
     model, split = _model_and_split(home, lists)
     users, step = split.train.shape[0], model.users_at_once
     step *= max(1, USERS_OF_A_CALL // step)
-    what = f"{lists.model}: recommend"
-    begun = [engine.begin(what, ranked, home, lists, first, first + step) for first in range(0, users, step)]
-    for blocks in begun:
-        yield blocks()
-    _model_and_split.cache_clear()
+    what, asked = f"{lists.model}: recommend", [(lists, first, first + step) for first in range(0, users, step)]
+    alone = reads_large_table(type(model))
+    yield from each(engine, what, ranked, home, asked, alone=alone)
+    _loaded.cache_clear()
 
 
 def ranked(home: Home, lists: Lists, first: int, end: int) -> pl.DataFrame:
@@ -51,9 +53,14 @@ def ranked(home: Home, lists: Lists, first: int, end: int) -> pl.DataFrame:
     return pl.concat([_ranked(model, split, lists, start, min(start + step, end)) for start in starts])
 
 
-@functools.lru_cache(maxsize=1)
 def _model_and_split(home: Home, lists: Lists) -> tuple[Model, matrices.SplitMatrices]:
     """The model and its edges, kept from one block to the next."""
+    with _one_loads:
+        return _loaded(home, lists)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(home: Home, lists: Lists) -> tuple[Model, matrices.SplitMatrices]:
     return fits.load(home, lists.model, lists.digest), matrices.read(home, lists.matrices_digest)
 
 

@@ -5,12 +5,16 @@ their items are, and how evenly items are shown.
 Higher coverage and novelty, and lower percentile, lift and Gini index, mean less popularity bias.
 """
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from scipy.sparse import csr_matrix
 
 from models.evaluation.metrics import Mean, mean
+from models.numerics.products import read_only
+from models.numerics.top_items import index_arrays
 
 FIRST = 20
 
@@ -37,7 +41,7 @@ class Exposure:
 
     def __init__(self, item_degrees: np.ndarray, training_users: int) -> None:
         self._times = np.zeros(len(item_degrees), dtype=np.int64)
-        self._degrees = item_degrees
+        self._degrees = read_only(item_degrees, np.int64)
         self._information = np.log2(training_users) - np.log2(np.maximum(item_degrees, 1))
         self._percentile = _percentiles(item_degrees)
         self._of_users: list[np.ndarray] = []
@@ -56,10 +60,14 @@ class Exposure:
             np.where(there, values[recommended], 0).sum(axis=1)
             for values in (self._information, self._percentile, self._degrees)
         ]
-        known, starts = self._degrees[histories.indices], np.asarray(histories.indptr, dtype=np.int64)
-        running = np.concatenate([[0], np.cumsum(known)])
-        history = np.diff(running[starts]) / np.maximum(np.diff(starts), 1)
+        history = _mean_degrees(*index_arrays(histories.indptr, histories.indices), self._degrees)
         self._of_users.append(np.stack([*(of_list / np.maximum(lengths, 1) for of_list in sums), history]))
+
+    def anew(self) -> "Exposure":
+        """Another one for the same items, which has counted nothing yet."""
+        other = copy.copy(self)
+        other._times, other._of_users = np.zeros_like(self._times), []
+        return other
 
     @property
     def shown(self) -> Shown:
@@ -105,6 +113,17 @@ def _lift(recommended: np.ndarray, known: np.ndarray) -> Mean:
 
 def _percentiles(degrees: np.ndarray) -> np.ndarray:
     """For each item the share of the training items with fewer edges, float64 (items,); ties count half."""
-    trained = np.sort(degrees[degrees > 0])
-    below, at_most = (np.searchsorted(trained, degrees, side) for side in ("left", "right"))
+    trained, (distinct, item) = np.sort(degrees[degrees > 0]), np.unique(degrees, return_inverse=True)
+    below, at_most = (np.searchsorted(trained, distinct, side)[item] for side in ("left", "right"))
     return (below + at_most) / (2 * len(trained))
+
+
+@njit(cache=True, nogil=True)
+def _mean_degrees(indptr, indices, degrees):
+    means = np.zeros(len(indptr) - 1)
+    for row in range(len(means)):
+        total = np.int64(0)
+        for at in range(indptr[row], indptr[row + 1]):
+            total += degrees[indices[at]]
+        means[row] = total / max(indptr[row + 1] - indptr[row], 1)
+    return means

@@ -40,13 +40,13 @@ numba.config.THREADING_LAYER = _choose_layer()
 CACHED = 1 << 17  # numbers of an array that `over_rows` takes at a time; of fewer, two threads take longer than one
 _turn = threading.RLock() if numba.config.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
 _blas_turn = threading.RLock()
-_around = threading.local()  # `threads`, of the block that a thread is in
+_around = threading.local()  # `threads`, of the block that a thread is in, and `most`, that its blocks may have
 
 
 @contextlib.contextmanager
 def kernel_threads(count: int) -> Iterator[None]:
-    """Run the block's numba kernels on `count` threads, or on as many as numba was started with."""
-    wanted, outer = max(1, min(count, numba.config.NUMBA_NUM_THREADS)), getattr(_around, "threads", None)
+    """Run the block's numba kernels on `count` threads, or on as many as numba was started with, or `take_at_most` left."""
+    wanted, outer = max(1, min(count, numba.config.NUMBA_NUM_THREADS, _most())), getattr(_around, "threads", None)
     if wanted == outer:  # a block within a block: to ask numba takes microseconds
         yield
         return
@@ -61,6 +61,20 @@ def kernel_threads(count: int) -> Iterator[None]:
             numba.set_num_threads(before)
 
 
+def take_at_most(count: int) -> None:
+    """From now on, let what this Python thread calls have no more than so many threads: others are at work beside it."""
+    _around.most = count
+
+
+def _most() -> int:
+    return getattr(_around, "most", numba.config.NUMBA_NUM_THREADS)
+
+
+def side_by_side(threads: int, calls: int) -> int:
+    """How many of some calls to make at a time in one process; 1 where only one may run a parallel kernel at once."""
+    return 1 if numba.config.THREADING_LAYER == "workqueue" else max(1, min(threads, calls))
+
+
 def over_rows(work: Callable[..., object], threads: int, *arrays: np.ndarray) -> None:
     """Several passes by numpy over whole arrays, on some threads, each over a few rows at a time that stay in a cache.
 
@@ -68,7 +82,7 @@ def over_rows(work: Callable[..., object], threads: int, *arrays: np.ndarray) ->
         work: takes some rows of each array.
         arrays: (rows, columns), of one shape.
     """
-    rows = max(1, CACHED // max(1, arrays[0].shape[1]))
+    threads, rows = min(threads, _most()), max(1, CACHED // max(1, arrays[0].shape[1]))
     starts = range(0, len(arrays[0]), rows)
 
     def pass_over(of_thread: range) -> None:

@@ -64,11 +64,11 @@ def index_arrays(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, n
 def _top_items(scores, indptr, indices, ids, best):
     for user in prange(len(scores)):
         history = indices[indptr[user] : indptr[user + 1]]
-        _top_of_row(scores[user], history, ids[user], best[user])
+        top_of_row(scores[user], history, ids[user], best[user])
 
 
 @njit(cache=True, nogil=True)
-def _top_of_row(scores, history, ids, best):
+def top_of_row(scores, history, ids, best):
     """Fill `ids` and `best` (both (n,)) with one user's best items, best first.
 
     `history` is sorted. `ids` and `best` first hold a heap, whose root is the worst item in it; then they are sorted

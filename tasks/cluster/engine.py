@@ -1,12 +1,16 @@
 """What a stage hands its work to, and the choice of where that is."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from models.fitting import Here, Workers
+from models.numerics.threads import side_by_side, take_at_most
 from tasks.errors import InputError
 from tasks.stores import urls
 from tasks.stores.home import Home
@@ -63,6 +67,48 @@ class _Here(Here):
 
 
 HERE = _Here()
+
+
+def each(
+    engine: Engine,
+    what: str,
+    function: Callable[..., Any],
+    home: Home,
+    calls: Sequence[tuple[Any, ...]],
+    *,
+    memory: Sequence[int] = (),
+    alone: bool = False,
+) -> Iterator[Any]:
+    """What `function(home, *call)` gives for each of some calls, in their order, in whatever order they are made.
+
+    Workers are asked for all of them at once. This process makes as many at a time as it has threads, each with its share,
+    or as many as the run's memory has room for.
+
+    Args:
+        what, function, home: as in `Engine.begin`.
+        memory: bytes that each call takes about.
+        alone: in this process a call is quicker by itself, on all threads, than on one thread beside others.
+    """
+    memory = memory or [0] * len(calls)
+    begun = [engine.begin(what, function, home, *call, memory=of) for call, of in zip(calls, memory, strict=True)]
+    room = home.limits.memory // max(1, *memory) if calls else 0
+    count = 1 if alone or engine is not HERE else side_by_side(home.limits.threads, min(len(begun), room))
+    return (answer() for answer in begun) if count == 1 else _together(begun, count, home.limits.threads // count)
+
+
+def _together(begun: list[Callable[[], Any]], count: int, threads: int) -> Iterator[Any]:
+    """The answers of calls that are made so many at a time, with so many threads each."""
+    waiting: deque[Future] = deque()
+    pool = ThreadPoolExecutor(count, initializer=take_at_most, initargs=(threads,))
+    try:
+        for call in begun:
+            waiting.append(pool.submit(copy_context().run, call))  # Prefect's context, for what is logged
+            if len(waiting) > 2 * count:  # no more, or answers that nobody has asked for yet would pile up
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True)

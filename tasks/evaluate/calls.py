@@ -5,18 +5,19 @@ order. So nothing depends on where they are made, nor on how many are made at a 
 """
 
 import functools
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from models.base import Model
 from models.catalogue import MODELS
 from models.evaluation.beyond_accuracy import Exposure, Shown
 from models.generator.density_ratio import Truth
-from models.memory import judging_bytes, users_at_once
+from models.memory import judging_bytes, reads_large_table, users_at_once
 from models.negatives.laws import NegativeLaw
 from tasks import machine
-from tasks.cluster import Engine
+from tasks.cluster import Engine, each
 from tasks.evaluate import considered, like
 from tasks.evaluate.ranks import Ranks, rank_each, with_targets
 from tasks.orchestration import progress
@@ -24,7 +25,8 @@ from tasks.stores import fits, matrices
 from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
 
-USERS_OF_A_CALL = 1 << 11  # where blocks of scores are smaller
+USERS_OF_A_CALL = 1 << 10  # where blocks of scores are smaller
+_one_loads = threading.RLock()  # what calls that are made side by side share
 
 
 class Judged(NamedTuple):
@@ -45,12 +47,11 @@ class Judged(NamedTuple):
     seconds: float
 
 
-class Call(NamedTuple):
-    """A call that was begun: the part, how many of its users, and what waits for the answer."""
+class Begun(NamedTuple):
+    """The calls that judge one model: how many users each has, of which part, and their answers in this order."""
 
-    part: str
-    users: int
-    answer: Callable[[], Judged]
+    parts: list[tuple[str, int]]
+    answers: Iterator[Judged]
 
 
 def begin(
@@ -61,7 +62,7 @@ def begin(
     name: str,
     digest: str,
     truth: Truth | None,
-) -> list[Call]:
+) -> Begun:
     """Have one model judged on the test part, and ranked for on the validation part where it has users with a target.
 
     Args:
@@ -72,7 +73,7 @@ def begin(
     kind, items, saved = MODELS[name], split.train.shape[1], fits.saved_bytes(home, name, digest)
     step = users_at_once(kind, items)
     step *= max(1, USERS_OF_A_CALL // step)
-    begun = []
+    parts, asked, memory = [], [], []
     for part in ("test", "validation"):
         if part not in split.parts or not len(with_targets(split.parts[part])):
             continue
@@ -80,22 +81,19 @@ def begin(
         for first in range(0, users, step):
             end = min(first + step, users)
             of_these = truth.of_users(rows[first:end]) if truth and part == "test" else None
-            what, call = (
-                f"{name}: judge on {split.protocol}",
-                (matrices_digest, name, digest, part, first, end, of_these),
-            )
-            memory = judging_bytes(kind, items, end - first, saved)
-            answer = engine.begin(what, judged, home, *call, memory=memory)
-            begun.append(Call(part, end - first, answer))
-    return begun
+            asked.append((matrices_digest, name, digest, part, first, end, of_these))
+            parts.append((part, end - first))
+            memory.append(judging_bytes(kind, items, end - first, saved))
+    what = f"{name}: judge on {split.protocol}"
+    return Begun(parts, each(engine, what, judged, home, asked, memory=memory, alone=reads_large_table(kind)))
 
 
-def collected(name: str, begun: list[Call]) -> dict[str, list[Judged]]:
+def collected(name: str, begun: Begun) -> dict[str, list[Judged]]:
     """The answers of a model's calls by part, in their order; the progress is told."""
     found: dict[str, list[Judged]] = {}
-    users = sum(call.users for call in begun)
-    for call in progress.over(begun, f"{name} ranks for {users:,} users", lambda call: call.users):
-        found.setdefault(call.part, []).append(call.answer())
+    users = sum(count for _, count in begun.parts)
+    for part, _ in progress.over(begun.parts, f"{name} ranks for {users:,} users", lambda of_call: of_call[1]):
+        found.setdefault(part, []).append(next(begun.answers))
     return found
 
 
@@ -116,7 +114,8 @@ def judged(
         users, whole, began = split.users_of(part, first, end), split.parts[part], time.perf_counter()
         if part != "test":
             return Judged(rank_each(model, users, told=False), {}, None, None, time.perf_counter() - began)
-        exposures = {score: Exposure(model.item_degrees, split.train.shape[0]) for score in model.score_names}
+        exposure = Exposure(model.item_degrees, split.train.shape[0])
+        exposures = {score: exposure.anew() for score in model.score_names}
         ranks = rank_each(model, users, exposures, told=False)
         seconds, sample, pairs = time.perf_counter() - began, None, None
         if split.protocol == "leave_one_out":
@@ -127,15 +126,25 @@ def judged(
         return Judged(ranks, {score: one.shown for score, one in exposures.items()}, sample, pairs, seconds)
 
 
-@functools.lru_cache(maxsize=1)
 def split_of(home: Home, digest: str) -> SplitMatrices:
     """A split without the histories of its parts, kept from one call to the next."""
+    with _one_loads:
+        return _split(home, digest)
+
+
+def _model_and_law(home: Home, matrices_digest: str, name: str, digest: str) -> tuple[Model, NegativeLaw | None]:
+    """A model and, on leave_one_out, the law of its negatives, kept from one call to the next."""
+    with _one_loads:
+        return _loaded(home, matrices_digest, name, digest)
+
+
+@functools.lru_cache(maxsize=1)
+def _split(home: Home, digest: str) -> SplitMatrices:
     return matrices.read(home, digest, histories=False)
 
 
 @functools.lru_cache(maxsize=1)
-def _model_and_law(home: Home, matrices_digest: str, name: str, digest: str) -> tuple[Model, NegativeLaw | None]:
-    """A model and, on leave_one_out, the law of its negatives, kept from one call to the next."""
+def _loaded(home: Home, matrices_digest: str, name: str, digest: str) -> tuple[Model, NegativeLaw | None]:
     model, split = fits.load(home, name, digest), split_of(home, matrices_digest)
     law = model.negative_law() if split.protocol == "leave_one_out" else None
     return model, law and law.counted(split.train)
@@ -143,5 +152,5 @@ def _model_and_law(home: Home, matrices_digest: str, name: str, digest: str) -> 
 
 def let_go() -> None:
     """Forget what this process has kept from its calls."""
-    split_of.cache_clear()
-    _model_and_law.cache_clear()
+    _split.cache_clear()
+    _loaded.cache_clear()

@@ -16,7 +16,6 @@ from models.evaluation.beyond_accuracy import FIRST, Exposure
 from models.evaluation.metrics import DegreeBin
 from models.evaluation.ranking import NotRankable, target_ranks
 from models.numerics.threads import kernel_threads
-from models.numerics.top_items import top_items
 from tasks.errors import OneclassError
 from tasks.orchestration import progress
 from tasks.stores.matrices import Part
@@ -82,24 +81,21 @@ def _rank(
     for start in progress.over(starts, f"{model.name} ranks for {len(users):,} users") if told else starts:
         block = users[start : start + size]
         rows = None if part.rows is None else part.rows[block]
-        for score, scores in each(part.histories[block], rows):
-            ranks = _rank_block(model, score, scores, part, block, exposures.get(score))
+        of_block = Part(part.histories[block], part.targets[block], part.users[block], rows)
+        for score, scores in each(of_block.histories, rows):
+            ranks = _rank_block(model, score, scores, of_block, exposures.get(score))
             found.setdefault(score, []).append(ranks)
     return {score: Ranks.joined(blocks) for score, blocks in found.items()}
 
 
-def _rank_block(
-    model: Model, score: str, scores: np.ndarray, part: Part, block: np.ndarray, exposure: Exposure | None
-) -> Ranks:
-    histories, targets = part.histories[block], part.targets[block]
+def _rank_block(model: Model, score: str, scores: np.ndarray, block: Part, exposure: Exposure | None) -> Ranks:
     try:
         with kernel_threads(model.threads):
-            ranks = target_ranks(scores, histories, targets)
-            if exposure is not None:
-                best, _ = top_items(scores, histories.indptr, histories.indices, FIRST)
-                exposure.add(best, histories)
+            ranks = target_ranks(scores, block.histories, block.targets, 0 if exposure is None else FIRST)
+        if exposure is not None:
+            exposure.add(ranks.first, block.histories)
     except NotRankable as error:
-        user = int(part.users[block[error.row]])
+        user = int(block.users[error.row])
         raise OneclassError(
             f"{model.name}, score {score!r}, user_index {user}: {error.reason}; its items cannot be ranked"
         ) from error

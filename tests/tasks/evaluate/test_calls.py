@@ -49,7 +49,8 @@ def test_some_users_of_a_part_are_the_rows_of_the_whole_part(split, home):
 
 
 def test_of_the_calls_after_one_that_fails_none_is_waited_for_and_the_user_is_named(split, home, monkeypatch):
-    """Places 10 to 14 of the test part are the third call's; other models go on."""
+    """Places 10 to 14 of the test part are the third call's; other models go on. Here one call follows the other."""
+    home = replace(home, limits=replace(home.limits, threads=1))
     monkeypatch.setattr(calls, "USERS_OF_A_CALL", 1)
     monkeypatch.setattr(calls, "users_at_once", lambda model, items: 5)
     asked, whole = [], Popularity._scores

@@ -1,0 +1,85 @@
+"""Calls that this process makes side by side: their order, how many at a time, their threads, and an error among them."""
+
+import contextvars
+import threading
+import time
+from dataclasses import replace
+
+import numba
+import pytest
+
+from models.numerics import threads
+from models.numerics.threads import kernel_threads
+from tasks.cluster import HERE, each
+from tasks.stores.home import Limits
+
+run = contextvars.ContextVar("run", default="none")
+
+
+@pytest.fixture
+def home(home):
+    return replace(home, limits=Limits(threads=2, memory=1 << 30))
+
+
+def test_answers_come_in_the_order_of_the_calls_with_the_callers_context(home):
+    run.set("this one")
+
+    def slow_at_first(home, number):
+        time.sleep(0.05 if number % 2 == 0 else 0)
+        return number, run.get()
+
+    calls = [(number,) for number in range(9)]
+    assert list(each(HERE, "call", slow_at_first, home, calls)) == [(number, "this one") for number in range(9)]
+    assert list(each(HERE, "call", slow_at_first, home, [])) == []
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "alone", "at_a_time", "of_each"),
+    [(2, 1, False, 2, 1), (2, 1, True, 1, 2), (2, 600 << 20, False, 1, 2), (1, 1, False, 1, 1)],
+)
+def test_so_many_at_a_time_as_there_are_threads_and_as_memory_has_room_for(
+    home, cores, memory, alone, at_a_time, of_each
+):
+    home, most = replace(home, limits=replace(home.limits, threads=cores)), []
+    at_work = set()
+
+    def call(home, number):
+        at_work.add(number)
+        time.sleep(0.02)
+        most.append(len(at_work))
+        at_work.remove(number)
+        with kernel_threads(cores):
+            return numba.get_num_threads()
+
+    found = list(each(HERE, "call", call, home, [(number,) for number in range(6)], memory=[memory] * 6, alone=alone))
+    assert max(most) == at_a_time
+    assert found == [min(of_each, numba.config.NUMBA_NUM_THREADS)] * 6
+
+
+def test_where_one_parallel_kernel_runs_at_a_time_so_does_one_call(home, monkeypatch):
+    monkeypatch.setattr(threads.numba.config, "THREADING_LAYER", "workqueue")
+    names = list(each(HERE, "call", lambda home: threading.current_thread().name, home, [()] * 4))
+    assert names == [threading.current_thread().name] * 4
+
+
+def test_after_a_call_that_fails_those_that_wait_are_not_made(home):
+    made = []
+
+    def call(home, number):
+        made.append(number)
+        time.sleep(0.01)
+        if number == 1:
+            raise ValueError("the second")
+
+    with pytest.raises(ValueError, match="the second"):
+        list(each(HERE, "call", call, home, [(number,) for number in range(30)]))
+    assert max(made) < 10
+
+
+def test_answers_that_nobody_asks_for_are_not_made_far_ahead(home):
+    made = []
+    answers = each(HERE, "call", lambda home, number: made.append(number), home, [(number,) for number in range(50)])
+    next(answers)
+    time.sleep(0.1)
+    assert len(made) <= 5
+    answers.close()
