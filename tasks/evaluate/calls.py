@@ -25,7 +25,7 @@ from tasks.stores import fits, matrices
 from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
 
-USERS_OF_A_CALL = 1 << 10  # where blocks of scores are smaller
+USERS_OF_A_CALL = 1 << 11  # where blocks of scores are smaller
 _one_loads = threading.RLock()  # what calls that are made side by side share
 
 
