@@ -22,7 +22,7 @@ from flows import command_line, console
 from flows.parameters import Flag
 from models.catalogue import MODELS
 from models.evaluation import definitions, metrics
-from tasks import publish
+from tasks import publication_files
 from tasks.protocols import PROTOCOLS, VALIDATION_METRIC
 from tasks.settings import STAGE_SETTINGS
 
@@ -155,8 +155,10 @@ def _tables() -> Iterator[str]:
             if columns := _columns(name, body):
                 yield _table(("column", "type", "what"), columns)
     yield "### published.duckdb\n\nWhat readers open, `<home>/<dataset>/published/published.duckdb`:\n"
-    heads = {name: re.match(r"(?:--.*\n)+", sql.statement(name))[0] for name in publish.TABLES}
-    yield _table(("table", "rows"), ((_code(name.partition("/")[2]), _one_row(heads[name])) for name in publish.TABLES))
+    heads = {name: re.match(r"(?:--.*\n)+", sql.statement(name))[0] for name in publication_files.TABLES}
+    yield _table(
+        ("table", "rows"), ((_code(name.partition("/")[2]), _one_row(heads[name])) for name in publication_files.TABLES)
+    )
 
 
 def _columns(table: str, body: str) -> list[tuple[str, ...]]:

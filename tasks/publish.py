@@ -9,36 +9,24 @@ Where the champion stays (`tasks/promotion/`), nothing of this changes: neither 
 """
 
 import logging
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import duckdb
-import polars as pl
 from pydantic import Field
 
 import sql
 from models import catalogue
-from tasks import datasets, item_titles, main_table, promotion, user_lists
+from tasks import main_table, promotion, publication_files, user_lists
 from tasks.cluster import HERE, Engine
 from tasks.decisions import Decision
 from tasks.orchestration.stage_task import stage_task
-from tasks.protocols import VALIDATION_METRIC, main_metrics
-from tasks.stores import fits, manifest, publications, published_model, warehouse
+from tasks.protocols import VALIDATION_METRIC
+from tasks.stores import manifest, publications, published_model, warehouse
 from tasks.stores.home import Home
+from tasks.stores.stage_results import standing_digest
 from tasks.user_lists import Lists
 
 logger = logging.getLogger(__name__)
-
-TABLES = (
-    "published/recommendations",
-    "published/metrics",
-    "published/comparisons",
-    "published/fits",
-    "published/users",
-    "published/items",
-    "published/histories",
-)
 
 
 class PublishSettings(promotion.PromotionLimits):
@@ -122,91 +110,44 @@ def publish(
     of_runs = {"run_id": run_id, "evaluated": evaluated or run_id}
     fresh = publications.begin(home, run_id)
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n}
-    decision = None
+    decision = made = None
     with warehouse.stage(home, run_id, "publish", parameters) as connection:
         if choice is not None:
+            stand = False
             if judgement is None or not judgement.stays:
                 lists = Lists(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
-                connection.execute(sql.statement("publish/ranked"))
-                for block in user_lists.made(home, lists, engine):
-                    warehouse.insert(connection, "ranked", block)
+                made, stand = user_lists.ranked_into(connection, home, lists, engine)
                 judgement = judgement and promotion.with_lists(connection, judgement, settings)
             decision = judgement and promotion.decide(connection, run_id, judgement)
             parameters["recommendations_made"] = decision is None or decision.promoted
-            if parameters["recommendations_made"]:
+            if parameters["recommendations_made"] and not stand:
                 connection.execute("delete from published.recommendations")
                 connection.execute(sql.statement("publish/recommendations"))
+                made.keep({})
         recommendations = connection.execute("select count(*) from published.recommendations").fetchone()[0]
         table = main_table.rows(connection, of_runs["evaluated"])
+        sources = {"lists": made and made.made_from, "logs": standing_digest(connection, "binarize")}
         if decision is None or decision.promoted:
-            _write_files(connection, home, of_runs["evaluated"], table, fresh)
-            publications.copy_tables(home, fresh, _tables(connection, of_runs))
+            publication_files.write_tables(
+                connection, home, of_runs, table, fresh, publications.made_from(home, **sources)
+            )
             if choice is None:  # the recommendations are those that stood
                 published_model.carry(home.published.resolve(), fresh)
             else:
                 recommends = {"model": choice.model, "score": choice.score, "digest": model_digest}
-                _write_model(connection, home, fresh, recommends, matrices_digest, settings.titles)
+                publication_files.write_model(connection, home, fresh, recommends, matrices_digest, settings.titles)
         fits_of_run = warehouse.select(connection, "publish/fits", **of_runs).rows()
     if decision is None or decision.promoted:
         made_of = asdict(judgement.challenger) if judgement else None
         if choice is None:  # the recommendations are those that stood
             made_of = publications.standing(home).get("recommended")
-        facts = {"run_id": run_id, "fits": fits_of_run, "recommended": made_of}
+        facts = {"run_id": run_id, "fits": fits_of_run, "recommended": made_of, **sources}
         publications.swing(home, fresh, facts, settings.keep)
         by = f" by {choice.model}" if choice else ""
         logger.info("%s recommendations%s, tables in %s", f"{recommendations:,}", by, home.published)
     else:
         manifest.remove(fresh)
     return Published(home.published, home.report / "index.html", recommendations, table, decision)
-
-
-def _write_files(
-    connection: duckdb.DuckDBPyConnection, home: Home, run_id: str, table: list[main_table.MainRow], folder: Path
-) -> None:
-    connection.execute(sql.statement("publish/evaluation"), {"run_id": run_id})
-    for name, form in (("evaluation.parquet", "format parquet"), ("evaluation.csv", "header")):
-        connection.execute(f"copy evaluation_of_run to '{publications.quoted(folder / name)}' ({form})")
-    connection.execute(
-        f"copy published.recommendations to '{publications.quoted(folder / 'recommendations.parquet')}' (format parquet)"
-    )
-    (folder / "evaluation.md").write_text(main_table.markdown(table, f"Evaluation on {home.dataset}"), encoding="utf-8")
-
-
-def _write_model(
-    connection: duckdb.DuckDBPyConnection,
-    home: Home,
-    folder: Path,
-    recommends: dict[str, str],
-    matrices_digest: str,
-    titles: str | None,
-) -> None:
-    """The fit that recommends, with the ids and titles of its columns and the histories that it was fitted on."""
-    given: dict[str, str] = {}
-    if titles:
-        columns = datasets.load(home.dataset, home.root, with_logs=True).columns
-        given = item_titles.read(Path(titles), columns.item, named_by="publish.titles")
-    pairs = {"item_id": list(given), "title": list(given.values())}
-    connection.register("item_titles", pl.DataFrame(pairs, schema={"item_id": pl.String, "title": pl.String}))
-    published_model.write(
-        folder,
-        recommends=recommends,
-        fit=fits.folder_of(home, recommends["model"], recommends["digest"]),
-        matrices=home.matrices / matrices_digest,
-        items=warehouse.select(connection, "published/model_items"),
-        users=warehouse.select(connection, "published/model_users"),
-    )
-    connection.unregister("item_titles")
-
-
-def _tables(
-    connection: duckdb.DuckDBPyConnection, of_runs: dict[str, str]
-) -> Iterator[tuple[str, duckdb.DuckDBPyRelation]]:
-    """The tables of `published.duckdb`, each asked for when the one before is written."""
-    comparisons = {"run_id": of_runs["evaluated"]}
-    values = {"published/comparisons": comparisons, "published/fits": of_runs | main_metrics()}
-    for name in TABLES:
-        connection.complete()
-        yield name.partition("/")[2], connection.sql(sql.statement(name), params=values.get(name))
 
 
 publish_task = stage_task(publish)

@@ -3,16 +3,20 @@
 import functools
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
+import duckdb
 import numpy as np
 import polars as pl
 
+import sql
 from models.base import Model
 from models.memory import reads_large_table
 from tasks.cluster import Engine, each
-from tasks.stores import fits, matrices
+from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
+from tasks.stores.stage_results import StageResult
 
 USERS_OF_A_CALL = 1 << 12  # whose recommendations are one piece of work, where blocks of scores are smaller
 _one_loads = threading.Lock()  # what calls that are made side by side share
@@ -32,6 +36,31 @@ class Lists(NamedTuple):
     digest: str
     matrices_digest: str
     top_n: int
+
+
+def ranked_into(
+    connection: duckdb.DuckDBPyConnection, home: Home, lists: Lists, engine: Engine
+) -> tuple[StageResult, bool]:
+    """Have `ranked` hold the lists, made by an engine, or those that stand as published where nothing is new.
+
+    Returns:
+        What `published.recommendations` is made from, and whether it holds these lists already.
+    """
+    kept = StageResult(
+        connection,
+        "publish",
+        Path(__file__),
+        reads=lists.matrices_digest,
+        parameters=lists._asdict(),
+        tables=["published.recommendations"],
+    )
+    if kept.standing() is not None:
+        connection.execute(sql.statement("publish/standing"))
+        return kept, True
+    connection.execute(sql.statement("publish/ranked"))
+    for block in made(home, lists, engine):
+        warehouse.insert(connection, "ranked", block)
+    return kept, False
 
 
 def made(home: Home, lists: Lists, engine: Engine) -> Iterator[pl.DataFrame]:

@@ -22,6 +22,7 @@ from tasks.stores.published_model import FOLDER, RECORD
 logger = logging.getLogger(__name__)
 
 DATABASE = "published.duckdb"
+RECOMMENDATIONS = "recommendations.parquet"
 ROWS_AT_A_TIME = 1 << 17
 
 
@@ -33,12 +34,30 @@ def begin(home: Home, run_id: str) -> Path:
     return folder
 
 
+def made_from(home: Home, lists: str | None, logs: str | None) -> Path | None:
+    """The publication that stands, where its lists and the logs behind them are these, and their files whole.
+
+    Args:
+        lists, logs: digests, kept among its facts; None where they are not known.
+    """
+    facts = standing(home)
+    if None in (lists, logs) or (facts.get("lists"), facts.get("logs")) != (lists, logs):
+        return None
+    folder = home.published.resolve()
+    try:
+        manifest.checked(folder, RECORD, lambda name: name in (DATABASE, RECOMMENDATIONS))
+    except manifest.Damaged as error:
+        logger.warning("%s; it is made anew", error)
+        return None
+    return folder
+
+
 def copy_tables(home: Home, folder: Path, tables: Iterable[tuple[str, duckdb.DuckDBPyRelation]]) -> None:
-    """Make the folder's database: tables by their names, each of the rows that a relation has."""
+    """Put tables into the folder's database by their names, each of the rows that a relation has; it may be there already."""
     with duckdb.connect(os.path.abspath(folder / DATABASE), config=_config(home)) as target:
         for name, rows in tables:
             target.register("incoming", rows.to_arrow_reader(ROWS_AT_A_TIME))
-            target.execute(f"create table {name} as select * from incoming")
+            target.execute(f"create or replace table {name} as select * from incoming")
             target.unregister("incoming")
 
 

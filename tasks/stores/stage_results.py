@@ -34,6 +34,9 @@ class StageResult:
         reads: a digest of the rows that it reads.
         parameters: settings and seed, as plain data.
         tables: those that it makes.
+
+    Attributes:
+        made_from: the digest of all that the tables depend on.
     """
 
     def __init__(
@@ -51,12 +54,12 @@ class StageResult:
         digests = [*map(fingerprint.of_file, modules), sql.folder_digest(stage)]
         versions = [importlib.metadata.version(name) for name in LIBRARIES]
         parts = [stage, reads, dict(parameters), digests, versions]
-        self._made_from = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+        self.made_from = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
     def standing(self) -> dict[str, Any] | None:
         """What the stage returned when it made its tables; None where they are of something else, or not as made."""
         query = "select made, result from operations.stage_results where stage = ? and made_from = ?"
-        found = self._connection.execute(query, [self._stage, self._made_from]).fetchone()
+        found = self._connection.execute(query, [self._stage, self.made_from]).fetchone()
         if found is None:
             return None
         if found[0] != self._made():
@@ -68,11 +71,18 @@ class StageResult:
     def keep(self, result: Mapping[str, Any]) -> None:
         """Note that the stage's tables are made, and what it returned, as plain data."""
         self._connection.execute("delete from operations.stage_results where stage = ?", [self._stage])
-        row = [self._stage, self._made_from, self._made(), json.dumps(dict(result))]
+        row = [self._stage, self.made_from, self._made(), json.dumps(dict(result))]
         self._connection.execute("insert into operations.stage_results values (?, ?, ?, ?)", row)
 
     def _made(self) -> str:
         return "; ".join(table_digest(self._connection, table) for table in self._tables)
+
+
+def standing_digest(connection: duckdb.DuckDBPyConnection, stage: str) -> str | None:
+    """A digest of what a stage last made, and of what; None where it has kept nothing."""
+    query = "select concat_ws(' ', made_from, made) from operations.stage_results where stage = ?"
+    found = connection.execute(query, [stage]).fetchone()
+    return found and hashlib.sha256(found[0].encode()).hexdigest()
 
 
 def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:

@@ -5,11 +5,13 @@ import json
 import shutil
 from contextlib import contextmanager, suppress
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
 
 from models.catalogue import MODELS
+from tasks import user_lists
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.errors import OneclassError
 from tasks.evaluate.stage import evaluate
@@ -283,3 +285,54 @@ def test_a_fit_that_does_not_say_what_it_is_of_is_swept(home, digests):
         (home.models / "mrf_dense" / fit.digest / "fit.json").write_text("{}")
         assert retention.tidy(home) == 1 + len(digests)
     assert not list((home.models / "mrf_dense").iterdir())
+
+
+def test_where_nothing_is_new_lists_and_large_tables_are_taken(home, after_publishing, monkeypatch, caplog):
+    before, lists = home.published.resolve(), rows(home, "select * from published.recommendations order by all")
+    monkeypatch.setattr("tasks.user_lists.made", lambda *_: 1 / 0)  # no list is made anew
+    published(home, after_publishing, run_id="next", top_n=5)
+    assert "published.recommendations stay as they are" in caplog.text
+    after = home.published.resolve()
+    assert after.name == "next" and rows(home, "select * from published.recommendations order by all") == lists
+    assert tables_of(after) == tables_of(before) and len(tables_of(after)) == 7
+    for name in ("recommendations.parquet", "evaluation.parquet", "evaluation.csv", "evaluation.md"):
+        assert (after / name).read_bytes() == (before / name).read_bytes()
+
+
+@pytest.mark.parametrize("damaged", ["published.duckdb", "recommendations.parquet"])
+def test_of_a_publication_that_is_damaged_nothing_is_taken(home, after_publishing, damaged, caplog):
+    before = home.published.resolve()
+    expected = tables_of(before)
+    content = bytearray((before / damaged).read_bytes())
+    content[len(content) // 2] ^= 1
+    (before / damaged).write_bytes(content)
+    published(home, after_publishing, run_id="next", top_n=5)
+    assert f"{damaged}: is damaged" in caplog.text
+    assert tables_of(home.published.resolve()) == expected
+    assert pl.read_parquet(home.published / "recommendations.parquet").height == 60 * 5
+
+
+@pytest.mark.parametrize("change", ["by hand", "top_n", "events"])
+def test_lists_are_made_anew_where_what_they_are_made_from_has_changed(home, after_publishing, change, monkeypatch):
+    made, count = [], 4 if change == "top_n" else 5
+    whole = user_lists.made
+    monkeypatch.setattr(user_lists, "made", lambda *given: made.append(1) or whole(*given))
+    with warehouse.connect(home) as connection:
+        if change == "by hand":
+            connection.execute("update published.recommendations set score = score + 1")
+        if change == "events":  # the lists stay, but not who has how many events
+            connection.execute("insert into raw.events by name (from raw.events limit 1)")
+    if change == "events":
+        binarize(home, BinarizeSettings(), "next")
+    published(home, after_publishing, run_id="next", top_n=count)
+    assert len(made) == (change != "events")
+    found = tables_of(home.published.resolve())
+    assert len(found["recommendations"]) == 60 * count == len(rows(home, "from published.recommendations"))
+    events = rows(home, "select count(*) from raw.events")[0][0]
+    assert sum(count for _, _, count in found["users"]) == events
+
+
+def tables_of(folder):
+    with duckdb.connect(str(folder / "published.duckdb"), read_only=True) as connection:
+        names = [name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()]
+        return {name: connection.execute(f"from {name} order by all").fetchall() for name in names}

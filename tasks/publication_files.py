@@ -1,0 +1,89 @@
+"""The files of a publication: the same tables as a database, as Parquet, CSV and Markdown, and the model that recommends."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+import sql
+from tasks import datasets, item_titles, main_table
+from tasks.protocols import main_metrics
+from tasks.stores import fits, publications, published_model, warehouse
+from tasks.stores.home import Home
+
+TABLES = (
+    "published/recommendations",
+    "published/metrics",
+    "published/comparisons",
+    "published/fits",
+    "published/users",
+    "published/items",
+    "published/histories",
+)
+OF_RUN = TABLES[1:4]  # the others are of the lists and the logs alone
+
+
+def write_tables(
+    connection: duckdb.DuckDBPyConnection,
+    home: Home,
+    of_runs: dict[str, str],
+    table: list[main_table.MainRow],
+    folder: Path,
+    before: Path | None,
+) -> None:
+    """The database for readers, and the files of recommendations and of the evaluation.
+
+    Args:
+        of_runs: `run_id`, and the one whose evaluation is published, `evaluated`.
+        table: the main table of that one.
+        before: a publication of the same lists and logs, whose large tables are taken, if there is one.
+    """
+    for name in (publications.DATABASE, publications.RECOMMENDATIONS) if before else ():
+        shutil.copyfile(before / name, folder / name)
+    connection.execute(sql.statement("publish/evaluation"), {"run_id": of_runs["evaluated"]})
+    publications.copy_tables(home, folder, _tables(connection, of_runs, OF_RUN if before else TABLES))
+    copied = {"evaluation.parquet": "evaluation_of_run", "evaluation.csv": "evaluation_of_run"}
+    copied |= {} if before else {publications.RECOMMENDATIONS: "published.recommendations"}
+    for name, rows in copied.items():
+        form = "header" if name.endswith(".csv") else "format parquet"
+        connection.execute(f"copy {rows} to '{publications.quoted(folder / name)}' ({form})")
+    (folder / "evaluation.md").write_text(main_table.markdown(table, f"Evaluation on {home.dataset}"), encoding="utf-8")
+
+
+def write_model(
+    connection: duckdb.DuckDBPyConnection,
+    home: Home,
+    folder: Path,
+    recommends: dict[str, str],
+    matrices_digest: str,
+    titles: str | None,
+) -> None:
+    """The fit that recommends, with the ids and titles of its columns and the histories that it was fitted on."""
+    given: dict[str, str] = {}
+    if titles:
+        columns = datasets.load(home.dataset, home.root, with_logs=True).columns
+        given = item_titles.read(Path(titles), columns.item, named_by="publish.titles")
+    pairs = {"item_id": list(given), "title": list(given.values())}
+    connection.register("item_titles", pl.DataFrame(pairs, schema={"item_id": pl.String, "title": pl.String}))
+    published_model.write(
+        folder,
+        recommends=recommends,
+        fit=fits.folder_of(home, recommends["model"], recommends["digest"]),
+        matrices=home.matrices / matrices_digest,
+        items=warehouse.select(connection, "published/model_items"),
+        users=warehouse.select(connection, "published/model_users"),
+    )
+    connection.unregister("item_titles")
+
+
+def _tables(
+    connection: duckdb.DuckDBPyConnection, of_runs: dict[str, str], names: Iterable[str]
+) -> Iterator[tuple[str, duckdb.DuckDBPyRelation]]:
+    """The tables of `published.duckdb`, each asked for when the one before is written."""
+    comparisons = {"run_id": of_runs["evaluated"]}
+    values = {"published/comparisons": comparisons, "published/fits": of_runs | main_metrics()}
+    for name in names:
+        connection.complete()
+        yield name.partition("/")[2], connection.sql(sql.statement(name), params=values.get(name))
