@@ -166,6 +166,7 @@ def run(command: Callable[[], str], *, debug: bool, with_server: bool = False) -
         temporary_server.begin()
     import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
 
+    temporary_server.tell()
     from flows import endings, quiet
 
     if not debug:

@@ -5,6 +5,7 @@ leave the server at work where this process is killed.
 """
 
 import atexit
+import logging
 import os
 import socket
 import subprocess
@@ -15,6 +16,8 @@ import urllib.request
 from pathlib import Path
 
 from tasks.errors import OneclassError
+
+logger = logging.getLogger(__name__)
 
 API_URL = "PREFECT_API_URL"
 ALLOWED = "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"
@@ -62,6 +65,12 @@ def begin() -> None:
 def has_begun() -> bool:
     """Whether this process has one, which Prefect was told of."""
     return bool(_started)
+
+
+def tell() -> None:
+    """Say that one is starting, where one is: the first line of a run, seconds before its own."""
+    if _started:
+        logger.info("Prefect's server for this run alone is starting; %s would name one that stays", API_URL)
 
 
 def wait() -> None:

@@ -174,6 +174,18 @@ def test_a_run_that_is_killed_leaves_no_server(prefect_home):
     assert not psutil.wait_procs([server], 15)[1]
 
 
+def test_a_run_says_at_once_that_its_server_is_starting_and_only_then(prefect_home, tmp_path):
+    environment = {**os.environ, "PREFECT_HOME": str(prefect_home)}
+    command = [sys.executable, "-m", "flows.backfill", "--dataset", "demo", "--home", str(tmp_path), "--source", "none"]
+    environment.pop("PREFECT_API_URL", None)
+    told = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True}
+    said = subprocess.run(command, check=False, **told).stderr.splitlines()
+    assert "flows.temporary_server - Prefect's server for this run alone is starting" in said[0]
+    environment["PREFECT_API_URL"] = "http://127.0.0.1:1/api"
+    said = subprocess.run(command, check=False, **told).stderr
+    assert said and "temporary_server" not in said
+
+
 @pytest.mark.parametrize(
     ("file", "text", "named"),
     [
