@@ -52,7 +52,7 @@ def test_every_metric_follows_its_definition_in_any_blocks(seed, items, users):
     taking = Exposure(degrees, 10)
     for block in (slice(0, cut), slice(cut, users)):
         exposure.add(recommended[block], csr_matrix(marks[block].astype(np.float32)))
-        another = Exposure(degrees, 10)
+        another = exposure.anew()  # whatever that one has counted
         another.add(recommended[block], csr_matrix(marks[block].astype(np.float32)))
         taking.take(another.shown)
     found = exposure.metrics()

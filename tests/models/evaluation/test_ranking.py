@@ -96,10 +96,12 @@ def test_top_items_refuses_what_it_cannot_do(n, rows):
 def test_target_ranks_are_those_of_a_full_sort(block):
     scores, marks = block
     history, wanted = marks == "history", marks == "target"
-    ranks = target_ranks(scores, csr(history), csr(wanted))
+    ranks = target_ranks(scores, csr(history), csr(wanted), 3)
+    assert target_ranks(scores, csr(history), csr(wanted)).first.shape == (len(scores), 0)
     for user in range(len(scores)):
         candidates = order(scores[user], history[user])
         assert ranks.candidates[user] == len(candidates)
+        assert ranks.first[user].tolist() == (candidates + [-1] * 3)[:3]
         entries = range(ranks.indptr[user], ranks.indptr[user + 1])
         for entry, target in zip(entries, np.flatnonzero(wanted[user]), strict=True):
             others = [scores[user, item] for item in candidates if item != target]

@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from models.numerics import products
-from models.numerics.threads import kernel_threads, over_rows, single_threaded_blas
+from models.numerics.threads import kernel_threads, over_rows, single_threaded_blas, take_at_most
 
 
 def blas_threads():
@@ -26,6 +26,25 @@ def test_kernel_threads_are_put_back_after_an_error():
 def test_more_kernel_threads_than_numba_has_are_not_an_error():
     with kernel_threads(10_000):
         assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
+
+
+def test_a_thread_that_may_have_one_takes_no_more_and_others_are_free():
+    found, passed_on = [], set()
+
+    def alone():
+        take_at_most(1)
+        with kernel_threads(2):
+            found.append(numba.get_num_threads())
+        rows = np.zeros((40, 20_000))
+        over_rows(lambda some: passed_on.add(threading.get_ident()), 2, rows)
+        found.append(passed_on == {threading.get_ident()})
+
+    thread = threading.Thread(target=alone)
+    thread.start()
+    thread.join()
+    assert found == [1, True]
+    with kernel_threads(2):
+        assert numba.get_num_threads() == min(2, numba.config.NUMBA_NUM_THREADS)
 
 
 def test_two_threads_that_want_single_threaded_blas_take_turns():
