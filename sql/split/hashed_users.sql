@@ -9,9 +9,9 @@ with draws as (
 )
 select
     user_index,
-    case
+    (case
         when draw < $held_out_share then 'test'
         when draw < 2 * $held_out_share then 'validation'
         else 'train'
-    end as part
+    end)::enum('train', 'validation', 'test') as part
 from draws

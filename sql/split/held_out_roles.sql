@@ -6,10 +6,10 @@ select
     item_column,
     event_count,
     part,
-    case
+    (case
         when item_column is null then 'dropped'
         when targets.item_index is not null then 'target'
         else 'fold_in'
-    end as role
+    end)::enum('fit', 'fold_in', 'target', 'dropped') as role
 from held_out_edges as edges
 left join targets using (user_index, item_index)

@@ -5,6 +5,9 @@ select
     edges.item_index,
     edges.item_index as item_column,
     event_count,
-    case when edges.item_index = left_out.item_index then 'held_out' else 'train' end as role
+    case
+        when edges.item_index = left_out.item_index then 'held_out'::enum('train', 'held_out')
+        else 'train'::enum('train', 'held_out')
+    end as role
 from indexed.interactions as edges
 left join left_out using (user_index)

@@ -6,7 +6,6 @@ order. So nothing depends on where they are made, nor on how many are made at a 
 
 import functools
 import threading
-import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -37,14 +36,12 @@ class Judged(NamedTuple):
         shown: their first recommendations, by score; of the test part alone, as what follows.
         sample: to judge `like` by; None without `like`, and on another protocol than leave_one_out.
         pairs: that were considered; None without `like`, and where nothing was kept to judge by.
-        seconds: that the ranks took.
     """
 
     ranks: dict[str, Ranks]
     shown: dict[str, Shown]
     sample: like.Sample | None
     pairs: considered.Pairs | None
-    seconds: float
 
 
 class Begun(NamedTuple):
@@ -111,19 +108,19 @@ def judged(
     with machine.memory_for_model(f"evaluate: {name}"):
         split = split_of(home, matrices_digest)
         model, law = _model_and_law(home, matrices_digest, name, digest)
-        users, whole, began = split.users_of(part, first, end), split.parts[part], time.perf_counter()
+        users, whole = split.users_of(part, first, end), split.parts[part]
         if part != "test":
-            return Judged(rank_each(model, users, told=False), {}, None, None, time.perf_counter() - began)
+            return Judged(rank_each(model, users, told=False), {}, None, None)
         exposure = Exposure(model.item_degrees, split.train.shape[0])
         exposures = {score: exposure.anew() for score in model.score_names}
         ranks = rank_each(model, users, exposures, told=False)
-        seconds, sample, pairs = time.perf_counter() - began, None, None
+        sample = pairs = None
         if split.protocol == "leave_one_out":
             against = like.held_against_truth(first, len(users.users), len(whole.users))
             sample = like.sampled(model, law, split.train, users, truth, against)
         if considered.has_both(whole):
             pairs = considered.paired(model, users, truth)
-        return Judged(ranks, {score: one.shown for score, one in exposures.items()}, sample, pairs, seconds)
+        return Judged(ranks, {score: one.shown for score, one in exposures.items()}, sample, pairs)
 
 
 def split_of(home: Home, digest: str) -> SplitMatrices:

@@ -7,6 +7,7 @@ is put together, and `tasks/evaluate/tables.py` makes rows of it.
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import numpy as np
 
@@ -125,7 +126,9 @@ def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine
     }
     for name in fit_digests:
         try:
+            started = perf_counter()
             of_parts = calls.collected(name, begun.pop(name))
+            logger.info("%s %s: judged in %.1f s", protocol, name, perf_counter() - started)
             ranked = list(_ranked(name, split, degrees, of_parts))
             like, considered = _judged_by(name, of_parts["test"])
         except Exception as error:
@@ -167,8 +170,6 @@ def _ranked(name: str, split: SplitMatrices, degrees: _Degrees, of_parts: dict[s
     """Every ranked list of one model, from what its calls found for the users of each part."""
     protocol = split.protocol
     main, tuned_by = PROTOCOLS[protocol].judged_by, PROTOCOLS[protocol].tuned_by
-    seconds = sum(one.seconds for judged in of_parts.values() for one in judged)
-    logger.info("%s %s: ranked in %.1f s", protocol, name, seconds)
     validation = _joined(of_parts.get("validation", []))
     for score, (of_users, edge_ranks) in _joined(of_parts["test"]).items():
         exposure = Exposure(degrees.items, split.train.shape[0])

@@ -4,6 +4,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
+import sql
 from tasks.errors import InputError
 from tasks.split.matrix import table
 from tasks.split.settings import SplitSettings
@@ -31,7 +32,8 @@ def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, i
         )
     order = users[np.random.RandomState(LIANG2018_SEED).permutation(len(users))]
     part = np.repeat(["train", "validation", "test"], [len(users) - 2 * held_out, held_out, held_out])
-    table(connection, "user_parts", pl.DataFrame({"user_index": order, "part": part}))
+    table(connection, "drawn_users", pl.DataFrame({"user_index": order, "part": part}))
+    connection.execute(sql.statement("split/drawn_users"))
 
 
 def draw_targets(connection: duckdb.DuckDBPyConnection, ids_are_numbers: bool) -> None:
@@ -43,10 +45,9 @@ def draw_targets(connection: duckdb.DuckDBPyConnection, ids_are_numbers: bool) -
         generator = np.random.RandomState(LIANG2018_SEED)
         of_part = np.flatnonzero(in_validation_part == in_validation)
         starts = np.flatnonzero(np.diff(user_index[of_part], prepend=-1))
-        for edges in np.split(of_part, starts[1:]):
-            if len(edges) >= 5:
-                targets = generator.choice(len(edges), size=int(0.2 * len(edges)), replace=False)
-                chosen[edges[targets.astype("int64")]] = True
+        for first, count in zip(starts.tolist(), np.diff(starts, append=len(of_part)).tolist(), strict=True):
+            if count >= 5:  # of which the published code takes `choice(count, size, replace=False)`: the head of this
+                chosen[of_part[first + generator.permutation(count)[: int(0.2 * count)]]] = True
     table(connection, "targets", rows.filter(chosen).select("user_index", "item_index"))
 
 
