@@ -7,8 +7,8 @@ and likes, in its format: 100,587,242 lines, 2 GB in four files. `--share` makes
 run is `python -m flows.backfill --dataset netflix` with the settings it ships. A second night has 1 % more lines, drawn here:
 ratings by users who are there, of a later week. A third finds nothing new.
 
-With `--kills` the last night is run once more in a copy of the home as it was before, and gets `kill -9` so many times, at
-drawn moments all over it; the rows of its tables and the bytes of its published files are held against those of the night
+With `--kills` the last night is run once more in a copy of the home as it was before, and gets `kill -9` in so many of its stages,
+which are drawn, each at a drawn moment; the rows of its tables and the bytes of its published files are held against those of the night
 that was left alone. Exit status: 0 where all are equal, else 1.
 
 Prints a row a stage, as the run's log tells it, and the most memory that the run's processes held together at a time: pages of
@@ -35,6 +35,7 @@ from tasks.stores.home import Home
 USERS, ITEMS, LIKES, LIKE_SHARE, HELD_OUT, SEED = 480_189, 17_770, 56_919_190, 0.5665, 40_000, 7
 LATER = np.datetime64("2006-01-01")
 DONE = re.compile(r"- ([\w ]+): done in ([\d a-z.]+)")
+SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 
 def first_night(home: Path, share: float) -> None:
@@ -62,23 +63,27 @@ def second_night(home: Path, share: float) -> None:
 
 
 def run(
-    home: Path, log: Path, share: float, more: list[str], killed_after: float = float("inf")
+    home: Path, log: Path, share: float, more: list[str], kill: tuple[str, float] | None = None
 ) -> tuple[float, float, bool]:
     """One night: its seconds, its gigabytes, and whether it came to its end.
 
     Args:
-        killed_after: seconds, if it has not come to its end by then.
+        kill: it is killed so many seconds after a stage is done, or after it began where the stage is empty.
     """
     settings = [f"split.held_out_users={round(HELD_OUT * share)}", *more]
     command = [sys.executable, "-m", "flows.backfill", "--dataset", "netflix", "--home", home, "--set", *settings]
     environment = {**os.environ, "PREFECT_HOME": str(home / "prefect")}
-    began, most = time.perf_counter(), 0
+    began, most, said = time.perf_counter(), 0, log.stat().st_size if log.exists() else 0
+    after, since = kill or ("", float("inf"))
+    reached = None if after else began
     with log.open("ab") as file:
         process = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
         while process.poll() is None:
-            time.sleep(1)
+            time.sleep(0.1 if reached is not None and kill else 1)
             most = max(most, sum(map(own_bytes, family(process.pid))))
-            if time.perf_counter() - began > killed_after:
+            if reached is None and after in stages_done(log, said):
+                reached = time.perf_counter()
+            if reached is not None and time.perf_counter() - reached > since:
                 process.kill()
                 process.wait()
                 return time.perf_counter() - began, most / 1e9, False
@@ -87,18 +92,31 @@ def run(
     return time.perf_counter() - began, most / 1e9, True
 
 
-def killed(home: Path, took: float, kills: int, share: float, more: list[str]) -> float:
-    """A night that is killed so many times, then left to its end; its seconds in all."""
+def stages_done(log: Path, start: int = 0) -> dict[str, float]:
+    """The stages that a log says are done from one of its bytes on, in their order, with the seconds that each took."""
+    found = {}
+    for stage, took in DONE.findall(log.read_bytes()[start:].decode()):
+        numbers = took.split()
+        found[stage] = sum(float(number) * SECONDS[unit] for number, unit in zip(numbers[::2], numbers[1::2]))
+    return found
+
+
+def killed(home: Path, took: dict[str, float], kills: int, share: float, more: list[str]) -> float:
+    """A night that is killed in so many of its stages, the earlier ones first, then left to its end; its seconds in all.
+
+    Args:
+        took: seconds of each stage of the night, when it was left alone.
+    """
     drawn, spent, log = random.Random(SEED), 0.0, home / "killed.log"
-    for kill in range(kills + 1):
-        after = drawn.uniform(0, 2 * took / kills) if kill < kills else float("inf")
-        seconds, _, ended = run(home, log, share, more, after)
+    stages = list(took)
+    for number in [*sorted(drawn.sample(range(len(stages)), min(kills, len(stages)))), None]:
+        kill = None
+        if number is not None:
+            kill = stages[number - 1] if number else "", drawn.uniform(0, took[stages[number]])
+        seconds, _, ended = run(home, log, share, more, kill)
         spent += seconds
-        done = [stage for stage, _ in DONE.findall(log.read_text())]
-        print(
-            f"{'ended' if ended else 'killed'} after {seconds:.0f} s, {done[-1] if done else 'no stage'} done",
-            flush=True,
-        )
+        where = "ended" if ended else f"killed {kill[1]:.1f} s into {stages[number]}"
+        print(f"{where}, after {seconds:.0f} s", flush=True)
         if ended:
             break
     return spent
@@ -146,7 +164,8 @@ def main() -> int:
     if not given.kills:
         return 0
     print(f"\nnight {given.nights}, to be killed {given.kills} times")
-    spent = killed(before, seconds, given.kills, given.share, given.set)
+    took = {stage: seconds for stage, seconds in stages_done(log).items() if stage != "netflix"}
+    spent = killed(before, took, given.kills, given.share, given.set)
     expected, found = left_in(home / "netflix"), left_in(before / "netflix")
     differing = [name for name in expected if found[name] != expected[name]]
     print(
