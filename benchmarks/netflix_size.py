@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -108,8 +109,9 @@ def killed(home: Path, took: dict[str, float], kills: int, share: float, more: l
         took: seconds of each stage of the night, when it was left alone.
     """
     drawn, spent, log = random.Random(SEED), 0.0, home / "killed.log"
-    stages = list(took)
-    for number in [*sorted(drawn.sample(range(len(stages)), min(kills, len(stages)))), None]:
+    stages, kills = list(took), min(kills, len(took))
+    cuts = [len(took) * kill // kills for kill in range(kills + 1)]  # one stage of each of so many runs of them
+    for number in [*(drawn.randrange(first, end) for first, end in pairwise(cuts)), None]:
         kill = None
         if number is not None:
             kill = stages[number - 1] if number else "", drawn.uniform(0, took[stages[number]])
