@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Model(ABC):
-    """An estimator for one-class data.
+    """An estimator for one-class data. Of a loaded model several threads may ask for scores at once.
 
     Attributes:
         settings: the settings that the model was made with.

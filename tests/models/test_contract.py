@@ -4,6 +4,7 @@ import importlib.util
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -138,6 +139,16 @@ def test_what_a_loaded_model_was_asked_before_changes_no_answer(name, fitted, ch
             0 if histories.indices[0] else 1
         )  # the caller's own array, of another history from now on
         np.testing.assert_array_equal(all_scores(asked, histories), all_scores(load(name, tmp_path), histories))
+
+
+@every_model
+def test_a_loaded_model_answers_several_threads_at_once(name, fitted, checkerboard, tmp_path):
+    fitted(name).save(tmp_path)
+    asked, blocks = load(name, tmp_path), [checkerboard[first : first + 5] for first in range(0, 40, 5)] * 4
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda block: all_scores(asked, block), blocks))
+    for block, scores in zip(blocks[:8], found[-8:], strict=True):
+        np.testing.assert_array_equal(scores, all_scores(load(name, tmp_path), block))
 
 
 @pytest.mark.parametrize("name", ["random_graph", "paired_symbols"])
