@@ -123,5 +123,5 @@ def test_an_evaluation_answers_its_users_once_and_its_items_in_every_call():
     rates = Rates(None, 2.0, {}, 1.0, 1.0, {}, 1.0, 1.0, judging=Judging(3.0, 96.0, 8.0))
     [one] = plan("evaluation", Size(edges=1e6, users=2e4, items=1e4), rates, 4)
     assert one.work == 3 * 2e4 * 1e4 and one.down == 512 * 3e4 + 1e6
-    calls = 12  # of 1,676 users: two blocks of 838, which fill 32 MB with scores
+    calls = 11  # of 1,881 users: nine blocks of 209, which fill 8 MB with scores
     assert 4 * one.up == 96 * 2e4 + 8 * 1e4 * calls
