@@ -13,16 +13,12 @@ from tasks.protocols import main_metrics
 from tasks.stores import fits, publications, published_model, warehouse
 from tasks.stores.home import Home
 
-TABLES = (
-    "published/recommendations",
+OF_RUN = (
     "published/metrics",
     "published/comparisons",
     "published/fits",
-    "published/users",
-    "published/items",
-    "published/histories",
-)
-OF_RUN = TABLES[1:4]  # the others are of the lists and the logs alone
+)  # the others are of the lists and the logs alone
+TABLES = ("published/recommendations", *OF_RUN, "published/users", "published/items", "published/histories")
 
 
 def write_tables(

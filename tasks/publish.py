@@ -126,7 +126,7 @@ def publish(
                 made.keep({})
         recommendations = connection.execute("select count(*) from published.recommendations").fetchone()[0]
         table = main_table.rows(connection, of_runs["evaluated"])
-        sources = {"lists": made and made.made_from, "logs": standing_digest(connection, "binarize")}
+        sources = {"lists": made and made.made_from, "logs": standing_digest(connection, "binarize", "published")}
         if decision is None or decision.promoted:
             publication_files.write_tables(
                 connection, home, of_runs, table, fresh, publications.made_from(home, **sources)

@@ -1,7 +1,5 @@
 """What is recommended to every user of the logs, made a block of users at a time by what lies in the stores alone."""
 
-import functools
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,13 +11,12 @@ import polars as pl
 import sql
 from models.base import Model
 from models.memory import reads_large_table
-from tasks.cluster import Engine, each
+from tasks.cluster import Engine, each, kept_last
 from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.stage_results import StageResult
 
 USERS_OF_A_CALL = 1 << 12  # whose recommendations are one piece of work, where blocks of scores are smaller
-_one_loads = threading.Lock()  # what calls that are made side by side share
 
 
 class Lists(NamedTuple):
@@ -71,7 +68,7 @@ def made(home: Home, lists: Lists, engine: Engine) -> Iterator[pl.DataFrame]:
     what, asked = f"{lists.model}: recommend", [(lists, first, first + step) for first in range(0, users, step)]
     alone = reads_large_table(type(model))
     yield from each(engine, what, ranked, home, asked, alone=alone)
-    _loaded.cache_clear()
+    _model_and_split.cache_clear()
 
 
 def ranked(home: Home, lists: Lists, first: int, end: int) -> pl.DataFrame:
@@ -82,14 +79,9 @@ def ranked(home: Home, lists: Lists, first: int, end: int) -> pl.DataFrame:
     return pl.concat([_ranked(model, split, lists, start, min(start + step, end)) for start in starts])
 
 
+@kept_last
 def _model_and_split(home: Home, lists: Lists) -> tuple[Model, matrices.SplitMatrices]:
     """The model and its edges, kept from one block to the next."""
-    with _one_loads:
-        return _loaded(home, lists)
-
-
-@functools.lru_cache(maxsize=1)
-def _loaded(home: Home, lists: Lists) -> tuple[Model, matrices.SplitMatrices]:
     return fits.load(home, lists.model, lists.digest), matrices.read(home, lists.matrices_digest)
 
 

@@ -9,6 +9,6 @@ who computed it, and a call whose worker died is made again elsewhere.
 `worker` what runs on a worker.
 """
 
-from tasks.cluster.engine import HERE, ClusterSettings, Engine, each, opened
+from tasks.cluster.engine import HERE, ClusterSettings, Engine, each, kept_last, opened
 
-__all__ = ["HERE", "ClusterSettings", "Engine", "each", "opened"]
+__all__ = ["HERE", "ClusterSettings", "Engine", "each", "kept_last", "opened"]

@@ -1,6 +1,8 @@
 """What a stage hands its work to, and the choice of where that is."""
 
 import contextlib
+import functools
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -109,6 +111,22 @@ def _together(begun: list[Callable[[], Any]], count: int, threads: int) -> Itera
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def kept_last(make: Callable[..., Any]) -> Callable[..., Any]:
+    """What a function gave last, kept for the next call that is of the same; of calls side by side one makes it.
+
+    `cache_clear`, of what is returned, forgets it.
+    """
+    turn, kept = threading.Lock(), functools.lru_cache(maxsize=1)(make)
+
+    @functools.wraps(make)
+    def last(*arguments: Any) -> Any:
+        with turn:
+            return kept(*arguments)
+
+    last.cache_clear = kept.cache_clear
+    return last
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ Calls are cut by the number of users alone, each into whole blocks of scores, an
 order. So nothing depends on where they are made, nor on how many are made at a time.
 """
 
-import functools
-import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,7 +14,7 @@ from models.generator.density_ratio import Truth
 from models.memory import judging_bytes, reads_large_table, users_at_once
 from models.negatives.laws import NegativeLaw
 from tasks import machine
-from tasks.cluster import Engine, each
+from tasks.cluster import Engine, each, kept_last
 from tasks.evaluate import considered, like
 from tasks.evaluate.ranks import Ranks, rank_each, with_targets
 from tasks.orchestration import progress
@@ -25,7 +23,6 @@ from tasks.stores.home import Home
 from tasks.stores.matrices import SplitMatrices
 
 USERS_OF_A_CALL = 1 << 11  # where blocks of scores are smaller
-_one_loads = threading.RLock()  # what calls that are made side by side share
 
 
 class Judged(NamedTuple):
@@ -123,25 +120,15 @@ def judged(
         return Judged(ranks, {score: one.shown for score, one in exposures.items()}, sample, pairs)
 
 
+@kept_last
 def split_of(home: Home, digest: str) -> SplitMatrices:
     """A split without the histories of its parts, kept from one call to the next."""
-    with _one_loads:
-        return _split(home, digest)
-
-
-def _model_and_law(home: Home, matrices_digest: str, name: str, digest: str) -> tuple[Model, NegativeLaw | None]:
-    """A model and, on leave_one_out, the law of its negatives, kept from one call to the next."""
-    with _one_loads:
-        return _loaded(home, matrices_digest, name, digest)
-
-
-@functools.lru_cache(maxsize=1)
-def _split(home: Home, digest: str) -> SplitMatrices:
     return matrices.read(home, digest, histories=False)
 
 
-@functools.lru_cache(maxsize=1)
-def _loaded(home: Home, matrices_digest: str, name: str, digest: str) -> tuple[Model, NegativeLaw | None]:
+@kept_last
+def _model_and_law(home: Home, matrices_digest: str, name: str, digest: str) -> tuple[Model, NegativeLaw | None]:
+    """A model and, on leave_one_out, the law of its negatives, kept from one call to the next."""
     model, split = fits.load(home, name, digest), split_of(home, matrices_digest)
     law = model.negative_law() if split.protocol == "leave_one_out" else None
     return model, law and law.counted(split.train)
@@ -149,5 +136,5 @@ def _loaded(home: Home, matrices_digest: str, name: str, digest: str) -> tuple[M
 
 def let_go() -> None:
     """Forget what this process has kept from its calls."""
-    _split.cache_clear()
-    _loaded.cache_clear()
+    split_of.cache_clear()
+    _model_and_law.cache_clear()

@@ -78,11 +78,13 @@ class StageResult:
         return "; ".join(table_digest(self._connection, table) for table in self._tables)
 
 
-def standing_digest(connection: duckdb.DuckDBPyConnection, stage: str) -> str | None:
-    """A digest of what a stage last made, and of what; None where it has kept nothing."""
+def standing_digest(connection: duckdb.DuckDBPyConnection, stage: str, read_by: str) -> str | None:
+    """A digest of what a stage last made, of what, and of the statements in a folder of `sql/` that read it; None where it
+    has kept nothing.
+    """
     query = "select concat_ws(' ', made_from, made) from operations.stage_results where stage = ?"
     found = connection.execute(query, [stage]).fetchone()
-    return found and hashlib.sha256(found[0].encode()).hexdigest()
+    return found and hashlib.sha256(f"{found[0]} {sql.folder_digest(read_by)}".encode()).hexdigest()
 
 
 def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import sql
 from models.catalogue import MODELS
 from tasks import user_lists
 from tasks.binarize import BinarizeSettings, binarize
@@ -330,6 +331,17 @@ def test_lists_are_made_anew_where_what_they_are_made_from_has_changed(home, aft
     assert len(found["recommendations"]) == 60 * count == len(rows(home, "from published.recommendations"))
     events = rows(home, "select count(*) from raw.events")[0][0]
     assert sum(count for _, _, count in found["users"]) == events
+
+
+def test_of_statements_that_have_changed_no_table_is_taken(home, after_publishing, monkeypatch):
+    """As in another version of the program, whose tables for readers may have other columns."""
+    whole, copied = sql.folder_digest, []
+    monkeypatch.setattr(
+        sql, "folder_digest", lambda folder: whole(folder) + ("changed" if folder == "published" else "")
+    )
+    monkeypatch.setattr("tasks.publication_files.shutil.copyfile", lambda *files: copied.append(files))
+    published(home, after_publishing, run_id="next", top_n=5)
+    assert not copied and len(tables_of(home.published.resolve())) == 7
 
 
 def tables_of(folder):

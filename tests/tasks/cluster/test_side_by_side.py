@@ -10,7 +10,7 @@ import pytest
 
 from models.numerics import threads
 from models.numerics.threads import kernel_threads
-from tasks.cluster import HERE, each
+from tasks.cluster import HERE, each, kept_last
 from tasks.stores.home import Limits
 
 run = contextvars.ContextVar("run", default="none")
@@ -60,6 +60,21 @@ def test_where_one_parallel_kernel_runs_at_a_time_so_does_one_call(home, monkeyp
     monkeypatch.setattr(threads.numba.config, "THREADING_LAYER", "workqueue")
     names = list(each(HERE, "call", lambda home: threading.current_thread().name, home, [()] * 4))
     assert names == [threading.current_thread().name] * 4
+
+
+def test_calls_side_by_side_make_what_they_share_once(home):
+    made = []
+
+    @kept_last
+    def shared(number):
+        made.append(number)
+        time.sleep(0.02)
+        return number
+
+    assert list(each(HERE, "call", lambda home: shared(1), home, [()] * 6)) == [1] * 6 and made == [1]
+    assert (shared(2), shared(2), shared(1)) == (2, 2, 1) and made == [1, 2, 1]
+    shared.cache_clear()
+    assert shared(1) == 1 and made == [1, 2, 1, 1]
 
 
 def test_after_a_call_that_fails_those_that_wait_are_not_made(home):
