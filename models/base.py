@@ -20,6 +20,8 @@ from models.settings import ModelSettings
 if TYPE_CHECKING:
     from models.negatives.laws import NegativeLaw
 
+LARGE_BLOCK = 1 << 29  # bytes of scores, where each block reads an (items, items) table: at 17,770 items 1.3 GB
+
 
 class Model(ABC):
     """An estimator for one-class data. Of a loaded model several threads may ask for scores at once.
@@ -35,8 +37,8 @@ class Model(ABC):
         warm_startable: whether `fit` can begin at an earlier fit.
         stops_early: whether `fit` keeps the epoch that is best on the validation users it is given.
         cost_is_of_items: whether a fit on fewer users takes about as long, as its cost is that of the items' Gram matrix.
-        block_bytes: bytes of scores best made at once: what a cache holds, or more where each block reads a large table.
-        item_matrices: how many dense float32 (items, items) arrays a fit holds at once.
+        block_bytes: bytes of scores best made at once, where a block reads no large table: what a cache holds.
+        item_matrices: how many dense float32 (items, items) arrays a fit holds at once, on any log.
         extra: the optional extra that has to be installed with the package, if the model needs one.
     """
 
@@ -66,7 +68,17 @@ class Model(ABC):
     @property
     def users_at_once(self) -> int:
         """Users of a block of scores, where many are scored."""
-        return max(1, self.block_bytes // (4 * self.item_count))
+        return max(1, self.block_bytes_on(self.item_count, int(self.item_degrees.sum())) // (4 * self.item_count))
+
+    @classmethod
+    def matrices_on(cls, items: int, edges: int) -> int:
+        """`item_matrices` of a fit on a log of so many items and edges; each block of scores then reads one of them."""
+        return cls.item_matrices
+
+    @classmethod
+    def block_bytes_on(cls, items: int, edges: int) -> int:
+        """Bytes of scores best made at once by a fit on such a log."""
+        return LARGE_BLOCK if cls.matrices_on(items, edges) else cls.block_bytes
 
     def fit(self, interactions: csr_matrix, options: FitOptions = NO_OPTIONS) -> Self:
         """Learn from the observed graph G. An earlier fit of this model is forgotten.

@@ -23,7 +23,7 @@ def fit_bytes(model: type[Model], settings: ModelSettings, shape: tuple[int, int
             settings, -(-users // blocks), items, -(-edges // blocks)
         )
     factors = getattr(settings, "factors", 0) * (users + items)
-    return BYTES_OF_EDGE * edges + BYTES_OF_FACTOR * factors + 4 * model.item_matrices * items**2
+    return BYTES_OF_EDGE * edges + BYTES_OF_FACTOR * factors + 4 * model.matrices_on(items, edges) * items**2
 
 
 def by_blocks(settings: ModelSettings) -> bool:
@@ -52,21 +52,22 @@ def block_bytes(settings: ModelSettings, users: int, items: int, edges: int) -> 
     return sizes.edge * edges + COPIES * sizes.user * users + 2 * (sizes.items + sizes.answer) + sizes.call
 
 
-def users_at_once(model: type[Model], items: int) -> int:
-    """Users of a block of scores by a fit on so many items (`models.base.Model.users_at_once`)."""
-    return max(1, model.block_bytes // (4 * items))
+def users_at_once(model: type[Model], items: int, edges: int) -> int:
+    """Users of a block of scores by a fit on so many items and edges (`models.base.Model.users_at_once`)."""
+    return max(1, model.block_bytes_on(items, edges) // (4 * items))
 
 
-def reads_large_table(model: type[Model]) -> bool:
+def reads_large_table(model: type[Model], items: int, edges: int) -> bool:
     """Whether each block of scores reads a table of all items, so that blocks are large and quicker one after another."""
-    return model.block_bytes > Model.block_bytes
+    return model.matrices_on(items, edges) > 0
 
 
-def judging_bytes(model: type[Model], items: int, users: int, saved: int) -> int:
+def judging_bytes(model: type[Model], items: int, edges: int, users: int, saved: int) -> int:
     """About how many bytes it takes to rank all items for some users by a fit, beside what the process has anyway.
 
     Args:
+        items, edges: of the log that it was fitted on.
         saved: size of the saved fit, of which some is kept in another form too.
     """
     blocks = len(model.score_names) + BESIDE_SCORES
-    return blocks * 4 * items * min(users, users_at_once(model, items)) + 2 * saved
+    return blocks * 4 * items * min(users, users_at_once(model, items, edges)) + 2 * saved

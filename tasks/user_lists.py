@@ -66,7 +66,7 @@ def made(home: Home, lists: Lists, engine: Engine) -> Iterator[pl.DataFrame]:
     users, step = split.train.shape[0], model.users_at_once
     step *= max(1, USERS_OF_A_CALL // step)
     what, asked = f"{lists.model}: recommend", [(lists, first, first + step) for first in range(0, users, step)]
-    alone = reads_large_table(type(model))
+    alone = reads_large_table(type(model), split.train.shape[1], split.train.nnz)
     yield from each(engine, what, ranked, home, asked, alone=alone)
     _model_and_split.cache_clear()
 

@@ -161,7 +161,7 @@ def _half_of_als(size: Size, rates: Rates, vertices: float, machines: int) -> Ex
 
 def _evaluation(size: Size, rates: Rates, machines: int) -> Exchange:
     """All users are ranked for, in calls that are cut as `tasks.evaluate.calls` cuts them."""
-    step = users_at_once(FITTED["wmf"], int(size.items))
+    step = users_at_once(FITTED["wmf"], int(size.items), int(size.edges))
     calls = ceil(size.users / (step * max(1, USERS_OF_A_CALL // step)))
     answers = (rates.judging.user * size.users + rates.judging.item * size.items * calls) / machines
     return Exchange(

@@ -1,22 +1,49 @@
-"""The normalised graph W = D_u^-a R D_i^-b, its product S = W'W with blocks of items, and its top singular vectors.
+"""The normalised graph W = D_u^-a R D_i^-b, products of S = W'W with blocks of items, and its top singular vectors.
 
-S is never formed: S z is two sparse products.
+S z is two sparse products by the graph; where a filter of all items is made, S itself is formed first, which takes fewer operations
+than so many walks over the edges.
 """
 
 import functools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from models.numerics.degree_weights import exact_degree_weights
+from models.numerics.gram import lower_gram
+from models.numerics.gram_inverse import mirror_lower
 from models.numerics.products import tall_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.sparse_products import SparseTable, gram_times_vector, sparse_table, times_vector
+from models.numerics.threads import single_threaded_blas
 
 COLUMNS = 64  # of a block that goes through the graph at a time: a row of it is four cache lines
 CHUNK = 8192  # rows whose products are added up at a time, in float64
 NULL = 1e-5  # an eigenvalue of S below this share of the largest is zero in float32
+WIDE = 1024  # columns of a block that is multiplied by the formed S, and rows of S of one BLAS call
+
+
+class Paths(Protocol):
+    """What multiplies blocks of items by S.
+
+    Attributes:
+        shape: (users, items).
+        columns: of the blocks that it takes best.
+    """
+
+    shape: tuple[int, int]
+    columns: int
+
+    def over(self, eigenvalue: float) -> Self:
+        """The same with S divided by a number."""
+        ...
+
+    def squared(self, block: np.ndarray) -> np.ndarray:
+        """S z, float32 (items, width), for a block z of that shape."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -30,6 +57,12 @@ class NormalizedGraph:
 
     of_users: csr_matrix
     of_items: csr_matrix
+    columns: ClassVar[int] = COLUMNS
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(users, items)."""
+        return self.of_users.shape
 
     @classmethod
     def of(cls, pattern: csr_matrix, user_exponent: float, item_exponent: float) -> Self:
@@ -41,9 +74,10 @@ class NormalizedGraph:
         whole = csr_matrix((values, pattern.indices, pattern.indptr), shape=pattern.shape)
         return cls(whole, whole.T.tocsr())
 
-    def scaled(self, factor: float) -> Self:
-        """The graph of W times a factor."""
-        return type(self)(self.of_users * np.float32(factor), self.of_items * np.float32(factor))
+    def over(self, eigenvalue: float) -> Self:
+        """The graph with S divided by a number."""
+        factor = np.float32(eigenvalue**-0.5)
+        return type(self)(self.of_users * factor, self.of_items * factor)
 
     def squared(self, block: np.ndarray) -> np.ndarray:
         """S z, float32 (items, width), for a block z of that shape."""
@@ -62,6 +96,53 @@ class NormalizedGraph:
         return sparse_table(self.of_users), sparse_table(self.of_items)
 
 
+@dataclass(frozen=True)
+class FormedSquare:
+    """S itself. Its bits, and those of its products, depend on no number of threads.
+
+    Attributes:
+        matrix: float32 (items, items).
+        shape: (users, items), of the graph.
+        threads: for products.
+    """
+
+    matrix: np.ndarray
+    shape: tuple[int, int]
+    threads: int
+    columns: ClassVar[int] = WIDE
+
+    @classmethod
+    def of(cls, pattern: csr_matrix, user_exponent: float, item_exponent: float, threads: int) -> Self:
+        """The square of `NormalizedGraph.of` these, summed in float64."""
+        items = pattern.shape[1]
+        of_users = exact_degree_weights(np.diff(pattern.indptr), 2 * user_exponent)
+        of_items = powers(np.bincount(pattern.indices, minlength=items), -item_exponent)
+        matrix = lower_gram(pattern, of_users, np.zeros(items), of_items, threads)
+        mirror_lower(matrix, threads)
+        return cls(matrix, pattern.shape, threads)
+
+    def over(self, eigenvalue: float) -> Self:
+        """S divided by a number, in place."""
+        np.multiply(self.matrix, np.float32(1 / eigenvalue), out=self.matrix)
+        return self
+
+    def squared(self, block: np.ndarray) -> np.ndarray:
+        """S z, float32 (items, width), for a block z of that shape; of columns with one number each, columns of S."""
+        if np.count_nonzero(block) == block.shape[1]:
+            items, columns = np.nonzero(block)
+            order = np.argsort(columns)
+            if np.array_equal(columns[order], np.arange(len(order))):
+                return self.matrix.take(items[order], axis=1) * block.sum(axis=0)
+        out = np.empty_like(block)
+
+        def multiply(start: int) -> None:
+            np.matmul(self.matrix[start : start + WIDE], block, out=out[start : start + WIDE])
+
+        with single_threaded_blas(), ThreadPoolExecutor(self.threads) as pool:
+            list(pool.map(multiply, range(0, len(out), WIDE)))
+        return out
+
+
 def powers(degrees: np.ndarray, exponent: float) -> np.ndarray:
     """degree^exponent, float32; 0 for a vertex without an edge."""
     found = np.zeros(len(degrees), dtype=np.float32)
@@ -71,7 +152,7 @@ def powers(degrees: np.ndarray, exponent: float) -> np.ndarray:
 
 
 def top_eigenvectors(
-    graph: NormalizedGraph, count: int, oversampling: int, passes: int, seed: int
+    graph: Paths, count: int, oversampling: int, passes: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues of S and their eigenvectors, which are the right singular vectors of W.
 
@@ -88,12 +169,13 @@ def top_eigenvectors(
     Returns:
         eigenvalues, float64 (count,), the largest first, and eigenvectors, float32 (items, count).
     """
-    items = graph.of_items.shape[0]
-    width = min(count + oversampling, *graph.of_items.shape)
+    items = graph.shape[1]
+    width = min(count + oversampling, *graph.shape)
     basis = normals(seed, purpose("graph_filter vectors"), items, width)
     for _ in range(passes):
-        for start in range(0, width, COLUMNS):
-            basis[:, start : start + COLUMNS] = graph.squared(np.ascontiguousarray(basis[:, start : start + COLUMNS]))
+        for start in range(0, width, graph.columns):
+            some = slice(start, start + graph.columns)
+            basis[:, some] = graph.squared(np.ascontiguousarray(basis[:, some]))
         values, basis = _orthogonal(basis)
         width = len(values)
     return values[:count], np.ascontiguousarray(basis[:, :count])

@@ -10,8 +10,8 @@ the scores are
 
     s = x F,    F = (p(A) + alpha D_i^-gamma V V' D_i^gamma) (1 - h A + h^2 A^2 / 2 - ...).
 
-Where items are few, F is made by the fit, and scores are sums of its rows; else F is never formed, and each user's row goes
-through the graph. Four published filters are settings of it:
+Where items are few, and where that is less work than ranking without (`formed_on`), F is made by the fit, and scores are sums of its
+rows; else F is never formed, and each user's row goes through the graph. Four published filters are settings of it:
 
     linear       p(A) = A: s_i = d_i^-out sum_v R_vi d_v^-du sum_(j in x) d_j^-in R_vj, of which LinkProp (Fu et al.,
                  "Revisiting neighborhood-based link prediction for collaborative filtering", 2022) and RP3beta are cases
@@ -36,7 +36,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
-from models.graph_filter.graph import COLUMNS, NormalizedGraph, powers, top_eigenvectors
+from models.graph_filter.graph import COLUMNS, FormedSquare, NormalizedGraph, Paths, powers, top_eigenvectors
 from models.graph_filter.kept_columns import KeptColumns
 from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
 from models.numerics.counts import mean_degree, one_each
@@ -53,6 +53,8 @@ ENOUGH = 25.0  # the vectors of shorter histories are mostly noise: a share (lik
 SHORT, LONG = 5.0, 12.0  # likes of a mean user, between which the settings below go from the first to the second
 FROM_HISTORIES = {"low_pass": (3.0, 1.0), "low_pass_exponent": (0.4, 0.1), "sharpening": (0.0, 0.4)}
 KEPT = 1 << 25  # numbers in the columns of the filter that a loaded model keeps: 128 MB, with 5,792 items all of them
+LARGEST = 1 << 29  # numbers of the largest filter that is formed: 2 GB, 23,170 items
+WALK = 40  # operations of BLAS in the time of one step of a walk
 NOT_FORMED = np.zeros((0, 0), dtype=np.float32)
 ALONE = 8  # so many columns are made one by one, since most of the graph is far from most items
 
@@ -124,28 +126,46 @@ class GraphFilterSettings(RecencySettings):
         return self.model_copy(update={name: value for name, value in by_rule.items() if getattr(self, name) is None})
 
 
+def formed_on(items: int, edges: int) -> bool:
+    """Whether a fit makes the whole filter.
+
+    With d likes a user, ranking all users by walks over the edges is some 300 edges^2 / d operations, and forming the filter 2
+    items^3 in BLAS: where edges^2 > items^3, it is less work for any d below 150.
+    """
+    return items**2 <= KEPT or (items**2 <= LARGEST and edges**2 > items**3)
+
+
+def squared_on(items: int, edges: int) -> bool:
+    """Whether a filter is made by S, which takes 2 items^3 operations in BLAS, and not by 4 walks over the edges for each item."""
+    return formed_on(items, edges) and WALK * edges > items**2
+
+
 class GraphFilter(Model):
     """A polynomial of the normalised graph, and its low-pass, applied to histories.
 
     Attributes:
         edges: (users, items) CSR, the pattern of the training edges.
-        graph: W over the root of `eigenvalue`.
+        graph: W over the root of `eigenvalue`; None where the filter is formed, which answers by itself.
         eigenvalue: the largest eigenvalue of W'W; 1 where nothing depends on it.
         vectors: float32 (items, k), V; k is 0 without a low-pass, and at most the rank of W.
-        weights: float32 (items, items), F, row j being added to the scores of a user who likes j; (0, 0) where it would
-            have more than KEPT numbers.
+        weights: float32 (items, items), F, row j being added to the scores of a user who likes j; (0, 0) where it is not formed.
     """
 
     name = "graph_filter"
     Settings = GraphFilterSettings
     _factors: tuple[np.ndarray, np.ndarray] | None = None
 
+    @classmethod
+    def matrices_on(cls, items: int, edges: int) -> int:
+        """The filter and S, where they are large."""
+        return 2 if items**2 > KEPT and formed_on(items, edges) else 0
+
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen = perf_counter(), self.resolved
         ones = np.ones(interactions.nnz, dtype=np.int8)
         self.edges = csr_matrix((ones, interactions.indices, interactions.indptr), shape=interactions.shape)
-        self.graph, self._factors = self._normalized(), None
         self.eigenvalue, self.vectors = 1.0, np.zeros((self.item_count, 0), dtype=np.float32)
+        self.graph = self._paths(squared_on(self.item_count, interactions.nnz))
         wanted = chosen.vectors if chosen.low_pass else 0
         if wanted or chosen.sharpening or chosen.polynomial == "plateau":
             with kernel_threads(self.threads), single_threaded_blas():
@@ -153,10 +173,10 @@ class GraphFilter(Model):
                     self.graph, max(wanted, 1), chosen.oversampling, chosen.passes, self.seed
                 )
             self.eigenvalue, self.vectors = float(values[0]), np.ascontiguousarray(vectors[:, :wanted])
-            self.graph = self.graph.scaled(self.eigenvalue**-0.5)
-        self.weights = NOT_FORMED
-        if self.item_count**2 <= KEPT:
+        self.graph, self.weights, self._factors = self.graph.over(self.eigenvalue), NOT_FORMED, None
+        if formed_on(self.item_count, interactions.nnz):
             self.weights = self._filtered(one_each(np.arange(self.item_count), self.item_count))
+            self.graph = self._factors = None
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
@@ -223,16 +243,17 @@ class GraphFilter(Model):
         """x F, float32 (block, items), each history going through the graph."""
         scores = np.empty(histories.shape, dtype=np.float32)
         before, after = self._low_pass()
+        width = self.graph.columns
         with kernel_threads(self.threads):
-            for start in range(0, histories.shape[0], COLUMNS):
-                some = histories if len(scores) <= COLUMNS else histories[start : start + COLUMNS]
+            for start in range(0, histories.shape[0], width):
+                some = histories if len(scores) <= width else histories[start : start + width]
                 block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
                 of_places = weights_by_place(some, self.settings.recency_exponent)
                 rows = np.repeat(np.arange(some.shape[0]), np.diff(some.indptr)) if len(scores) > 1 else 0
                 block[some.indices, rows] = of_places
                 of_block = self._sharpened(self._between(self._polynomial, block, 1), 1).T
                 low = pattern_times(some, self.vectors, of_places * before[some.indices, 0])
-                np.add(of_block, dense_times(low, after), out=scores[start : start + COLUMNS])
+                np.add(of_block, dense_times(low, after), out=scores[start : start + width])
         return scores
 
     def _low_pass(self) -> tuple[np.ndarray, np.ndarray]:
@@ -243,9 +264,9 @@ class GraphFilter(Model):
             gamma = self.resolved.low_pass_exponent
             after = np.float32(self.resolved.low_pass) * self._degree_powers(gamma) * self.vectors
             with kernel_threads(self.threads):
-                for start in range(0, after.shape[1], COLUMNS):
-                    some = np.ascontiguousarray(after[:, start : start + COLUMNS])
-                    after[:, start : start + COLUMNS] = self._sharpened(some, 1)
+                for start in range(0, after.shape[1], self.graph.columns):
+                    some = slice(start, start + self.graph.columns)
+                    after[:, some] = self._sharpened(np.ascontiguousarray(after[:, some]), 1)
             self._factors = self._degree_powers(-gamma), np.ascontiguousarray(after.T)
         return self._factors
 
@@ -270,10 +291,13 @@ class GraphFilter(Model):
             return self.graph.squared(block)
         return chebyshev_series(plateau(self.resolved.order, self.resolved.flatness), self.graph.squared, block)
 
-    def _normalized(self) -> NormalizedGraph:
+    def _paths(self, squared: bool) -> Paths:
+        """W, or W'W itself."""
         chosen = self.resolved
-        item_exponent = (chosen.in_exponent + chosen.out_exponent) / 2
-        return NormalizedGraph.of(self.edges, chosen.user_exponent / 2, item_exponent)
+        exponents = chosen.user_exponent / 2, (chosen.in_exponent + chosen.out_exponent) / 2
+        if squared:
+            return FormedSquare.of(self.edges, *exponents, self.threads)
+        return NormalizedGraph.of(self.edges, *exponents)
 
     def _degree_powers(self, exponent: float) -> np.ndarray:
         """float32 (items, 1)."""
@@ -295,4 +319,4 @@ class GraphFilter(Model):
         self.edges = csr_matrix(parts, shape=(len(indptr) - 1, self.item_count), copy=False)
         self.eigenvalue, self.vectors = float(arrays["eigenvalue"]), arrays["vectors"]
         self.weights = arrays.get("weights", NOT_FORMED)  # absent in early fits
-        self.graph = self._normalized().scaled(self.eigenvalue**-0.5)
+        self.graph = None if len(self.weights) else self._paths(False).over(self.eigenvalue)

@@ -118,7 +118,6 @@ class MRFDense(Model):
     draws_nothing = True
     cost_is_of_items = True
     item_matrices = 2
-    block_bytes = 1 << 29  # each block reads all weights, at 17,770 items 1.3 GB
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights B_ji of the items j of the history, each times that of its place; the score is their sum plus `offset`.

@@ -80,7 +80,7 @@ def _over_users(active: csr_matrix, moments: Columns, rescaled: Rescaling, l2: f
         _add_to_rows(matrix, lambda rows: -q[rows, None] * along - along[rows, None] * q, threads)
     matrix.flat[:: len(matrix) + 1] += np.float32(l2)
     invert_lower(matrix, threads)
-    _mirror(matrix, threads)
+    mirror_lower(matrix, threads)
     if rescaled.shift.any():
         _add_to_rows(matrix, lambda rows: -q[rows, None] * q / l2, threads)
     return _back_to_items(y, matrix, l2, threads)
@@ -95,8 +95,8 @@ def _add_to_rows(matrix: np.ndarray, term: Callable[[slice], np.ndarray], thread
     _in_blocks(add, len(matrix), STRIP, threads)
 
 
-def _mirror(matrix: np.ndarray, threads: int) -> None:
-    """Copy the lower triangle onto the upper one."""
+def mirror_lower(matrix: np.ndarray, threads: int) -> None:
+    """Copy the lower triangle onto the upper one, a block of rows at a time."""
 
     def copy(rows: slice) -> None:
         on_diagonal = np.tril(matrix[rows, rows], -1)

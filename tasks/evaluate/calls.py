@@ -64,8 +64,9 @@ def begin(
         name, digest: of the fit.
         truth: of the rows of `train`, where it is known.
     """
-    kind, items, saved = MODELS[name], split.train.shape[1], fits.saved_bytes(home, name, digest)
-    step = users_at_once(kind, items)
+    kind, saved = MODELS[name], fits.saved_bytes(home, name, digest)
+    items, edges = split.train.shape[1], split.train.nnz
+    step = users_at_once(kind, items, edges)
     step *= max(1, USERS_OF_A_CALL // step)
     parts, asked, memory = [], [], []
     for part in ("test", "validation"):
@@ -77,9 +78,10 @@ def begin(
             of_these = truth.of_users(rows[first:end]) if truth and part == "test" else None
             asked.append((matrices_digest, name, digest, part, first, end, of_these))
             parts.append((part, end - first))
-            memory.append(judging_bytes(kind, items, end - first, saved))
+            memory.append(judging_bytes(kind, items, edges, end - first, saved))
     what = f"{name}: judge on {split.protocol}"
-    return Begun(parts, each(engine, what, judged, home, asked, memory=memory, alone=reads_large_table(kind)))
+    alone = reads_large_table(kind, items, edges)
+    return Begun(parts, each(engine, what, judged, home, asked, memory=memory, alone=alone))
 
 
 def collected(name: str, begun: Begun) -> dict[str, list[Judged]]:

@@ -6,18 +6,26 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.graph_filter.model import GraphFilter, GraphFilterSettings
+from models.base import LARGE_BLOCK, Model
+from models.graph_filter.model import GraphFilter, GraphFilterSettings, formed_on, squared_on
 
 PAPERS = {"user_exponent": 1.0, "in_exponent": 0.5, "out_exponent": 0.5}  # R~ = D_u^-1/2 R D_i^-1/2
 EXACT = {"passes": 60}  # of the subspace iteration, so that only rounding is left
 
 
-@pytest.fixture(params=["formed", "never formed"])
+@pytest.fixture(params=["formed by S", "formed by walks", "never formed"])
 def formed(request, monkeypatch):
-    """Whether the fit makes the filter, as it does where items are few."""
+    """Whether the fit makes the filter, as it does where items are few, and by what."""
     if request.param == "never formed":
-        monkeypatch.setattr("models.graph_filter.model.KEPT", 0)
-    return request.param == "formed"
+        never_form(monkeypatch)
+    elif request.param == "formed by walks":
+        monkeypatch.setattr("models.graph_filter.model.WALK", 0)
+
+
+def never_form(monkeypatch, kept=0):
+    """Columns of so many numbers are kept, and no filter is formed."""
+    monkeypatch.setattr("models.graph_filter.model.KEPT", kept)
+    monkeypatch.setattr("models.graph_filter.model.LARGEST", 0)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +178,7 @@ def test_contributions_are_the_column_of_the_filter(likes, settings):
 @pytest.mark.parametrize("asked", [[3], list(range(30))])
 def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settings, asked, monkeypatch):
     """Of a log with fewer users than items, made one by one and in a block."""
-    monkeypatch.setattr("models.graph_filter.model.KEPT", 25 * 40)  # no room for 40 x 40
+    never_form(monkeypatch, kept=25 * 40)
     model, history = fit(likes[:25], **settings), csr_matrix(likes[[3]])
     assert model._end_at_users and not fit(likes)._end_at_users
     found = model.contributions(history, np.array(asked))
@@ -180,7 +188,7 @@ def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settin
 
 @pytest.mark.parametrize("kept", [0, 3, 39])
 def test_a_loaded_model_keeps_columns_and_says_what_it_said(likes, kept, tmp_path, monkeypatch):
-    monkeypatch.setattr("models.graph_filter.model.KEPT", kept * 40)
+    never_form(monkeypatch, kept * 40)
     fitted = fit(likes, low_pass=0.3, vectors=6, sharpening=0.5)
     fitted.save(tmp_path)
     loaded, history = GraphFilter.load(tmp_path), csr_matrix(likes[[3]])
@@ -212,12 +220,44 @@ def test_the_filter_is_formed_where_its_columns_find_room(likes, monkeypatch):
     np.testing.assert_allclose(
         model.scores(csr_matrix(likes[[3]]))[0][expected != 0], expected[expected != 0], rtol=1e-6
     )
-    monkeypatch.setattr("models.graph_filter.model.KEPT", 40 * 40 - 1)
+    never_form(monkeypatch, kept=40 * 40 - 1)
     assert fit(likes).weights.shape == (0, 0)
 
 
-def test_a_model_saved_before_filters_were_formed_keeps_its_bits(likes, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("items", "edges", "formed"),
+    [
+        (5792, 10, True),
+        (5793, 10, False),
+        (17_770, 2_360_000, False),
+        (17_770, 2_370_000, True),
+        (23_170, 50_000_000, True),
+        (23_171, 50_000_000, False),
+    ],
+)
+def test_a_large_filter_is_formed_where_that_is_less_work(items, edges, formed):
+    """Above 5,792 items with more than items^1.5 edges, up to 23,170 items, where it has 2 GB and says so."""
+    assert formed_on(items, edges) == formed
+    assert GraphFilter.matrices_on(items, edges) == (2 if formed and items > 5792 else 0)
+    large = GraphFilter.block_bytes_on(items, edges)
+    assert large == (LARGE_BLOCK if formed and items > 5792 else Model.block_bytes)
+
+
+def test_a_filter_is_made_by_the_square_where_edges_are_many():
+    assert squared_on(2000, 100_001) and not squared_on(2000, 100_000)
+    assert not squared_on(23_171, 50_000_000)
+
+
+def test_a_large_filter_ranks_in_large_blocks(likes, monkeypatch):
     monkeypatch.setattr("models.graph_filter.model.KEPT", 0)
+    model = fit(likes)
+    assert len(model.weights) and model.users_at_once == LARGE_BLOCK // (4 * 40)
+    never_form(monkeypatch)
+    assert fit(likes).users_at_once == Model.block_bytes // (4 * 40)
+
+
+def test_a_model_saved_before_filters_were_formed_keeps_its_bits(likes, tmp_path, monkeypatch):
+    never_form(monkeypatch)
     fitted, history = fit(likes, low_pass=0.3, vectors=6), csr_matrix(likes[[3]])
     fitted.save(tmp_path)
     (tmp_path / "weights.npy").unlink()
