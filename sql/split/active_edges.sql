@@ -8,4 +8,4 @@ select
     part
 from indexed.interactions
 join user_parts using (user_index)
-semi join active_items using (item_index)
+anti join rare_items using (item_index)

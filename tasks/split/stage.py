@@ -127,6 +127,9 @@ def _rewrite(
             drawn |= select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
     everything = _all_edges(connection) if set(asked.protocols) != {"given"} else None
+    if everything:  # it holds nothing out, and so draws nothing
+        store.keep(observed_negatives.beside(connection, everything, seed=0))
+        warehouse.drop_temporary(connection)
     if "leave_one_out" in asked.protocols:
         made = leave_one_out.make(connection, everything, asked.seed, home.limits.threads)
         drawn |= select(connection, "split/left_out_drawn").row(0, named=True)
@@ -143,11 +146,6 @@ def _rewrite(
         made, said["given"] = line_ends.of_given(connection, made, settings)
         store.keep(made)
     warehouse.drop_temporary(connection)
-    if everything:
-        store.keep(
-            observed_negatives.beside(connection, everything, seed=0)
-        )  # it holds nothing out, and so draws nothing
-        warehouse.drop_temporary(connection)
     return {"digests": store.digests(), "drawn": drawn, "validation": said}
 
 
