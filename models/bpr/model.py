@@ -13,7 +13,7 @@ Koenigstein, "One-class Collaborative Filtering with Random Graphs", 2013, secti
 """
 
 from time import perf_counter
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -30,6 +30,12 @@ from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
 
+STEPS, FEWEST, MOST = (
+    2 * 10**8,
+    100,
+    400,
+)  # of a fit whose passes are left to the log; and the passes that this may come to
+
 
 class BPRSettings(ModelSettings):
     """The defaults were chosen by hand on held-out edges of ml-1m, where similar settings differ by little more than noise;
@@ -43,11 +49,14 @@ class BPRSettings(ModelSettings):
         "regularization": Span(0.001, 0.1, log=True),
         "degree_exponent": Choice((0.0, 0.5, 1.0)),
     }
-    elsewhere: ClassVar = {"epochs": 150, "learning_rate": 0.3, "regularization": 0.02, "degree_exponent": 0.5}
+    elsewhere: ClassVar = {"learning_rate": 0.3, "regularization": 0.02, "degree_exponent": 0.5}
 
     factors: int = Field(64, ge=1, le=1024, description="Length K of the factors of users and items.")
-    epochs: int = Field(
-        100, ge=1, description="Largest number of passes over the edges; a pass samples one negative for each edge."
+    epochs: int | None = Field(
+        None,
+        ge=1,
+        description="Largest number of passes over the edges; a pass samples one negative for each edge. By default as "
+        "many as come to 200 million samples, but 100 to 400.",
     )
     tolerance: float = Field(
         0.0025,
@@ -77,6 +86,12 @@ class BPRSettings(ModelSettings):
         30, ge=1, description="Passes over an unseen user's history that find the user's factors."
     )
 
+    def resolved(self, interactions: csr_matrix) -> Self:
+        """The settings with the passes over a (users, items) log."""
+        if self.epochs is not None:
+            return self
+        return self.model_copy(update={"epochs": min(max(STEPS // interactions.nnz, FEWEST), MOST)})
+
 
 class BPR(Model):
     """The base of the two models.
@@ -93,7 +108,7 @@ class BPR(Model):
     popular: ClassVar[bool]
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        chosen, start = self.settings, options.start
+        chosen, start = self.resolved, options.start
         edges, held_out = interactions, None
         if chosen.tolerance > 0 and not start:  # an earlier fit may have learned the edges that would be held out
             edges, held_out = hold_out(interactions, self.seed)

@@ -207,3 +207,12 @@ def test_factors_that_grow_without_bound_are_refused():
     settings = BPRSettings(learning_rate=1, regularization=0, epochs=300, initial_scale=10, factors=10)
     with pytest.raises(ValueError, match="lower learning_rate"):
         BPRUniform(settings).fit(likes)
+
+
+@pytest.mark.parametrize(("edges", "epochs"), [(4, 400), (6, 333), (10, 200), (50, 100)])
+def test_passes_that_are_left_to_the_log_come_to_so_many_samples(edges, epochs, monkeypatch):
+    """But to 100 and 400 passes."""
+    monkeypatch.setattr("models.bpr.model.STEPS", 2000)
+    likes = csr_matrix(np.ones((1, edges)))
+    assert BPRSettings().resolved(likes).epochs == epochs
+    assert BPRSettings(epochs=7).resolved(likes).epochs == 7
