@@ -47,6 +47,7 @@ def ours(given: Backfill, name: str, digest: str, rates: Rates) -> list[Took]:
     train(home, RUN, protocol=PROTOCOL, matrices_digest=digest, model=name, settings=settings, seed=run.seed)  # noted
     fit.found = {"fits": {name: key}}
     fit.limit, fit.limit_cpu = work.of_fit(model, split.train, len(passes), rates)
+    model = fits.load(home, name, key)  # as a run judges: what all blocks of scores need of the items is made once
     part = split.parts["test"]
     score = _best_score(model, parts)
     fit.ndcg = _ranked(scores, model, part, score)
