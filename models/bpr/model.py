@@ -30,11 +30,8 @@ from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
 
-STEPS, FEWEST, MOST = (
-    2 * 10**8,
-    100,
-    400,
-)  # of a fit whose passes are left to the log; and the passes that this may come to
+STEPS = 2 * 10**8  # of a fit whose passes are left to the log
+FEWEST, MOST = 100, 400  # passes that these may come to
 
 
 class BPRSettings(ModelSettings):
