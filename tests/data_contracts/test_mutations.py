@@ -209,6 +209,8 @@ MUTATIONS = {
     "an edge under another user's index": (GRAPH, "events_folded", f"update indexed.interactions set user_index = (user_index + 1) % 9 where {EDGE}"),
     "a user lost": (GRAPH, "everybody_there", f"delete from indexed.users where user_index = {BUSY}"),
     "an item lost": (GRAPH, "everybody_there", "delete from indexed.items where item_index = 7"),
+    "a user lost with its edges": (GRAPH, "everybody_there", f"delete from indexed.users where user_index = {BUSY}; delete from indexed.interactions where user_index = {BUSY}"),
+    "an item lost with its edges": (GRAPH, "everybody_there", "delete from indexed.items where item_index = 7; delete from indexed.interactions where item_index = 7"),
     "two users' ids exchanged": (GRAPH, "events_folded", "update indexed.users set user_index = 9 - user_index where user_index in (4, 5)"),
     "a user's index twice": ("indexed.users", "one_to_one", "update indexed.users set user_index = 4 where user_index = 5"),
     "an item without an index": ("indexed.items", "with_an_edge", "delete from indexed.items where item_index = 7"),

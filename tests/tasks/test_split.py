@@ -187,6 +187,22 @@ def test_liang2018_agrees_with_the_published_steps(home, log):
     assert LIANG2018_SEED == 98765
 
 
+@pytest.mark.parametrize("place", [100, 120])
+def test_items_with_as_many_edges_as_asked_stay_and_then_users(home, log, place):
+    """The least is a degree that an item has; users are counted by the items that stay."""
+    of_items = Counter(item for _, item in log)
+    least = sorted(of_items.values())[place]
+    expected = [(user, item) for user, item in log if of_items[item] >= least]
+    of_users = Counter(user for user, _ in expected)
+    fewest = sorted(of_users.values())[len(of_users) // 2]
+    strong(home, min_item_edges=least, min_user_edges=fewest)
+    found = {
+        (int(user), int(item)) for user, item in rows(home, "select user_id, item_id from splits.strong_generalization")
+    }
+    assert found == {(user, item) for user, item in expected if of_users[user] >= fewest}
+    assert 0 < len(found) < len(expected) < len(log)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

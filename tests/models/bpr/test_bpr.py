@@ -216,3 +216,11 @@ def test_passes_that_are_left_to_the_log_come_to_so_many_samples(edges, epochs, 
     likes = csr_matrix(np.ones((1, edges)))
     assert BPRSettings().resolved(likes).epochs == epochs
     assert BPRSettings(epochs=7).resolved(likes).epochs == 7
+
+
+def test_a_fit_makes_the_passes_that_are_left_to_the_log(long_tailed, monkeypatch):
+    monkeypatch.setattr("models.bpr.model.STEPS", 7 * long_tailed.nnz)
+    monkeypatch.setattr("models.bpr.model.FEWEST", 2)
+    passes = []
+    model = BPRUniform(BPRSettings(factors=10)).fit(long_tailed, FitOptions(on_epoch=passes.append))
+    assert len(passes) == model.resolved.epochs == 7 and model.settings.epochs is None
