@@ -23,7 +23,8 @@ from benchmarks.transfer import Log, drawn
 from flows.parameters import Backfill
 from flows.settings import resolve
 from models.evaluation.metrics import mean
-from models.graph_filter.model import GraphFilter, GraphFilterSettings
+from models.graph_filter.model import GraphFilter
+from models.graph_filter.settings import GraphFilterSettings
 from tasks.evaluate import rank
 from tasks.stores.matrices import Part, SplitMatrices
 

@@ -7,7 +7,7 @@ Of every user of a log some likes are kept, 1 + a geometric number of them, so t
 at most so many users (`--users`) are taken. A tenth of them, with two likes or more, judge: a fifth of theirs, one at
 least, is to be found, given the rest. A row is a log and a mean: nDCG@100 of popularity, and of `wmf` where a mean
 user's penalty is at least so many edges (`models/wmf/model.py`); 0 is the rule without a least. Or of `graph_filter` with the
-low-pass and the sharpening of long histories, and by its rule (`models/graph_filter/model.py`). The lines below have the mean of
+low-pass and the sharpening of long histories, and by its rule (`models/graph_filter/settings.py`). The lines below have the mean of
 the share of the best in the row, and, with each log left out, what the others choose and what that is
 worth.
 
@@ -29,7 +29,8 @@ from benchmarks.transfer import Log, read
 from models.base import Model
 from models.evaluation.metrics import user_metrics
 from models.evaluation.ranking import target_ranks
-from models.graph_filter.model import FROM_HISTORIES, VECTORS, GraphFilter, GraphFilterSettings
+from models.graph_filter.model import GraphFilter
+from models.graph_filter.settings import FROM_HISTORIES, VECTORS, GraphFilterSettings
 from models.popularity import Popularity
 from models.wmf.model import SHRINKAGE, UNOBSERVED, WMF, WMFSettings
 

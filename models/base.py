@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,6 +11,8 @@ from scipy.sparse import csr_matrix
 
 from models import fitting
 from models.fitting import NO_OPTIONS, FitOptions
+from models.keeping import Keeping
+from models.memory import users_at_once
 from models.numerics.counts import checked, item_degrees, known_entries, one_each
 from models.numerics.products import dense_times, unit_columns
 from models.numerics.threads import kernel_threads
@@ -20,10 +22,8 @@ from models.settings import ModelSettings
 if TYPE_CHECKING:
     from models.negatives.laws import NegativeLaw
 
-LARGE_BLOCK = 1 << 29  # bytes of scores, where each block reads an (items, items) table: at 17,770 items 1.3 GB
 
-
-class Model(ABC):
+class Model(Keeping, ABC):
     """An estimator for one-class data. Of a loaded model several threads may ask for scores at once.
 
     Attributes:
@@ -58,7 +58,6 @@ class Model(ABC):
         self.settings = settings if settings is not None else self.Settings()
         self.seed = seed
         self.threads = threads
-        self._kept: dict[str, Any] | None = None
 
     @property
     def item_count(self) -> int:
@@ -68,17 +67,12 @@ class Model(ABC):
     @property
     def users_at_once(self) -> int:
         """Users of a block of scores, where many are scored."""
-        return max(1, self.block_bytes_on(self.item_count, int(self.item_degrees.sum())) // (4 * self.item_count))
+        return users_at_once(type(self), self.item_count, int(self.item_degrees.sum()))
 
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
         """`item_matrices` of a fit on a log of so many items and edges; each block of scores then reads one of them."""
         return cls.item_matrices
-
-    @classmethod
-    def block_bytes_on(cls, items: int, edges: int) -> int:
-        """Bytes of scores best made at once by a fit on such a log."""
-        return LARGE_BLOCK if cls.matrices_on(items, edges) else cls.block_bytes
 
     def fit(self, interactions: csr_matrix, options: FitOptions = NO_OPTIONS) -> Self:
         """Learn from the observed graph G. An earlier fit of this model is forgotten.
@@ -245,28 +239,9 @@ class Model(ABC):
         model._kept = {}
         return model
 
-    def kept(self, name: str, make: Callable[[], Any]) -> Any:
-        """`make()`, what every block of scores needs of all items: once for a loaded model, anew each time in a fit."""
-        if self._kept is None:
-            return make()
-        if name not in self._kept:
-            self._kept[name] = make()
-        return self._kept[name]
-
     def folded(self, histories: csr_matrix) -> Any:
         """`fold_in`, kept by a loaded model for the block that was asked for last: its scores and `like` share it."""
         return self.kept_of_block("fold-in", histories, lambda: self.fold_in(histories))
-
-    def kept_of_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
-        """`make()`, kept by a loaded model for the block that was asked for last."""
-        if self._kept is None:
-            return make()
-        arrays = (getattr(histories, name, None) for name in ("indptr", "indices", "data", "places"))
-        asked = tuple(array.tobytes() for array in arrays if array is not None)
-        last, found = self._kept.get(name, (None, None))
-        if last != asked:
-            self._kept[name] = asked, (found := make())
-        return found
 
     def _known(self, histories: csr_matrix) -> csr_matrix:
         """The histories without the items that have no training edge, with `item_count` columns; `checked_matrix`."""

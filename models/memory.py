@@ -1,16 +1,21 @@
 """About how much memory a fit takes, or ranking by it, for whoever has to find room for it."""
 
-from models.base import Model
+from typing import TYPE_CHECKING
+
 from models.settings import ModelSettings
 from models.user_blocks import Sizes
+
+if TYPE_CHECKING:
+    from models.base import Model
 
 BYTES_OF_EDGE = 16  # an index and a value, by user and by item
 BYTES_OF_FACTOR = 12  # a mean, a precision and what an update needs beside them
 COPIES = 3  # of users: in a call as read, as the kernels take them and as written; at the beginning as drawn, too
 BESIDE_SCORES = 2  # blocks as large: what the scores are made from
+LARGE_BLOCK = 1 << 29  # bytes of scores, where each block reads an (items, items) table: at 17,770 items 1.3 GB
 
 
-def fit_bytes(model: type[Model], settings: ModelSettings, shape: tuple[int, int], edges: int) -> int:
+def fit_bytes(model: "type[Model]", settings: ModelSettings, shape: tuple[int, int], edges: int) -> int:
     """About how many bytes a fit in one process takes, beside what the process has anyway.
 
     Args:
@@ -31,7 +36,7 @@ def by_blocks(settings: ModelSettings) -> bool:
     return getattr(settings, "blocks", 1) > 1
 
 
-def coordinator_bytes(model: type[Model], settings: ModelSettings, shape: tuple[int, int]) -> int:
+def coordinator_bytes(model: "type[Model]", settings: ModelSettings, shape: tuple[int, int]) -> int:
     """About how many bytes a fit by blocks takes in the process that begins it, where the matrix is mapped from a file.
 
     All users are there at the beginning and the end; between these, of each block a call and an answer, and their sum.
@@ -52,17 +57,18 @@ def block_bytes(settings: ModelSettings, users: int, items: int, edges: int) -> 
     return sizes.edge * edges + COPIES * sizes.user * users + 2 * (sizes.items + sizes.answer) + sizes.call
 
 
-def users_at_once(model: type[Model], items: int, edges: int) -> int:
+def users_at_once(model: "type[Model]", items: int, edges: int) -> int:
     """Users of a block of scores by a fit on so many items and edges (`models.base.Model.users_at_once`)."""
-    return max(1, model.block_bytes_on(items, edges) // (4 * items))
+    block = LARGE_BLOCK if reads_large_table(model, items, edges) else model.block_bytes
+    return max(1, block // (4 * items))
 
 
-def reads_large_table(model: type[Model], items: int, edges: int) -> bool:
+def reads_large_table(model: "type[Model]", items: int, edges: int) -> bool:
     """Whether each block of scores reads a table of all items, so that blocks are large and quicker one after another."""
     return model.matrices_on(items, edges) > 0
 
 
-def judging_bytes(model: type[Model], items: int, edges: int, users: int, saved: int) -> int:
+def judging_bytes(model: "type[Model]", items: int, edges: int, users: int, saved: int) -> int:
     """About how many bytes it takes to rank all items for some users by a fit, beside what the process has anyway.
 
     Args:

@@ -1,6 +1,6 @@
 """Filters of the normalised graph of users and items: linear, low-pass, Chebyshev, sharpened.
 
-`model` has the settings and the formula, `graph` the normalised graph and its top singular vectors, `polynomials` the
+`model` has the formula, `settings` what can be chosen, `graph` the normalised graph and its top singular vectors, `polynomials` the
 series that a filter is made of.
 """
 

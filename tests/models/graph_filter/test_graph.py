@@ -5,7 +5,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from models.graph_filter.graph import FormedSquare, NormalizedGraph, powers, top_eigenvectors
-from models.graph_filter.model import GraphFilter, GraphFilterSettings
+from models.graph_filter.model import GraphFilter
+from models.graph_filter.settings import GraphFilterSettings
 
 
 def graph_of(likes):

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.base import LARGE_BLOCK, Model
-from models.graph_filter.model import GraphFilter, GraphFilterSettings, formed_on, squared_on
+from models.base import Model
+from models.graph_filter.model import GraphFilter, formed_on, squared_on
+from models.graph_filter.settings import GraphFilterSettings
+from models.memory import LARGE_BLOCK, users_at_once
 
 PAPERS = {"user_exponent": 1.0, "in_exponent": 0.5, "out_exponent": 0.5}  # R~ = D_u^-1/2 R D_i^-1/2
 EXACT = {"passes": 60}  # of the subspace iteration, so that only rounding is left
@@ -239,8 +241,8 @@ def test_a_large_filter_is_formed_where_that_is_less_work(items, edges, formed):
     """Above 5,792 items with more than items^1.5 edges, up to 23,170 items, where it has 2 GB and says so."""
     assert formed_on(items, edges) == formed
     assert GraphFilter.matrices_on(items, edges) == (2 if formed and items > 5792 else 0)
-    large = GraphFilter.block_bytes_on(items, edges)
-    assert large == (LARGE_BLOCK if formed and items > 5792 else Model.block_bytes)
+    block = LARGE_BLOCK if formed and items > 5792 else Model.block_bytes
+    assert users_at_once(GraphFilter, items, edges) == block // (4 * items)
 
 
 def test_a_filter_is_made_by_the_square_where_edges_are_many():

@@ -1,0 +1,82 @@
+"""The settings of `graph_filter`, and those of them that follow from the log where no number is given."""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from models.numerics.counts import mean_degree
+from models.search_space import Choice, SearchSpace, Span
+from models.settings import RecencySettings
+
+VECTORS = 2.0  # times the square root of the number of items, where a mean user has ENOUGH likes
+ENOUGH = 25.0  # the vectors of shorter histories are mostly noise: a share (likes / ENOUGH)^1.5 of them is taken
+SHORT, LONG = 5.0, 12.0  # likes of a mean user, between which the settings below go from the first to the second
+FROM_HISTORIES = {"low_pass": (3.0, 1.0), "low_pass_exponent": (0.4, 0.1), "sharpening": (0.0, 0.4)}
+
+
+class GraphFilterSettings(RecencySettings):
+    """The defaults were chosen on validation users of seven logs; the papers' are in `benchmarks.graph_filter`."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "polynomial": Choice(("linear", "plateau"), by_hand=True),
+        "user_exponent": Span(0.5, 1.0),
+        "in_exponent": Span(0.3, 0.9),
+        "out_exponent": Span(0.0, 0.4),
+        "flatness": Span(1.0, 6.0),
+        "low_pass": Span(0.2, 3.0, log=True),
+        "vectors": Choice((64, 128, 256, 512), by_hand=True),
+        "low_pass_exponent": Span(0.0, 0.4),
+        "sharpening": Span(0.0, 1.0),
+    }
+
+    polynomial: Literal["linear", "plateau"] = Field(
+        "linear",
+        description="p: linear, A itself; plateau, ChebyCF's, which takes fourteen products with the graph instead of two.",
+    )
+    user_exponent: float = Field(0.7, ge=-1, le=3, description="du: a path through a user weighs degree^-du.")
+    in_exponent: float = Field(0.6, ge=-1, le=3, description="An item of the history weighs degree^-in.")
+    out_exponent: float = Field(0.1, ge=-1, le=3, description="An item's score weighs degree^-out.")
+    order: int = Field(8, ge=1, le=64, description="Degree K of the polynomial that stands for the plateau.")
+    flatness: float = Field(3.0, gt=0, description="phi: the larger, the flatter the middle of the plateau.")
+    low_pass: float | None = Field(
+        None,
+        ge=0,
+        description="alpha, the weight of the ideal low-pass; 0 to leave it out. By default 1 where a mean user has 12 "
+        "likes or more, 3 where 5 or fewer, and between these between.",
+    )
+    vectors: int | None = Field(
+        None,
+        ge=1,
+        description="Singular vectors of the low-pass. By default 2 sqrt(items), rounded; where a mean user has fewer than "
+        "25 likes, (likes / 25)^1.5 of that.",
+    )
+    low_pass_exponent: float | None = Field(
+        None,
+        ge=-1,
+        le=3,
+        description="gamma: the low-pass divides the items of a history by degree^gamma, and multiplies scores by it. By "
+        "default 0.1, or 0.4 where a mean user has 5 likes or fewer, as for `low_pass`.",
+    )
+    sharpening: float | None = Field(
+        None,
+        ge=0,
+        description="h, the time of the sharpening; 0 to leave it out. By default 0.4, or 0 where a mean user has 5 likes "
+        "or fewer, as for `low_pass`.",
+    )
+    sharpening_terms: int = Field(
+        1, ge=1, le=16, description="Terms of the sharpening's series: 1 for a step of Euler's, 4 of Runge-Kutta's."
+    )
+    passes: int = Field(6, ge=2, description="Passes of the randomized singular value decomposition.")
+    oversampling: int = Field(
+        16, ge=0, description="Vectors that these passes carry beside the wanted ones; with more they are exacter."
+    )
+
+    def resolved(self, interactions: csr_matrix) -> Self:
+        """The settings with the low-pass and the sharpening for a (users, items) log, by the likes of a mean user."""
+        likes = mean_degree(interactions)
+        long = min(max((likes - SHORT) / (LONG - SHORT), 0.0), 1.0)
+        by_rule: dict[str, float] = {name: (1 - long) * a + long * b for name, (a, b) in FROM_HISTORIES.items()}
+        share = min(1.0, (likes / ENOUGH) ** 1.5)
+        by_rule["vectors"] = max(1, round(VECTORS * share * interactions.shape[1] ** 0.5))
+        return self.model_copy(update={name: value for name, value in by_rule.items() if getattr(self, name) is None})
