@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 class Keeping:
     """The part of a model that keeps; of a loaded one several threads may ask at once."""
 
-    _kept: dict[str, Any] | None = None  # of a fit, which may go on
+    _kept: dict[str, Any] | None = None  # None in a fit, whose arrays may still change
 
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
         """`make()`, what every block of scores needs of all items: once for a loaded model, anew each time in a fit."""
