@@ -1,7 +1,7 @@
 """The search that a run makes by itself before the fits: which models it is for, how long it is, and what it found.
 
-It is short: TRIALS fits at most, on a sample of the users or items of a large log, judged on validation users. It leaves alone
-what was given, and the settings that are for a person to choose (`by_hand`). What it found is good for DAYS days, or until the log has
+It is short: TRIALS fits at most, on a sample of the users or items of a large log, judged on validation users. What is best on a
+sample need not be on the log, so it is held against where the search began on more edges, CHECKED at most. It leaves alone what was given, and the settings that are for a person to choose (`by_hand`). What it found is good for DAYS days, or until the log has
 moved.
 """
 
@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from tasks.errors import InputError
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 from tasks.tuning.best_settings import short
-from tasks.tuning.search import Made, Outcome, Search
+from tasks.tuning.search import Asked, Made, Outcome, Search, best_of
 from tasks.tuning.settled import Settled
 from tasks.tuning.study import Study
 from tasks.tuning.trial import LEAST_USERS, begin, run_trial, trial_task
@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 TRIALS = 12
 SHARE, SMALLEST, LARGEST = 1 / 8, 50_000, 400_000  # training edges of a trial: a share of all, and its bounds
+CHECKED = 1_600_000  # training edges, at most, on which the best of a sample is held against the start
 ITEMS = 8_000  # of a trial of a model whose cost is that of its items
 LONG_FITS = 2_000_000  # training edges; with more, the numbers of factors and passes stay as they are
 DAYS, MOVED = 30, 1.25  # a search is good for so long, while users, items and edges are so many times as many at most
@@ -139,30 +140,46 @@ def _not_worth_it(log: Log, search: Search) -> str:
     return f"{users} validation users are too few to choose by" if users < LEAST_USERS else ""
 
 
-def trials(home: Home, search: Search, trial: Trial = run_trial) -> tuple[list[Outcome], Outcome | None]:
-    """A search's trials, one after the other, and the best of them; None where all failed."""
+def trials(home: Home, search: Search, trial: Trial = run_trial) -> tuple[list[Outcome], Outcome | None, list[Outcome]]:
+    """A search's trials, one after the other; the best of them, None where all failed; and `_on_more` edges."""
     study, train = Study(home, search), search.judged_on(home).train
     while round_ := study.ask(TRIALS, train):
         for asked in round_:
             trial(home, search, asked.number, begin(HERE, home, search, asked))
     found = study.outcomes(), study.best()
     study.forget()
-    return found
+    return *found, _on_more(home, search, found[1])
 
 
-def _searched(log: Log, search: Search, origin: str, outcomes: list[Outcome], best: Outcome | None) -> Settled:
+def _on_more(home: Home, search: Search, best: Outcome | None) -> list[Outcome]:
+    """The settings at the start, and the best, on more edges than the trials had; nothing where they had as many."""
+    if best is None or not best.values:
+        return []
+    more = replace(search, edges=CHECKED)
+    if more.judged_on(home).train.nnz <= search.judged_on(home).train.nnz:
+        return []
+    return [begin(HERE, home, more, Asked(0, {}, values, {}))().outcome for values in ({}, best.values)]
+
+
+def _searched(
+    log: Log, search: Search, origin: str, outcomes: list[Outcome], best: Outcome | None, on_more: list[Outcome]
+) -> Settled:
     if best is None:
         return Settled(search.model, origin, f"every trial failed, the last: {outcomes[-1].note}", search.start)
+    first, said = outcomes[0], "nothing was better than the settings that it began at"
+    edges = [search.judged_on(log.home).train.nnz]
+    if better := best_of(on_more):
+        first, best = on_more[0], better
+        edges.append(replace(search, edges=CHECKED).judged_on(log.home).train.nnz)
+        said = "nothing that it found was better, on more edges, than the settings that it began at"
     settings = search.start.tried(best.values, log.train) if best.values else search.start
-    first = outcomes[0]
-    said = "nothing was better than the settings that it began at"
     if best.values:
         said = ", ".join(f"{name} {short(getattr(settings, name))}" for name in {**search.space, **best.values})
     logger.info(
         "%s: the best of %d trials on %s edges: %s %s, at the start %s; %s",
         search.model,
         TRIALS,
-        f"{search.judged_on(log.home).train.nnz:,}",
+        " and of it and the start on ".join(f"{count:,}" for count in edges),
         search.metric,
         short(best.value),
         short(first.value),
@@ -173,7 +190,7 @@ def _searched(log: Log, search: Search, origin: str, outcomes: list[Outcome], be
         "searched_on": log.day,
         "metric": search.metric,
         "trials": len(outcomes),
-        "seconds": sum(one.seconds for one in outcomes),
+        "seconds": sum(one.seconds for one in [*outcomes, *on_more]),
         "at_start": first.value if first.state == "done" else None,
         "reached": best.value,
         "standard_error": best.standard_error,
@@ -202,5 +219,6 @@ def _key(log: Log, search: Search) -> str:
     fixed = search.start.model_dump(mode="json", exclude=set(search.space))
     space = {name: repr(range_) for name, range_ in search.space.items()}
     parts = [search.protocol, search.metric, fixed, space, dict(search.elsewhere), search.seed, search.source]
+    parts += [CHECKED]
     parts += ["line_end"] if log.by_ends else []
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

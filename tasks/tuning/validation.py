@@ -45,7 +45,7 @@ class Validation:
         return int(np.count_nonzero(np.diff(self.part.targets.indptr)))
 
 
-@functools.lru_cache(maxsize=1)  # a study asks for the same parts at every trial
+@functools.lru_cache(maxsize=2)  # a study asks for the same parts at every trial, and once for larger ones
 def validation(
     home: Home, protocol: str, matrices_digest: str, seed: int, edges: int | None = None, items: int | None = None
 ) -> Validation:

@@ -121,8 +121,54 @@ def test_on_a_sample_the_multiple_is_found_and_put_on_the_whole_log(home, log, d
     monkeypatch.setattr(before_fits, "SMALLEST", 600)
     digests = log(300)
     found, row = settled(home, digests)
-    assert all(0.8 < edges / 600 < 1.2 for edges, _ in dial.fits)
+    *of_trials, at_start, at_best = dial.fits
+    assert len(of_trials) == before_fits.TRIALS and all(0.8 < edges / 600 < 1.2 for edges, _ in of_trials)
     assert row["edges"] > 1200 and 0.15 < found.dial / row["edges"] < 0.6
+    assert at_start == (row["edges"], DialSettings()) and at_best == (row["edges"], found)
+    assert row["reached"] > row["at_start"] and row["trials"] == before_fits.TRIALS
+
+
+@pytest.mark.parametrize("on_all", ["worse", "refused", "as good"])
+def test_what_a_sample_found_has_to_be_better_on_more_edges_too(home, log, dial, monkeypatch, on_all):
+    class OfItsSize(dial):
+        """On many edges BEST is not the best."""
+
+        def _fit(self, interactions, options):
+            many = interactions.nnz > 1000
+            if many and on_all == "refused" and self.settings != DialSettings():
+                raise MemoryError("no room")
+            super()._fit(interactions, options)
+            if many:
+                self.draws = (
+                    0 * self.draws if on_all == "as good" or self.settings == DialSettings() else 9 * self.draws
+                )
+
+    monkeypatch.setitem(MODELS, "dial", OfItsSize)
+    monkeypatch.setattr(before_fits, "SMALLEST", 600)
+    found, row = settled(home, log(300))
+    assert found == DialSettings() and row["origin"] == "search"
+    assert "on more edges" in row["reason"] and row["reached"] == row["at_start"] > 0
+
+
+def test_where_more_edges_tell_nothing_the_sample_decides(home, log, dial, monkeypatch):
+    class Small(dial):
+        def _fit(self, interactions, options):
+            if interactions.nnz > 1000:
+                raise MemoryError("no room")
+            super()._fit(interactions, options)
+
+    monkeypatch.setitem(MODELS, "dial", Small)
+    monkeypatch.setattr(before_fits, "SMALLEST", 600)
+    found, row = settled(home, log(300))
+    assert 0.15 < found.dial / row["edges"] < 0.6 and row["reached"] > row["at_start"]
+
+
+def test_no_more_edges_than_a_stated_number_are_asked(home, log, dial, monkeypatch):
+    monkeypatch.setattr(before_fits, "SMALLEST", 600)
+    monkeypatch.setattr(before_fits, "CHECKED", 1000)
+    _, row = settled(home, log(300))
+    assert row["edges"] > 1200 and all(0.8 < edges / 1000 < 1.2 for edges, _ in dial.fits[before_fits.TRIALS :])
+    assert len(dial.fits) == before_fits.TRIALS + 2
 
 
 @pytest.mark.slow
