@@ -1,8 +1,9 @@
 """The search that a run makes by itself before the fits: which models it is for, how long it is, and what it found.
 
-It is short: TRIALS fits at most, on a sample of the users or items of a large log, judged on validation users. What is best on a
-sample need not be on the log, so it is held against where the search began on more edges, CHECKED at most. It leaves alone what was given, and the settings that are for a person to choose (`by_hand`). What it found is good for DAYS days, or until the log has
-moved.
+It is short: TRIALS fits at most, on a sample of the users or items of a large log, judged on validation users. What is best
+on a sample need not be best on the log, so it is held against the settings at the start on more edges, CHECKED at most. It
+leaves alone what was given, and the settings that are for a person to choose (`by_hand`). What it found is good for DAYS
+days, or until the log has moved.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ from tasks.tuning.best_settings import short
 from tasks.tuning.search import Asked, Made, Outcome, Search, best_of
 from tasks.tuning.settled import Settled
 from tasks.tuning.study import Study
-from tasks.tuning.trial import LEAST_USERS, begin, run_trial, trial_task
+from tasks.tuning.trial import LEAST_USERS, begin, log_outcome, run_trial, trial_task
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +159,11 @@ def _on_more(home: Home, search: Search, best: Outcome | None) -> list[Outcome]:
     more = replace(search, edges=CHECKED)
     if more.judged_on(home).train.nnz <= search.judged_on(home).train.nnz:
         return []
-    return [begin(HERE, home, more, Asked(0, {}, values, {}))().outcome for values in ({}, best.values)]
+    found = []
+    for number, values in enumerate(({}, best.values), TRIALS + 1):
+        found.append(begin(HERE, home, more, Asked(number, {}, values, {}))().outcome)
+        log_outcome(more, found[-1], best_of(found))
+    return found
 
 
 def _searched(
@@ -218,7 +223,6 @@ def _key(log: Log, search: Search) -> str:
     """A digest of what a search depends on besides the log."""
     fixed = search.start.model_dump(mode="json", exclude=set(search.space))
     space = {name: repr(range_) for name, range_ in search.space.items()}
-    parts = [search.protocol, search.metric, fixed, space, dict(search.elsewhere), search.seed, search.source]
-    parts += [CHECKED]
+    parts = [search.protocol, search.metric, fixed, space, dict(search.elsewhere), search.seed, search.source, CHECKED]
     parts += ["line_end"] if log.by_ends else []
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -86,7 +86,7 @@ def run_trial(home: Home, search: Search, number: int, begun: Callable[[], Made]
     """Wait for a trial that was begun, and tell the study; `number` is for the name of a task run."""
     study, made = Study(home, search), begun()
     study.tell(made)
-    _log(search, made.outcome, study.best())
+    log_outcome(search, made.outcome, study.best())
     return made.outcome
 
 
@@ -157,7 +157,8 @@ def some_users(part: Part, users: int) -> Part:
     return Part(part.histories[chosen], part.targets[chosen], part.users[chosen], rows)
 
 
-def _log(search: Search, outcome: Outcome, best: Outcome | None) -> None:
+def log_outcome(search: Search, outcome: Outcome, best: Outcome | None) -> None:
+    """A line of the log: what was tried, how it ended, and the best so far."""
     told = ", ".join(f"{name} {short(outcome.settings[name])}" for name in {**search.space, **outcome.values})
     if outcome.state == "done":
         end = f"{search.metric} {outcome.value:.4f} by {outcome.score}"
