@@ -156,7 +156,7 @@ def _on_more(home: Home, search: Search, best: Outcome | None) -> list[Outcome]:
     """The settings at the start, and the best, on more edges than the trials had; nothing where they had as many."""
     if best is None or not best.values:
         return []
-    more = replace(search, edges=CHECKED)
+    more = _larger(search)
     if more.judged_on(home).train.nnz <= search.judged_on(home).train.nnz:
         return []
     found = []
@@ -164,6 +164,10 @@ def _on_more(home: Home, search: Search, best: Outcome | None) -> list[Outcome]:
         found.append(begin(HERE, home, more, Asked(number, {}, values, {}))().outcome)
         log_outcome(more, found[-1], best_of(found))
     return found
+
+
+def _larger(search: Search) -> Search:
+    return replace(search, edges=CHECKED)
 
 
 def _searched(
@@ -175,7 +179,7 @@ def _searched(
     edges = [search.judged_on(log.home).train.nnz]
     if better := best_of(on_more):
         first, best = on_more[0], better
-        edges.append(replace(search, edges=CHECKED).judged_on(log.home).train.nnz)
+        edges.append(_larger(search).judged_on(log.home).train.nnz)
         said = "nothing that it found was better, on more edges, than the settings that it began at"
     settings = search.start.tried(best.values, log.train) if best.values else search.start
     if best.values:
