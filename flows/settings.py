@@ -108,7 +108,7 @@ def resolve(given: Backfill) -> RunSettings:
     published = settings["publish"].model
     if published is not None and published not in chosen:
         raise InputError(f"setting publish.model = {published}: is not among this run's models, {', '.join(chosen)}.")
-    if any(getattr(settings[name], "observed_negatives", False) for name in chosen):
+    if any(settings[name].reads_negatives for name in chosen):
         settings["binarize"] = settings["binarize"].model_copy(update={"observed_negatives": True})
     if any(settings[name].reads_order for name in chosen):
         settings["split"] = settings["split"].model_copy(update={"order": True})

@@ -67,7 +67,8 @@ def planned(given: Tune) -> tuple[RunSettings, tuning.SearchSpace]:
         raise InputError(f"--together {given.together}: must be at least 1.")
     if given.timeout is not None and given.timeout <= 0:
         raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
-    return run, search_space(given.model, fixed=given.settings, order=run.split.order)
+    kept = {"order": run.split.order, "considered": run.binarize.observed_negatives}
+    return run, search_space(given.model, fixed=given.settings, **kept)
 
 
 def _searched(run: RunSettings, search: Search, given: Tune, engine: Engine) -> Tuned:

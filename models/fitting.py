@@ -196,8 +196,8 @@ class FitOptions:
     Attributes:
         start: an earlier fit to begin at, for a model that is `warm_startable`.
         validation: a model that `stops_early` keeps the epoch of the best nDCG@100 on these users; others ignore them.
-        negatives: (users, items) CSR, what training users considered and did not like, for a model that has a setting
-            `observed_negatives`; None where none were observed.
+        negatives: (users, items) CSR, what training users considered and did not like, for a model whose settings say that
+            it `reads_negatives`; None where none were observed.
         checkpoints: the folder of the checkpoints from which an interrupted fit goes on; None to keep none. Only some
             models keep checkpoints.
         on_epoch: called after every pass.

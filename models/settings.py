@@ -16,6 +16,7 @@ class ModelSettings(BaseModel):
         search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
             that are a `Multiple`, each one's rule may rest on the ones before it.
         order_space: what tuning tries besides where histories keep their order.
+        considered_space: what tuning tries besides where what users considered and did not like is kept.
         elsewhere: values that rank well on log after log, by setting, of a `Multiple` the multiple; the search
             that a run makes by itself tries them second, after the settings that it begins at.
     """
@@ -23,11 +24,17 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     search_space: ClassVar[SearchSpace] = {}
     order_space: ClassVar[SearchSpace] = {}
+    considered_space: ClassVar[SearchSpace] = {}
     elsewhere: ClassVar[Mapping[str, Any]] = {}
 
     @property
     def reads_order(self) -> bool:
         """Whether scores depend on the order in which a user came to like the items of a history."""
+        return False
+
+    @property
+    def reads_negatives(self) -> bool:
+        """Whether a fit takes what users considered and did not like (`FitOptions.negatives`)."""
         return False
 
     def resolved(self, interactions: csr_matrix) -> Self:

@@ -79,12 +79,13 @@ def check_protocol(name: str) -> None:
         raise InputError(_unknown("protocol", name, PROTOCOLS))
 
 
-def search_space(model: str, fixed: Iterable[str], *, order: bool = False) -> SearchSpace:
+def search_space(model: str, fixed: Iterable[str], *, order: bool = False, considered: bool = False) -> SearchSpace:
     """Where tuning searches: the space that the model declares, without the settings that are `fixed`.
 
     Args:
         fixed: dotted names, such as `mrf_dense.l2`.
         order: whether histories keep their order (`split.order`).
+        considered: whether what users considered and did not like is kept (`binarize.observed_negatives`).
 
     Raises:
         InputError: nothing is left to search.
@@ -95,6 +96,8 @@ def search_space(model: str, fixed: Iterable[str], *, order: bool = False) -> Se
         raise InputError(f"--model {model}: has no settings to tune. Models that have: {', '.join(known)}.")
     if order:
         declared = {**declared, **MODELS[model].Settings.order_space}
+    if considered:
+        declared = {**declared, **MODELS[model].Settings.considered_space}
     space = {name: where for name, where in declared.items() if f"{model}.{name}" not in set(fixed)}
     if not space:
         raise InputError(f"--set: fixes every setting of {model} that is searched, {', '.join(declared)}.")

@@ -131,8 +131,8 @@ def fitted(
         logger.info("%s was fitted before on these edges with these settings, taken from the store", what)
     else:
         machine.warn_of_pinned_blas()
-        if getattr(settings, "observed_negatives", False) and split.negatives is None:
-            logger.warning("%s: observed_negatives, and nothing was observed that users did not like", what)
+        if settings.reads_negatives and split.negatives is None:
+            logger.warning("%s: the log tells of nothing that users considered and did not like", what)
         estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
         sizes = [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
         logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)

@@ -48,10 +48,16 @@ class BlendSettings(ModelSettings):
     @property
     def reads_order(self) -> bool:
         """Whether a member's scores depend on the order of a history."""
+        return any(settings.reads_order for settings in self._of_members())
+
+    @property
+    def reads_negatives(self) -> bool:
+        """Whether the fit of a member takes what users considered and did not like."""
+        return any(settings.reads_negatives for settings in self._of_members())
+
+    def _of_members(self) -> list[ModelSettings]:
         kinds = Blend.made_of(self)
-        return any(
-            kind.Settings(**member.settings).reads_order for kind, member in zip(kinds, self.members, strict=True)
-        )
+        return [kind.Settings(**member.settings) for kind, member in zip(kinds, self.members, strict=True)]
 
 
 class Blend(Model):
@@ -89,7 +95,7 @@ class Blend(Model):
             began, settings = perf_counter(), kind.Settings(**member.settings)
             model = options.member(member.model, settings)
             if model is None:
-                own = FitOptions(validation=options.validation)
+                own = FitOptions(validation=options.validation, negatives=options.negatives)
                 model = kind(settings, seed=self.seed, threads=self.threads).fit(interactions, own)
             self.members.append(model)
             options.on_epoch(Epoch(number, of, perf_counter() - began))

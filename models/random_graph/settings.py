@@ -84,6 +84,11 @@ class RandomGraphSettings(ModelSettings):
         "ten iterations after t_tau and t_epsilon at the earliest; 0 makes all iterations.",
     )
 
+    @property
+    def reads_negatives(self) -> bool:
+        """Whether a fit takes what users considered and did not like (`FitOptions.negatives`)."""
+        return self.observed_negatives
+
     @model_validator(mode="after")
     def _whole_with_observed_negatives(self) -> Self:
         if self.observed_negatives and self.blocks > 1:

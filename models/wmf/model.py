@@ -10,7 +10,8 @@ Factors u of users and v of items minimize, over all pairs of a user and an item
 where d is the number of edges of a user or an item. The first is the loss of Rendle, Krichene, Zhang and Koren,
 "Revisiting the performance of iALS on item recommendation benchmarks", 2021; the second is eq. 3 of Hu, Koren and
 Volinsky, "Collaborative filtering for implicit feedback datasets", 2008. All terms of a user may be weighted by a power
-of the user's degree, as in `models.mrf.dense`; an item's d and `users` are then sums of these weights.
+of the user's degree, as in `models.mrf.dense`; an item's d and `users` are then sums of these weights. What was
+considered and not liked may be in S too, with (u'v - considered_weight)^2.
 
 A good alpha0 and lambda depend on the density of the log; their ratios do not. Settings that are left out come from
 
@@ -27,16 +28,17 @@ edges and of the Gram matrix of the fixed side.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions, is_level, take
-from models.numerics.counts import mean_degree
+from models.numerics.counts import mean_degree, row_sums
 from models.numerics.degree_weights import degree_weights_or_ones
 from models.numerics.lanes import padded
 from models.numerics.products import dense_times
@@ -45,6 +47,7 @@ from models.search_space import Choice, Multiple, SearchSpace, Span
 from models.settings import ModelSettings
 from models.user_blocks import Away, Sizes
 from models.wmf.blocks import begun
+from models.wmf.considered import beside
 from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table, rows
 from models.wmf.sums import numbers
 from models.wmf.worker import Terms
@@ -93,6 +96,14 @@ class WMFSettings(ModelSettings):
         le=2,
         description="Pairs are weighted by degree^-exponent of their user, scaled to mean one; 0 for equal weights.",
     )
+    considered_weight: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="w: the value that a pair of a user and an item that the user considered and did not like is fitted to, "
+        "where a like is fitted to 1; 0 leaves such pairs out; for rendle2021. Above 0, a run keeps them, where the log "
+        "tells of any.",
+    )
     alpha: float = Field(5.0, gt=0, description="Confidence that one event adds to an edge; for hu2008.")
     solver: Literal["cg", "cholesky", "blocks"] = Field(
         "cg",
@@ -117,7 +128,21 @@ class WMFSettings(ModelSettings):
         "regularization": Multiple(8),
         "user_weight_exponent": Span(0.0, 0.5),
     }
+    considered_space: ClassVar[SearchSpace] = {"considered_weight": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.7))}
     elsewhere: ClassVar = {"factors": 256, "regularization": 1.4}
+
+    @property
+    def reads_negatives(self) -> bool:
+        """Whether a fit takes what users considered and did not like (`FitOptions.negatives`)."""
+        return self.considered_weight > 0
+
+    @model_validator(mode="after")
+    def _can_take_what_was_considered(self) -> Self:
+        if self.considered_weight and self.loss == "hu2008":
+            raise ValueError("considered_weight: hu2008 weighs by counts of likes; take loss = rendle2021")
+        if self.considered_weight and self.blocks > 1:
+            raise ValueError("considered_weight: a fit by blocks does not take what was considered; set blocks = 1")
+        return self
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings with alpha0 and lambda for a (users, items) log."""
@@ -171,7 +196,9 @@ class WMF(Model):
         The factors serve within the fit too, so that `on_epoch` may call `scores`.
         """
         chosen, seed, (users, items) = self.resolved, self.seed, interactions.shape
-        weights = degree_weights_or_ones(np.diff(interactions.indptr), chosen.user_weight_exponent)
+        edges, targets = beside(interactions, options.negatives, chosen.considered_weight)
+        degrees = np.diff(edges.indptr) if targets is None else row_sums(edges.indptr, targets)
+        weights = degree_weights_or_ones(degrees, chosen.user_weight_exponent)
         of_users = first_table(users, chosen.factors, chosen.initial_scale, seed, "wmf users")
         of_items = first_table(items, chosen.factors, chosen.initial_scale, seed, "wmf items")
         if start := options.start:
@@ -179,7 +206,7 @@ class WMF(Model):
             take(rows(of_items, chosen.factors), start.previous.item_factors, start.items)
         self.user_factors, self.item_factors = rows(of_users, chosen.factors), rows(of_items, chosen.factors)
         if chosen.blocks == 1:
-            yield self._of_all_users(interactions, weights, of_users, of_items)
+            yield self._of_all_users(edges, weights, of_users, of_items, targets is not None)
             self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
             return
         terms = Terms(chosen.factors, self._loss(), self._solver(), self.threads)
@@ -191,12 +218,12 @@ class WMF(Model):
             self.user_factors = fit.blocks.gathered()["factors"]
 
     def _of_all_users(
-        self, interactions: csr_matrix, weights: np.ndarray, of_users: np.ndarray, of_items: np.ndarray
+        self, edges: csr_matrix, weights: np.ndarray, of_users: np.ndarray, of_items: np.ndarray, with_targets: bool
     ) -> Callable[[], float]:
         """A pass over all users as one, which solves the tables in place."""
-        loss, solver, factors = self._loss(), self._solver(), self.resolved.factors
-        users = RowSystems(interactions, loss, weights, None)
-        by_item = interactions.T.tocsr()
+        loss, solver, factors = replace(self._loss(), targets=with_targets), self._solver(), self.resolved.factors
+        users = RowSystems(edges, loss, weights, None)
+        by_item = edges.T.tocsr()
         items, constant = RowSystems(by_item, loss, None, weights), loss.constant(by_item, None, weights)
 
         def one_pass() -> float:

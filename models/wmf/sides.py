@@ -19,17 +19,18 @@ RUNS = 64  # runs of rows, which are dealt to the threads
 class Loss:
     """The loss of `models.wmf.model`, in one form for both kinds.
 
-    sum_S w (a (u'v)^2 - 2 (base + a) u'v + (base + a)) + unobserved sum_all w (u'v)^2
+    sum_S w (a (u'v)^2 - 2 (base + a) p u'v + (base + a) p^2) + unobserved sum_all w (u'v)^2
         + regularization (sum_users w (d + unobserved items)^exponent |u|^2
                           + sum_items (sum_S w + unobserved sum_users w)^exponent |v|^2)
 
-    with w the weight of the pair's user, and d the user's degree.
+    with w the weight of the pair's user, d the user's degree, and p = 1 but with `targets`.
 
     Attributes:
         unobserved: weight of every pair, observed or not.
         base: 1 for hu2008, where an observed pair has the weight 1 + a; 0 for rendle2021.
         alpha: a = alpha count; if it is 0, a = 1.
         regularization, exponent: lambda and nu of a row's penalty.
+        targets: whether the values of the matrix are p, and not counts.
     """
 
     unobserved: float
@@ -37,11 +38,14 @@ class Loss:
     alpha: float
     regularization: float
     exponent: float
+    targets: bool = False
 
     def terms(self, matrix: csr_matrix, others: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """w a and w (base + a) of every edge, float64; w is the weight of its column's vertex, 1 where `others` is None."""
+        """w a and w (base + a) p of every edge, float64; w is the weight of its column's vertex, 1 where `others` is None."""
         squares = self.alpha * matrix.data.astype(np.float64) if self.alpha > 0 else np.ones(matrix.nnz)
         pulls = self.base + squares
+        if self.targets:
+            pulls *= matrix.data
         if others is None:
             return squares, pulls
         of_entries = others[matrix.indices]
@@ -49,7 +53,8 @@ class Loss:
 
     def constant(self, matrix: csr_matrix, own: np.ndarray | None, others: np.ndarray | None) -> float:
         """The part that does not depend on the factors; arguments as for `RowSystems`."""
-        of_rows = row_sums(matrix.indptr, self.terms(matrix, others)[1])
+        of_edges = self.terms(matrix, others)[1]
+        of_rows = row_sums(matrix.indptr, of_edges * matrix.data if self.targets else of_edges)
         return float(np.sum(of_rows if own is None else own * of_rows))
 
     def penalties(self, weights: np.ndarray) -> np.ndarray:

@@ -36,7 +36,8 @@ class BinarizeSettings(BaseModel):
     observed_negatives: bool = Field(
         False,
         description="Keep what users considered and did not like, pairs with events and no like among them, to judge `like` "
-        "by, and for a model with a setting of this name, which turns it on.",
+        "by, and for models whose settings take them (`random_graph.observed_negatives`, `wmf.considered_weight`), which "
+        "turn it on.",
     )
 
 

@@ -59,7 +59,7 @@ def make(home: Home, search: Search, asked: Asked) -> Made:
         settings = chosen.model_dump(mode="json")
         model = kind(chosen, seed=search.seed, threads=home.limits.threads)
         unseen = ValidationUsers(judged.part.histories, judged.part.targets) if judged.part.rows is None else None
-        options = FitOptions(validation=unseen, scratch=home.absolute().spill)
+        options = FitOptions(validation=unseen, negatives=judged.negatives, scratch=home.absolute().spill)
         if kind.scorable_each_epoch:
             checkpoints = _Checkpoints(model, judged, asked.medians)
             options = replace(options, on_epoch=checkpoints)

@@ -33,11 +33,13 @@ class Validation:
         metric: what is maximized, one of `models.evaluation.metrics`.
         train: (training users, items), what every trial is fitted on.
         part: users with the edges to be found.
+        negatives: (training users, items), what they considered and did not like; None where the log does not tell.
     """
 
     metric: str
     train: csr_matrix
     part: Part
+    negatives: csr_matrix | None = None
 
     @property
     def users(self) -> int:
@@ -61,7 +63,7 @@ def validation(
     """
     if protocol == "strong_generalization":
         split = matrices.read(home, matrices_digest, parts=("validation",))
-        found = Validation(PROTOCOLS[protocol].tuned_by, split.train, split.parts["validation"])
+        found = Validation(PROTOCOLS[protocol].tuned_by, split.train, split.parts["validation"], split.negatives)
     else:
         split = matrices.read(home, matrices_digest, parts=())
         with kernel_threads(home.limits.threads):
@@ -87,7 +89,7 @@ def _cut(split: SplitMatrices, seed: int) -> Validation:
     rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
     histories = ordered(train, None if split.places is None else split.places[~chosen])
     part = Part(histories=histories[rows], targets=targets[rows], users=split.users[rows], rows=rows)
-    return Validation(PROTOCOLS[split.protocol].tuned_by, train, part)
+    return Validation(PROTOCOLS[split.protocol].tuned_by, train, part, split.negatives)
 
 
 def _sample(whole: Validation, edges: int, items: int, seed: int) -> Validation:
@@ -104,7 +106,9 @@ def _sample(whole: Validation, edges: int, items: int, seed: int) -> Validation:
     judges = _drawn(generator, np.flatnonzero(found), JUDGES)
     histories, targets = (matrix[judges][:, known].tocsr() for matrix in (part.histories, part.targets))
     rows = None if part.rows is None else np.searchsorted(trained, part.rows[judges]).astype(np.int32)
-    return Validation(whole.metric, train[:, known].tocsr(), Part(histories, targets, part.users[judges], rows))
+    negatives = None if whole.negatives is None else whole.negatives[trained][:, known].tocsr()
+    judged = Part(histories, targets, part.users[judges], rows)
+    return Validation(whole.metric, train[:, known].tocsr(), judged, negatives)
 
 
 def _drawn(generator: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:

@@ -132,6 +132,25 @@ def test_the_weight_of_new_likes_is_searched_where_their_order_is_kept(tmp_path,
     assert resolve(Backfill(dataset="mine", home=str(tmp_path), source=[str(log)], config=[str(file)])).split.order
 
 
+def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path, capsys, prefect_server):
+    log, generator = tmp_path / "log.csv", np.random.default_rng(5)
+    lines = ["user,item,value"]
+    for user in range(300):  # of a taste of 20 items a user considers 15, and likes two or three of them
+        items = 20 * generator.integers(8) + generator.permutation(20)[:15]
+        lines += [f"{user},{item},{5 if place < 2 + user % 2 else 2}" for place, item in enumerate(items)]
+    log.write_text("\n".join(lines) + "\n")
+    fixed = ["binarize.threshold=4", "split.held_out_share=0.3", "wmf.factors=16", "wmf.iterations=10"]
+    fixed += ["wmf.unobserved_weight=0.1", "wmf.regularization=0.01", "wmf.user_weight_exponent=0"]
+    command = ["--dataset", "mine", "--home", str(tmp_path), "--source", str(log), "--model", "wmf"]
+    command += ["--trials", "4", "--set", *fixed]
+    assert tune.main(command) == 2  # nothing is left to search
+    assert tune.main([*command, "binarize.observed_negatives=true"]) == 0
+    file = tmp_path / "mine" / "tuning" / "wmf.toml"
+    assert tomllib.loads(file.read_text())["wmf"]["considered_weight"] > 0
+    again = resolve(Backfill(dataset="mine", home=str(tmp_path), source=[str(log)], config=[str(file)]))
+    assert again.binarize.observed_negatives
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from models.random_graph.settings import RandomGraphSettings
+from models.wmf.model import WMFSettings
 from tasks.binarize import BinarizeSettings, binarize
 from tasks.split import ALL_EDGES, SplitSettings, split
 from tasks.stores import fits, matrices, warehouse
 from tasks.train import train
+from tasks.tuning.search import Asked, Search
+from tasks.tuning.trial import make
 
 PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
 THRESHOLD = 4
@@ -140,4 +143,24 @@ def test_a_fit_gets_them(home, events, caplog):
 
     one, other = fit(made(home)["leave_one_out"]), fit(made(home, observed=False)["leave_one_out"])
     assert not np.array_equal(one, other)
-    assert "nothing was observed that users did not like" in caplog.text
+    assert "tells of nothing that users considered and did not like" in caplog.text
+
+
+def test_trials_of_a_search_get_them(home, events):
+    """Also on a sample: those of the users and items that the trials are fitted on."""
+    settings, edges = WMFSettings(factors=8, considered_weight=0.5), 150
+
+    def search(digest):
+        return Search("wmf", "strong_generalization", digest, settings, {}, edges=edges)
+
+    asked, plain = (
+        search(made(home)["strong_generalization"]),
+        search(made(home, observed=False)["strong_generalization"]),
+    )
+    judged = asked.judged_on(home)
+    whole = matrices.read(home, asked.matrices_digest)
+    rows = [set(row.indices) for row in whole.train]
+    assert judged.negatives.shape == judged.train.shape and 0 < judged.negatives.nnz < whole.negatives.nnz
+    assert judged.train.multiply(judged.negatives).nnz == 0 and len(rows) > judged.train.shape[0]
+    values = [make(home, one, Asked(1, {}, {}, {})).outcome.value for one in (asked, plain)]
+    assert plain.judged_on(home).negatives is None and values[0] != values[1]

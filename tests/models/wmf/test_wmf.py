@@ -14,8 +14,9 @@ from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table,
 EXACT, TWO_STEPS, BLOCKS = Solver(0, 1 << 16), Solver(2, 0), Solver(0, 16)
 RENDLE = Loss(0.1, 0.0, 0.0, 0.005, 0.8)
 HU = Loss(1.0, 1.0, 3.0, 4.0, 0.0)
+TARGETS = Loss(0.1, 0.0, 0.0, 0.005, 0.8, targets=True)  # the values of the matrix are what is fitted
 
-losses = pytest.mark.parametrize("loss", [RENDLE, HU], ids=["rendle2021", "hu2008"])
+losses = pytest.mark.parametrize("loss", [RENDLE, HU, TARGETS], ids=["rendle2021", "hu2008", "weak likes"])
 solvers = pytest.mark.parametrize("solver", [EXACT, TWO_STEPS, BLOCKS], ids=["cholesky", "cg", "blocks"])
 
 
@@ -57,7 +58,8 @@ class Problem:
         if self.loss.base:
             terms = (1 + self.loss.alpha * counts) * (liked - u @ v.T) ** 2
         else:
-            terms = liked * (u @ v.T - 1) ** 2 + self.loss.unobserved * (u @ v.T) ** 2
+            target = counts if self.loss.targets else 1.0
+            terms = liked * (u @ v.T - target) ** 2 + self.loss.unobserved * (u @ v.T) ** 2
         of_users, of_items = self.penalties()
         return (self.weights[:, None] * terms).sum() + of_users @ (u**2).sum(axis=1) + of_items @ (v**2).sum(axis=1)
 
@@ -67,7 +69,7 @@ class Problem:
         v = rows(self.of_items, self.factors).astype(float)
         ridges = self.penalties()[0] / self.weights
         confidence = 1 + self.loss.alpha * counts if self.loss.base else self.loss.unobserved + liked
-        target = (1 + self.loss.alpha * counts if self.loss.base else 1.0) * liked
+        target = counts if self.loss.targets else (1 + self.loss.alpha * counts if self.loss.base else 1.0) * liked
         return np.stack(
             [
                 np.linalg.solve(v.T @ (c[:, None] * v) + ridge * np.eye(self.factors), v.T @ t)
@@ -175,7 +177,7 @@ def test_folding_in_solves_the_users_of_the_last_items(long_tailed):
     assert_close(model.fold_in(long_tailed[5:9]), given.solved_users()[5:9])
 
 
-@losses
+@pytest.mark.parametrize("loss", [RENDLE, HU])
 def test_only_the_confidence_of_hu_reads_counts(loss, long_tailed):
     settings = WMFSettings(factors=8, iterations=2, loss="hu2008" if loss is HU else "rendle2021", regularization=1)
     twice = long_tailed.copy()
