@@ -1,6 +1,6 @@
 """The settings of every model: frozen, those that are left to the log resolved by a rule, those of a trial put in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,15 +17,15 @@ class ModelSettings(BaseModel):
             that are a `Multiple`, each one's rule may rest on the ones before it.
         order_space: what tuning tries besides where histories keep their order.
         considered_space: what tuning tries besides where what users considered and did not like is kept.
-        elsewhere: values that rank well on log after log, by setting, of a `Multiple` the multiple; the search
-            that a run makes by itself tries them second, after the settings that it begins at.
+        elsewhere: what ranks well on some logs or others: values by setting, of a `Multiple` the multiple; the search
+            that a run makes by itself tries each of these after the settings that it begins at.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     search_space: ClassVar[SearchSpace] = {}
     order_space: ClassVar[SearchSpace] = {}
     considered_space: ClassVar[SearchSpace] = {}
-    elsewhere: ClassVar[Mapping[str, Any]] = {}
+    elsewhere: ClassVar[Sequence[Mapping[str, Any]]] = ()
 
     @property
     def reads_order(self) -> bool:

@@ -46,7 +46,10 @@ class BPRSettings(ModelSettings):
         "regularization": Span(0.001, 0.1, log=True),
         "degree_exponent": Choice((0.0, 0.5, 1.0)),
     }
-    elsewhere: ClassVar = {"factors": 128, "learning_rate": 0.3, "regularization": 0.02, "degree_exponent": 0.5}
+    elsewhere: ClassVar = (
+        {"factors": 128, "learning_rate": 0.23, "regularization": 0.016, "degree_exponent": 0.5},
+        {"factors": 128, "learning_rate": 0.27, "regularization": 0.003, "degree_exponent": 1.0},
+    )
 
     factors: int = Field(64, ge=1, le=1024, description="Length K of the factors of users and items.")
     epochs: int | None = Field(

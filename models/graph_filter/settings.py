@@ -29,6 +29,16 @@ class GraphFilterSettings(RecencySettings):
         "low_pass_exponent": Span(0.0, 0.4),
         "sharpening": Span(0.0, 1.0),
     }
+    elsewhere: ClassVar = (
+        {
+            "user_exponent": 0.7, "in_exponent": 0.3, "out_exponent": 0.15,
+            "low_pass": 0.85, "low_pass_exponent": 0.1, "sharpening": 0.05,
+        },
+        {
+            "user_exponent": 0.65, "in_exponent": 0.6, "out_exponent": 0.15,
+            "low_pass": 0.2, "low_pass_exponent": 0.2, "sharpening": 0.8,
+        },
+    )  # fmt: skip
 
     polynomial: Literal["linear", "plateau"] = Field(
         "linear",

@@ -42,6 +42,10 @@ class MRFSettings(RecencySettings):
         "centred": Choice((True, False)),
         "intercept": Choice((True, False)),
     }
+    elsewhere: ClassVar = (
+        {"l2": 0.55, "alpha": 0.2, "user_weight_exponent": 0.55, "popularity_discount": 0.45, "intercept": False},
+        {"l2": 4.9, "alpha": 0.55, "user_weight_exponent": 0.35, "popularity_discount": 0.35, "intercept": True},
+    )
 
     l2: float | None = Field(
         None,

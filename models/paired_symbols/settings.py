@@ -23,7 +23,7 @@ class PairedSymbolsSettings(ModelSettings):
         "tau_v": Span(0.3, 10.0, log=True),
         "popularity_weight": Span(0.0, 1.0),
     }
-    elsewhere: ClassVar = {"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8}
+    elsewhere: ClassVar = ({"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8},)
 
     factors: int = Field(20, ge=1, le=MOST_FACTORS, description="K, the length of u_i and v_j.")
     r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")

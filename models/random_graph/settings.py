@@ -21,7 +21,7 @@ class RandomGraphSettings(ModelSettings):
         "tau": Span(0.3, 10.0, log=True),
         "popularity_weight": Span(0.0, 1.0),
     }
-    elsewhere: ClassVar = {"factors": 64, "learn_tau": False, "tau": 0.6}
+    elsewhere: ClassVar = ({"factors": 64, "learn_tau": False, "tau": 0.6},)
 
     factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
     iterations: int = Field(40, ge=1, description="t_max, the largest number of hidden graphs, and of passes.")

@@ -47,6 +47,10 @@ class SLIMSettings(RecencySettings):
         "alpha": Span(0.0, 0.75),
         "user_weight_exponent": Span(0.0, 1.0),
     }
+    elsewhere: ClassVar = (
+        {"l1": 0.4, "l2": 0.45, "alpha": 0.3, "user_weight_exponent": 0.1},
+        {"l1": 0.9, "l2": 10.0, "alpha": 0.35, "user_weight_exponent": 0.25},
+    )
 
     l1: float | None = Field(
         None,

@@ -129,7 +129,10 @@ class WMFSettings(ModelSettings):
         "user_weight_exponent": Span(0.0, 0.5),
     }
     considered_space: ClassVar[SearchSpace] = {"considered_weight": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.7))}
-    elsewhere: ClassVar = {"factors": 256, "regularization": 1.4}
+    elsewhere: ClassVar = (
+        {"factors": 256, "regularization": 1.6, "unobserved_weight": 1.6, "user_weight_exponent": 0.2},
+        {"factors": 256, "regularization": 3.2, "unobserved_weight": 4.2, "user_weight_exponent": 0.35},
+    )
 
     @property
     def reads_negatives(self) -> bool:

@@ -119,17 +119,18 @@ def _search(log: Log, model: str, settings: ModelSettings, given: Collection[str
     return Search(model, log.protocol, log.digest, settings, space, log.seed, elsewhere=elsewhere, **on)
 
 
-def _elsewhere(log: Log, settings: ModelSettings, given: Collection[str]) -> dict[str, Any]:
-    """What ranks well on other logs, for the second trial.
+def _elsewhere(log: Log, settings: ModelSettings, given: Collection[str]) -> tuple[dict[str, Any], ...]:
+    """What ranks well on other logs, for the second trial and those that follow.
 
     Those that are `by_hand` or not searched at all belong together: they are left out where the command gave one of them,
     and on a log on which their fits would take long.
     """
-    space, values = settings.search_space, settings.elsewhere
-    together = {name for name in values if name not in space or space[name].by_hand}
-    if log.train.nnz > LONG_FITS or together & set(given):
-        given = together | set(given)
-    return {name: value for name, value in values.items() if name not in given}
+    space, found = settings.search_space, []
+    for values in settings.elsewhere:
+        together = {name for name in values if name not in space or space[name].by_hand}
+        left = together if log.train.nnz > LONG_FITS or together & set(given) else set()
+        found.append({name: value for name, value in values.items() if name not in {*left, *given}})
+    return tuple(values for values in found if values)
 
 
 def _not_worth_it(log: Log, search: Search) -> str:
@@ -227,6 +228,6 @@ def _key(log: Log, search: Search) -> str:
     """A digest of what a search depends on besides the log."""
     fixed = search.start.model_dump(mode="json", exclude=set(search.space))
     space = {name: repr(range_) for name, range_ in search.space.items()}
-    parts = [search.protocol, search.metric, fixed, space, dict(search.elsewhere), search.seed, search.source, CHECKED]
+    parts = [search.protocol, search.metric, fixed, space, [*search.elsewhere], search.seed, search.source, CHECKED]
     parts += ["line_end"] if log.by_ends else []
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

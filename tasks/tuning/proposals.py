@@ -4,7 +4,7 @@ So trials of one round can be made side by side, in any order, and again.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,10 @@ def asked(search: Search, number: int, earlier: Ended, begins_on: csr_matrix | N
     study.add_trials([trial for _, trial in earlier])
     if begins_on is not None:
         study.enqueue_trial(_nearest_to_start(search, begins_on))
+    elif (elsewhere := _elsewhere(search, number)) is not None:
+        study.enqueue_trial({name: elsewhere.get(name, value) for name, value in earlier[0][1].params.items()})
     elif search.short and number <= EARLY_OF_SHORT:
-        elsewhere = number == 2 and search.elsewhere
-        fixed = _elsewhere(search, earlier) if elsewhere else _half_way(search, earlier, np.random.default_rng(draw))
-        study.enqueue_trial(fixed)
+        study.enqueue_trial(_half_way(search, earlier, np.random.default_rng(draw)))
     params = study.ask({name: distribution(range_) for name, range_ in search.space.items()}).params
     values = {**_beside(search, number, earlier), **params} if begins_on is None else {}
     return Asked(number, params, values, medians([trial for _, trial in earlier]))
@@ -57,8 +57,9 @@ def medians(earlier: Sequence[FrozenTrial]) -> dict[int, float]:
 
 def _beside(search: Search, number: int, earlier: Ended) -> dict[str, Any]:
     """The settings outside the space that a trial has, where they are not those that the search began at."""
-    best = best_of(outcome for outcome, _ in earlier)
-    values = search.elsewhere if number == 2 else best.values if best else {}
+    best, values = best_of(outcome for outcome, _ in earlier), _elsewhere(search, number)
+    if values is None:
+        values = best.values if best else {}
     return {name: value for name, value in values.items() if name not in search.space}
 
 
@@ -74,14 +75,13 @@ def _nearest_to_start(search: Search, interactions: csr_matrix) -> dict[str, Any
     return {name: nearest(range_, values[name]) for name, range_ in space.items()}
 
 
-def _elsewhere(search: Search, earlier: Ended) -> dict[str, Any]:
-    """Values of the search space: those of `elsewhere`, and of the first trial where it has none."""
-    _, first = earlier[0]
-    return {name: search.elsewhere.get(name, value) for name, value in first.params.items()}
+def _elsewhere(search: Search, number: int) -> Mapping[str, Any] | None:
+    """What a trial has of `elsewhere`; of other settings it has what the first trial has. None for other trials."""
+    return search.elsewhere[number - 2] if 2 <= number < 2 + len(search.elsewhere) else None
 
 
 def _half_way(search: Search, earlier: Ended, generator: np.random.Generator) -> dict[str, Any]:
-    """Values between those of the better beginning and a draw: numbers half way, of the rest one half as they were."""
-    begun = earlier[: 2 if search.elsewhere else 1]
+    """Values between those of the best beginning and a draw: numbers half way, of the rest one half as they were."""
+    begun = earlier[: 1 + len(search.elsewhere)]
     _, better = max(begun, key=lambda one: one[0].value if one[0].state == "done" else -math.inf)
     return {name: between(range_, better.params[name], generator) for name, range_ in search.space.items()}

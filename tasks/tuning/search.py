@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,8 +28,8 @@ class Search:
         items: how many of the items a trial is fitted on, those with the most edges; None for all.
         short: a search of few trials: the next ones lie half way from where it begins to a draw, and the study lasts no
             longer than the process.
-        elsewhere: values that the second trial of a short search has; also of settings outside the space, which later
-            trials have from the best one so far.
+        elsewhere: values that the second trial of a short search has, the third, and so on; also of settings outside the
+            space, which later trials have from the best one so far.
         together: trials of a round, each of which is asked for from the rounds before.
     """
 
@@ -42,7 +42,7 @@ class Search:
     edges: int | None = None
     items: int | None = None
     short: bool = False
-    elsewhere: Mapping[str, Any] = field(default_factory=dict)
+    elsewhere: Sequence[Mapping[str, Any]] = ()
     together: int = 1
 
     @property
@@ -71,7 +71,7 @@ class Search:
             self.seed,
             self.edges,
             self.short,
-            dict(self.elsewhere),
+            [dict(values) for values in self.elsewhere],
             *([] if self.items is None else [f"{self.items} items"]),
             *([] if self.together == 1 else [f"{self.together} together"]),
         ]

@@ -21,6 +21,7 @@ from tasks.split import SplitSettings, split
 from tasks.stores import matrices, warehouse
 from tasks.tune import tune
 from tasks.tuning import before_fits, trial_task, validation
+from tasks.tuning.proposals import EARLY_OF_SHORT
 
 DAY = date(2026, 3, 1)
 BEST = 0.3  # times the rule
@@ -305,7 +306,7 @@ def test_a_multiple_rests_on_the_values_before_it():
 
 @pytest.fixture
 def elsewhere(dial, monkeypatch):
-    """Five factors, of which three are too few: the model is spoilt without them. And the best dial."""
+    """Five factors, of which three are too few: the model is spoilt without them. And the best dial; then another."""
 
     class Spoilt(dial):
         def _fit(self, interactions, options):
@@ -313,12 +314,12 @@ def elsewhere(dial, monkeypatch):
             if self.settings.factors < 5:
                 self.draws += 2 * np.random.default_rng(9).random(interactions.shape[1])
 
-    monkeypatch.setattr(DialSettings, "elsewhere", {"factors": 5, "dial": BEST})
+    monkeypatch.setattr(DialSettings, "elsewhere", ({"factors": 5, "dial": BEST}, {"dial": BEST / 2}))
     monkeypatch.setitem(MODELS, "dial", Spoilt)
 
 
 @pytest.mark.slow
-def test_the_second_trial_has_what_ranks_well_elsewhere_and_later_ones_what_costs_of_the_best(
+def test_trials_from_the_second_on_have_what_ranks_well_elsewhere_and_later_ones_what_costs_of_the_best(
     home, log, dial, elsewhere
 ):
     found, row = settled(home, log(300))
@@ -326,12 +327,13 @@ def test_the_second_trial_has_what_ranks_well_elsewhere_and_later_ones_what_cost
     edges = row["edges"]
     assert tried[0] == DialSettings() and tried[1].factors == 5
     assert tried[1].dial == pytest.approx(BEST * edges) and tried[1].idle == tried[0].idle
-    assert {settings.factors for settings in tried[2:]} == {5} and found.factors == 5
+    assert tried[2].dial == pytest.approx(BEST / 2 * edges) and tried[2].factors == 2
+    assert {settings.factors for settings in tried[3:]} == {5} and found.factors == 5
     assert "factors 5" in row["reason"] and row["reached"] > row["at_start"]
 
 
 def test_what_ranks_well_elsewhere_and_worse_here_is_left(home, log, dial, monkeypatch):
-    monkeypatch.setattr(DialSettings, "elsewhere", {"factors": 7, "dial": 8.0})
+    monkeypatch.setattr(DialSettings, "elsewhere", ({"factors": 7, "dial": 8.0},))
     found, _ = settled(home, log(300))
     assert [settings.factors for _, settings in dial.fits] == [2, 7] + [2] * (before_fits.TRIALS - 2)
     assert found.factors == 2
@@ -348,14 +350,16 @@ def test_what_costs_is_not_taken_from_elsewhere_where_it_was_given_or_fits_are_l
     _, row = settled(home, log(300), given=given)
     tried = [settings for _, settings in dial.fits]
     assert {settings.factors for settings in tried} == {2}
-    assert tried[1].dial == pytest.approx(BEST * row["edges"])
+    assert [one.dial for one in tried[1:3]] == [pytest.approx(dial * row["edges"]) for dial in (BEST, BEST / 2)]
 
 
 @pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.Settings.elsewhere])
 def test_what_a_model_has_of_elsewhere_is_valid_and_not_its_default(name):
     kind = MODELS[name].Settings
     likes = csr_matrix(np.eye(20, 10, dtype=np.float32) + np.eye(20, 10, -3, dtype=np.float32))
-    tried = kind().tried(kind.elsewhere, likes)
-    plain = {key for key in kind.elsewhere if not isinstance(kind.search_space.get(key), Multiple)}
-    assert {key: getattr(tried, key) for key in plain} == {key: kind.elsewhere[key] for key in plain}
-    assert all(getattr(tried, key) != getattr(kind().resolved(likes), key) for key in kind.elsewhere)
+    assert len(kind.elsewhere) < EARLY_OF_SHORT
+    for values in kind.elsewhere:
+        tried = kind().tried(values, likes)
+        plain = {key for key in values if not isinstance(kind.search_space.get(key), Multiple)}
+        assert {key: getattr(tried, key) for key in plain} == {key: values[key] for key in plain}
+        assert tried != kind().tried({}, likes)
