@@ -32,16 +32,18 @@ class Multiple:
     """Multiples of the value that a setting's rule takes from the log (`ModelSettings.resolved`), on a logarithmic scale.
 
     Attributes:
-        most: the largest multiple; the smallest is 1 / most.
+        most: the smallest multiple is 1 / most.
+        largest: the largest one, for settings with more of which a fit takes longer; `most` by default.
     """
 
     most: float
     by_hand: bool = False
+    largest: float | None = None
 
     @property
     def span(self) -> Span:
         """The multiples."""
-        return Span(1 / self.most, self.most, log=True)
+        return Span(1 / self.most, self.largest or self.most, log=True)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class ModelSettings(BaseModel):
 
         Args:
             values: by setting; where the search space has a `Multiple`, that of what the rule makes of the matrix and
-                of the values before it in the search space.
+                of the values before it in the search space. Counts are rounded, to one at least.
 
         Raises:
             ValueError: the settings do not go together.
@@ -55,7 +55,8 @@ class ModelSettings(BaseModel):
         found = self.model_copy(update={**values, **{name: None for name in multiples if name in values}})
         for name in multiples:
             if name in values and (by_rule := getattr(found.resolved(interactions), name)) is not None:
-                found = found.model_copy(update={name: values[name] * by_rule})
+                value = values[name] * by_rule
+                found = found.model_copy(update={name: max(1, round(value)) if isinstance(by_rule, int) else value})
         return type(self)(**found.model_dump())
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.numerics.counts import mean_degree
-from models.search_space import Choice, SearchSpace, Span
+from models.search_space import Choice, Multiple, SearchSpace, Span
 from models.settings import RecencySettings
 
 VECTORS = 2.0  # times the square root of the number of items, where a mean user has ENOUGH likes
@@ -25,7 +25,7 @@ class GraphFilterSettings(RecencySettings):
         "out_exponent": Span(0.0, 0.4),
         "flatness": Span(1.0, 6.0),
         "low_pass": Span(0.2, 3.0, log=True),
-        "vectors": Choice((64, 128, 256, 512), by_hand=True),
+        "vectors": Multiple(4, largest=2.0),
         "low_pass_exponent": Span(0.0, 0.4),
         "sharpening": Span(0.0, 1.0),
     }
@@ -33,6 +33,10 @@ class GraphFilterSettings(RecencySettings):
         {
             "user_exponent": 0.7, "in_exponent": 0.3, "out_exponent": 0.15,
             "low_pass": 0.85, "low_pass_exponent": 0.1, "sharpening": 0.05,
+        },
+        {
+            "user_exponent": 0.7, "in_exponent": 0.3, "out_exponent": 0.15,
+            "low_pass": 1.0, "vectors": 0.3, "low_pass_exponent": 0.1, "sharpening": 0.05,
         },
         {
             "user_exponent": 0.65, "in_exponent": 0.6, "out_exponent": 0.15,

@@ -44,7 +44,7 @@ class MRFSettings(RecencySettings):
     }
     elsewhere: ClassVar = (
         {"l2": 0.55, "alpha": 0.2, "user_weight_exponent": 0.55, "popularity_discount": 0.45, "intercept": False},
-        {"l2": 4.9, "alpha": 0.55, "user_weight_exponent": 0.35, "popularity_discount": 0.35, "intercept": True},
+        {"l2": 14.0, "alpha": 0.2, "user_weight_exponent": 0.95, "popularity_discount": 0.1, "intercept": False},
     )
 
     l2: float | None = Field(
