@@ -1,8 +1,8 @@
 """The search that a run makes by itself before the fits: which models it is for, how long it is, and what it found.
 
 It is short: TRIALS fits at most, on a sample of the users or items of a large log, judged on validation users. What is best
-on a sample need not be best on the log, so it is held against the settings at the start on more edges, CHECKED at most. It
-leaves alone what was given, and the settings that are for a person to choose (`by_hand`). What it found is good for DAYS
+on a sample need not be best on the log, so it is held against the settings at the start on more edges, CHECKED at most, and on all
+items. It leaves alone what was given, and the settings that are for a person to choose (`by_hand`). What it found is good for DAYS
 days, or until the log has moved.
 """
 
@@ -154,7 +154,7 @@ def trials(home: Home, search: Search, trial: Trial = run_trial) -> tuple[list[O
 
 
 def _on_more(home: Home, search: Search, best: Outcome | None) -> list[Outcome]:
-    """The settings at the start, and the best, on more edges than the trials had; nothing where they had as many."""
+    """The settings at the start, and the best, on more of the log than the trials had; nothing where they had all of it."""
     if best is None or not best.values:
         return []
     more = _larger(search)
@@ -168,7 +168,7 @@ def _on_more(home: Home, search: Search, best: Outcome | None) -> list[Outcome]:
 
 
 def _larger(search: Search) -> Search:
-    return replace(search, edges=CHECKED)
+    return replace(search, edges=CHECKED, items=None)
 
 
 def _searched(
