@@ -1,9 +1,9 @@
 """The search that a run makes by itself before the fits: which models it is for, how long it is, and what it found.
 
 It is short: TRIALS fits at most, on a sample of the users or items of a large log, judged on validation users. What is best
-on a sample need not be best on the log, so it is held against the settings at the start on more edges, CHECKED at most, and on all
-items. It leaves alone what was given, and the settings that are for a person to choose (`by_hand`). What it found is good for DAYS
-days, or until the log has moved.
+on a sample need not be best on the log, so it is held against the settings at the start on more edges and items, CHECKED and
+MORE_ITEMS at most. It leaves alone what was given, and the settings that are for a person to choose (`by_hand`). What it found
+is good for DAYS days, or until the log has moved.
 """
 
 import hashlib
@@ -34,6 +34,7 @@ TRIALS = 12
 SHARE, SMALLEST, LARGEST = 1 / 8, 50_000, 400_000  # training edges of a trial: a share of all, and its bounds
 CHECKED = 1_600_000  # training edges, at most, on which the best of a sample is held against the start
 ITEMS = 8_000  # of a trial of a model whose cost is that of its items
+MORE_ITEMS = 20_000  # at most, on which its best is held against the start
 LONG_FITS = 2_000_000  # training edges; with more, the numbers of factors and passes stay as they are
 DAYS, MOVED = 30, 1.25  # a search is good for so long, while users, items and edges are so many times as many at most
 
@@ -168,7 +169,7 @@ def _on_more(home: Home, search: Search, best: Outcome | None) -> list[Outcome]:
 
 
 def _larger(search: Search) -> Search:
-    return replace(search, edges=CHECKED, items=None)
+    return replace(search, edges=CHECKED, items=search.items and MORE_ITEMS)
 
 
 def _searched(
@@ -228,6 +229,6 @@ def _key(log: Log, search: Search) -> str:
     """A digest of what a search depends on besides the log."""
     fixed = search.start.model_dump(mode="json", exclude=set(search.space))
     space = {name: repr(range_) for name, range_ in search.space.items()}
-    parts = [search.protocol, search.metric, fixed, space, [*search.elsewhere], search.seed, search.source, CHECKED]
-    parts += ["line_end"] if log.by_ends else []
+    parts = [search.protocol, search.metric, fixed, space, [*search.elsewhere], search.seed, search.source]
+    parts += [CHECKED, MORE_ITEMS, *(["line_end"] if log.by_ends else [])]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
