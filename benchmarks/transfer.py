@@ -91,9 +91,11 @@ class Log:
         train = self.train[_drawn(rng, np.arange(self.train.shape[0]), users)]
         judges_ = _drawn(rng, np.flatnonzero(np.diff(self.targets.indptr)), judges)
         known = np.flatnonzero(np.bincount(train.indices, minlength=train.shape[1]))
-        train, histories, targets = (
-            part[:, known].tocsr() for part in (train, self.histories[judges_], self.targets[judges_])
-        )
+        return Log(self.name, train, self.histories[judges_], self.targets[judges_]).of_items(known)
+
+    def of_items(self, known: np.ndarray) -> "Log":
+        """These columns alone; validation users without a target left are dropped."""
+        train, histories, targets = (part[:, known].tocsr() for part in (self.train, self.histories, self.targets))
         found = np.flatnonzero(np.diff(targets.indptr))
         return Log(self.name, train, histories[found], targets[found])
 

@@ -48,7 +48,7 @@ class BPRSettings(ModelSettings):
     }
     elsewhere: ClassVar = (
         {"factors": 128, "learning_rate": 0.23, "regularization": 0.016, "degree_exponent": 0.5},
-        {"factors": 128, "learning_rate": 0.27, "regularization": 0.003, "degree_exponent": 1.0},
+        {"factors": 128, "learning_rate": 0.27, "regularization": 0.003},
     )
 
     factors: int = Field(64, ge=1, le=1024, description="Length K of the factors of users and items.")

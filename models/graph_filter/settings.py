@@ -31,15 +31,15 @@ class GraphFilterSettings(RecencySettings):
     }
     elsewhere: ClassVar = (
         {
-            "user_exponent": 0.7, "in_exponent": 0.3, "out_exponent": 0.15,
+            "in_exponent": 0.3, "out_exponent": 0.15,
             "low_pass": 0.85, "low_pass_exponent": 0.1, "sharpening": 0.05,
         },
         {
-            "user_exponent": 0.7, "in_exponent": 0.3, "out_exponent": 0.15,
+            "in_exponent": 0.3, "out_exponent": 0.15,
             "low_pass": 1.0, "vectors": 0.3, "low_pass_exponent": 0.1, "sharpening": 0.05,
         },
         {
-            "user_exponent": 0.65, "in_exponent": 0.6, "out_exponent": 0.15,
+            "user_exponent": 0.65, "out_exponent": 0.15,
             "low_pass": 0.2, "low_pass_exponent": 0.2, "sharpening": 0.8,
         },
     )  # fmt: skip

@@ -43,8 +43,8 @@ class MRFSettings(RecencySettings):
         "intercept": Choice((True, False)),
     }
     elsewhere: ClassVar = (
-        {"l2": 0.55, "alpha": 0.2, "user_weight_exponent": 0.55, "popularity_discount": 0.45, "intercept": False},
-        {"l2": 14.0, "alpha": 0.2, "user_weight_exponent": 0.95, "popularity_discount": 0.1, "intercept": False},
+        {"l2": 0.55, "alpha": 0.2, "user_weight_exponent": 0.55, "popularity_discount": 0.45},
+        {"l2": 14.0, "alpha": 0.2, "user_weight_exponent": 0.95, "popularity_discount": 0.1},
     )
 
     l2: float | None = Field(
