@@ -27,14 +27,8 @@ from models.settings import ModelSettings
 from models.user_blocks import cuts
 from tasks.machine import peak_memory, reset_peak_memory
 
-FITS = ["random_graph", "wmf", "wmf:solver=cholesky", "hpf", "paired_symbols", "binary_matrix", "mrf_dense"]
-SHORT = {
-    "random_graph": "iterations",
-    "wmf": "iterations",
-    "hpf": "max_iterations",
-    "paired_symbols": "iterations",
-    "binary_matrix": "passes",
-}
+FITS = ["random_graph", "mrf_dense"]
+SHORT = {"random_graph": "iterations"}
 
 
 def weighed(function: Callable, *call: object) -> tuple[object, int]:

@@ -230,8 +230,10 @@ class Model(Keeping, ABC):
         description = json.loads((folder / "settings.json").read_text())
         if description["model"] != cls.name:
             raise ValueError(f"{folder}: holds a {description['model']}, not a {cls.name}")
-        model = cls(cls.Settings(**description["settings"]), seed=description["seed"], threads=threads)
-        model.resolved = cls.Settings(**description.get("resolved", description["settings"]))  # absent in early fits
+        model = cls(cls.Settings.from_saved(description["settings"]), seed=description["seed"], threads=threads)
+        model.resolved = cls.Settings.from_saved(
+            description.get("resolved", description["settings"])
+        )  # absent in early fits
         # As plain arrays: each look into a `memmap` costs microseconds.
         arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in folder.glob("*.npy")}
         model.item_degrees = arrays.pop("item_degrees")

@@ -1,12 +1,15 @@
 """The settings of every model: frozen, those that are left to the log resolved by a rule, those of a trial put in."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 
 from models.search_space import Choice, Multiple, SearchSpace
+
+NO_WARNINGS = {"warn": False}  # the context of a validation that accepts deprecated settings without a warning
 
 
 class ModelSettings(BaseModel):
@@ -19,6 +22,8 @@ class ModelSettings(BaseModel):
         considered_space: what tuning tries besides where what users considered and did not like is kept.
         elsewhere: what ranks well on some logs or others: values by setting, of a `Multiple` the multiple; the search
             that a run makes by itself tries each of these after the settings that it begins at.
+        deprecated: settings that are accepted with a `FutureWarning`. Each maps to the name of the setting that replaces
+            it, or, where none does and it is ignored, to the reason why.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,6 +31,34 @@ class ModelSettings(BaseModel):
     order_space: ClassVar[SearchSpace] = {}
     considered_space: ClassVar[SearchSpace] = {}
     elsewhere: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    deprecated: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def deprecations(cls, given: Mapping[str, Any]) -> list[str]:
+        """A message for each deprecated setting among those given."""
+        return [
+            f"{name} is deprecated: use {now}" if now in cls.model_fields else f"{name} is ignored: {now}"
+            for name, now in cls.deprecated.items()
+            if name in given
+        ]
+
+    @classmethod
+    def from_saved(cls, values: Mapping[str, Any]) -> Self:
+        """The settings that an earlier version may have saved, without warnings."""
+        return cls.model_validate(values, context=NO_WARNINGS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _replace_deprecated(cls, given: Any, info: ValidationInfo) -> Any:
+        if not isinstance(given, Mapping) or not cls.deprecated.keys() & given.keys():
+            return given
+        if (info.context or {}).get("warn", True):
+            for message in cls.deprecations(given):
+                warnings.warn(message, FutureWarning, stacklevel=3)
+        replaced = {
+            now: given[name] for name, now in cls.deprecated.items() if name in given and now in cls.model_fields
+        }
+        return {**replaced, **{name: value for name, value in given.items() if name not in cls.deprecated}}
 
     @property
     def reads_order(self) -> bool:

@@ -151,17 +151,6 @@ class Blocks(Sequence[Block]):
         return whole
 
 
-@dataclass(frozen=True)
-class Away:
-    """One of the users' arrays while it lies with the blocks, for scores within the fit: `away[rows]` reads it."""
-
-    blocks: Blocks
-    name: str
-
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        return self.blocks.gathered()[self.name][rows]
-
-
 @contextmanager
 def cut_into_blocks(
     interactions: csr_matrix, count: int, terms: Any, options: FitOptions, name: str

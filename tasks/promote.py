@@ -102,7 +102,7 @@ def publish_by_hand(home: Home, run_id: str, model: str) -> Published:
         InputError: no run has been evaluated, or the latest did not have the model.
     """
     evaluated = _evaluated(home, model)
-    settings = MODELS[model].Settings(**evaluated.settings["models"][model])
+    settings = MODELS[model].Settings.from_saved(evaluated.settings["models"][model])
     matrices_digest, seed = all_edges(home, order=settings.reads_order), evaluated.settings["seed"]
     fit = train(
         home,

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib.util
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from models.catalogue import MODELS
 from models.search_space import SearchSpace
+from models.settings import NO_WARNINGS, ModelSettings
 from tasks.binarize import BinarizeSettings
 from tasks.demo.story import DemoSettings
 from tasks.errors import InputError
@@ -19,6 +21,8 @@ from tasks.publish import PublishSettings
 from tasks.split import SplitSettings
 from tasks.stores.home import FileSettings
 from tasks.train import TrainSettings
+
+logger = logging.getLogger(__name__)
 
 STAGE_SETTINGS: dict[str, type[BaseModel]] = {
     "ingest": IngestSettings,
@@ -42,8 +46,11 @@ def validated(name: str, section: Mapping[str, Any]) -> Any:
     if name not in STAGE_SETTINGS and name not in MODELS:
         raise InputError(_unknown("setting", name, [*STAGE_SETTINGS, *MODELS]))
     kind = STAGE_SETTINGS[name] if name in STAGE_SETTINGS else MODELS[name].Settings
+    if issubclass(kind, ModelSettings):
+        for message in kind.deprecations(section):
+            logger.warning("setting %s.%s", name, message)
     try:
-        return kind(**section)
+        return kind.model_validate(section, context=NO_WARNINGS)
     except ValidationError as error:
         first = error.errors()[0]
         setting = ".".join([name, *map(str, first["loc"])])

@@ -24,7 +24,6 @@ BESIDE_THEM = {
     "fingerprint",
     "fitting",
     "folder_shelf",
-    "gram_runs",
     "keeping",
     "kernel_cache",
     "kernel_code",

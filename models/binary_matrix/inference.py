@@ -1,6 +1,5 @@
 """Minibatches of natural-gradient steps on a binary matrix; `models.binary_matrix.model` defines the symbols."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,16 +77,19 @@ class BinaryMatrixPosterior:
         return float(rows.sum()) - self.divergence(settings)
 
 
-class Inference(ABC):
-    """The minibatches of one fit; how a minibatch moves users and items is left to those below.
+class Inference:
+    """The minibatches of one fit.
 
     Attributes:
         q: the posterior, updated in place.
         noise: running mean of the noise-to-signal ratio of box 8; NaN before the first minibatch.
     """
 
-    def __init__(self, q: BinaryMatrixPosterior, settings: BinaryMatrixSettings, seed: int) -> None:
+    def __init__(
+        self, q: BinaryMatrixPosterior, sampler: EntrySampler, settings: BinaryMatrixSettings, seed: int
+    ) -> None:
         self.q, self.settings, self.seed, self.noise = q, settings, seed, np.nan
+        self.sampler, self._moved = sampler, (q.users.copy(), q.items.copy())
 
     def pass_over(self, entries: int) -> dict[str, float]:
         """One pass: minibatches that draw `entries` entries in all; returns the values to report."""
@@ -98,7 +100,7 @@ class Inference(ABC):
             likelihood += size * self.minibatch(size)
             left -= size
         batches, size = self.q.progress
-        value = float(likelihood / entries) - self._divergence()
+        value = float(likelihood / entries) - self.q.divergence(self.settings)
         return {"bound": value, "step_size": self._rho(batches), "minibatch": float(size)}
 
     def minibatch(self, size: int) -> float:
@@ -110,39 +112,8 @@ class Inference(ABC):
         self.q.progress[0] += 1
         return totals[kernels.LIKELIHOOD] / size
 
-    @abstractmethod
     def _move(self, size: int) -> np.ndarray:
         """Move users and items by the next `size` entries; the sums over these, float64 (5,)."""
-
-    @abstractmethod
-    def _divergence(self) -> float:
-        """KL[q(U) q(V) q(z) || p]."""
-
-    def _step_z(self, twice_lambda: float, slope: float) -> None:
-        rho, (mean, variance) = self._rho(self.q.progress[0]), self.q.z
-        precision = (1 - rho) / variance + rho * (1 / self.settings.z_variance + twice_lambda)
-        self.q.z[:] = ((1 - rho) * mean / variance + rho * slope) / precision, 1 / precision
-
-    def _resize(self, noise: float) -> None:
-        """Choose the size of the next minibatch by box 8, with a running mean of the noise-to-signal ratio."""
-        self.noise = noise if np.isnan(self.noise) else (1 - SMOOTHING) * self.noise + SMOOTHING * noise
-        size = self.noise / self.settings.theta_delta
-        self.q.progress[1] = min(max(size, self.settings.least_batch), self.settings.most_batch)
-
-    def _rho(self, updates: int) -> float:
-        return float((self.settings.t0 + updates) ** -self.settings.power)
-
-
-class WholeInference(Inference):
-    """The minibatches of a fit of all users as one."""
-
-    def __init__(
-        self, q: BinaryMatrixPosterior, sampler: EntrySampler, settings: BinaryMatrixSettings, seed: int
-    ) -> None:
-        super().__init__(q, settings, seed)
-        self.sampler, self._moved = sampler, (q.users.copy(), q.items.copy())
-
-    def _move(self, size: int) -> np.ndarray:
         q, settings, schedule = self.q, self.settings, (self.settings.t0, self.settings.power)
         rows, columns, ones, weights = self.sampler.draw(self.seed, int(q.progress[0]), size)
         by_row, by_column = grouping(rows, len(q.users)), grouping(columns, len(q.items))
@@ -161,8 +132,19 @@ class WholeInference(Inference):
         kernels.copy_rows(by_column.starts, self._moved[1], q.items)
         return sums.sum(axis=0)
 
-    def _divergence(self) -> float:
-        return self.q.divergence(self.settings)
+    def _step_z(self, twice_lambda: float, slope: float) -> None:
+        rho, (mean, variance) = self._rho(self.q.progress[0]), self.q.z
+        precision = (1 - rho) / variance + rho * (1 / self.settings.z_variance + twice_lambda)
+        self.q.z[:] = ((1 - rho) * mean / variance + rho * slope) / precision, 1 / precision
+
+    def _resize(self, noise: float) -> None:
+        """Choose the size of the next minibatch by box 8, with a running mean of the noise-to-signal ratio."""
+        self.noise = noise if np.isnan(self.noise) else (1 - SMOOTHING) * self.noise + SMOOTHING * noise
+        size = self.noise / self.settings.theta_delta
+        self.q.progress[1] = min(max(size, self.settings.least_batch), self.settings.most_batch)
+
+    def _rho(self, updates: int) -> float:
+        return float((self.settings.t0 + updates) ** -self.settings.power)
 
 
 def float32_pair(z: np.ndarray) -> tuple[np.float32, np.float32]:

@@ -26,8 +26,6 @@ column.
 mean of maximizers. The mean is over the drawn entries, each with its row and with its column.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import perf_counter
 from typing import ClassVar
 
@@ -35,13 +33,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.base import Model
-from models.binary_matrix.blocks import begun
 from models.binary_matrix.fold_in import by_factor, fold_in
-from models.binary_matrix.inference import BinaryMatrixPosterior, Inference, WholeInference, float32_pair
+from models.binary_matrix.inference import BinaryMatrixPosterior, Inference, float32_pair
 from models.binary_matrix.minibatch import SHARDS
 from models.binary_matrix.sampling import EntrySampler
 from models.binary_matrix.settings import BinaryMatrixSettings
-from models.binary_matrix.worker import Terms
 from models.fitting import Epoch, FitOptions, passed_by, seed_of_draws
 from models.negatives.laws import AllZeros
 from models.negatives.like_probability import like_of
@@ -70,7 +66,13 @@ class BinaryMatrix(Model):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings, entries = self.settings, 2 * interactions.nnz
-        with kernel_threads(self.threads), self._inference(interactions, options) as inference:
+        seed = seed_of_draws(self.seed, interactions, options.start)
+        q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
+        if options.start:
+            q.take(options.start)  # which may be of this model's own last fit
+        self.q = q
+        with kernel_threads(self.threads):
+            inference = Inference(q, EntrySampler.of(interactions, settings.sampling), settings, seed)
             bounds, minibatches = [], []
             for number in range(passed_by(settings.passes, options.start) + 1, settings.passes + 1):
                 started = perf_counter()
@@ -79,21 +81,6 @@ class BinaryMatrix(Model):
                 minibatches.append(values["minibatch"])
                 options.on_epoch(Epoch(number, settings.passes, perf_counter() - started, values))
         self.bounds, self.minibatches = np.array(bounds), np.array(minibatches)
-
-    @contextmanager
-    def _inference(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Inference]:
-        """Begin; what makes the minibatches of all users as one, or of blocks."""
-        settings, seed = self.settings, seed_of_draws(self.seed, interactions, options.start)
-        q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
-        if options.start:
-            q.take(options.start)  # which may be of this model's own last fit
-        self.q = q
-        if settings.blocks == 1:
-            yield WholeInference(self.q, EntrySampler.of(interactions, settings.sampling), settings, seed)
-            return
-        terms = Terms(settings, interactions.shape[0], seed, self.threads)
-        with begun(terms, self.q, interactions, options) as inference:
-            yield inference
 
     def bound(self, interactions: csr_matrix) -> float:
         """The exact bound, from every entry of the matrix that the model was fitted on."""

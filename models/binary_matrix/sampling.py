@@ -36,8 +36,6 @@ class EntrySampler(NamedTuple):
         scales: float64 (2,), p(i, j) of a zero and of a one; under S-Biased without the factor r_i c_j.
         row_ones, column_ones: int64 (L,) and (M,), the number of ones in each row and column.
         row_p, column_p: float64 (L,) and (M,), the probability that a drawn entry lies in the row (column).
-        whole: int64 (3,), L, the number of ones and that of zeros, of all rows.
-        first: int64 (2,), the numbers of the first row, and of its first one, where the rows are some of the whole.
     """
 
     strategy: int
@@ -52,8 +50,6 @@ class EntrySampler(NamedTuple):
     column_ones: np.ndarray
     row_p: np.ndarray
     column_p: np.ndarray
-    whole: np.ndarray
-    first: np.ndarray
 
     @classmethod
     def of(cls, matrix: csr_matrix, strategy: Strategy) -> "EntrySampler":
@@ -66,7 +62,7 @@ class EntrySampler(NamedTuple):
         indptr, indices = adjacency(matrix)
         row_ones, column_ones = np.diff(indptr), np.bincount(indices, minlength=M)
         rows = np.repeat(np.arange(L, dtype=np.int32), row_ones)
-        ones, zeros = len(indices), L * M - len(indices)
+        zeros = L * M - len(indices)
         running = np.zeros(0)
         if strategy == "biased":
             running, scales = _biased(rows, indices, row_ones, column_ones)
@@ -79,7 +75,7 @@ class EntrySampler(NamedTuple):
                 "column_p": column_p,
             }
         else:
-            drawn = margins(strategy, row_ones, column_ones, (L, ones, zeros))
+            drawn = _margins(strategy, row_ones, column_ones)
         return cls(
             indptr=indptr,
             indices=indices,
@@ -89,8 +85,6 @@ class EntrySampler(NamedTuple):
             row_ones=row_ones,
             column_ones=column_ones,
             **drawn,
-            whole=np.array([L, ones, zeros]),
-            first=np.zeros(2, dtype=np.int64),
         )
 
     def draw(self, seed: int, batch: int, size: int) -> tuple[np.ndarray, ...]:
@@ -108,20 +102,14 @@ class EntrySampler(NamedTuple):
         return rows, columns, ones, weights
 
 
-def margins(
-    strategy: Strategy, row_ones: np.ndarray, column_ones: np.ndarray, whole: tuple[int, int, int]
-) -> dict[str, Any]:
-    """How S-Uniform and S-Balanced draw, as arguments of an `EntrySampler`.
-
-    Args:
-        row_ones: of some rows; column_ones: of all rows.
-        whole: L, the number of ones and that of zeros, of all rows.
-    """
-    (L, ones, zeros), M = whole, len(column_ones)
+def _margins(strategy: Strategy, row_ones: np.ndarray, column_ones: np.ndarray) -> dict[str, Any]:
+    """How S-Uniform and S-Balanced draw, as arguments of an `EntrySampler`."""
+    L, M, ones = len(row_ones), len(column_ones), int(row_ones.sum())
+    zeros = L * M - ones
     share = 0.5 if zeros else 1.0
     if strategy == "uniform":
         scales = np.full(2, 1 / (L * M))
-        row_p, column_p = np.full(len(row_ones), 1 / L), np.full(M, 1 / M)
+        row_p, column_p = np.full(L, 1 / L), np.full(M, 1 / M)
     else:
         scales = np.array([(1 - share) / max(zeros, 1), share / ones])
         row_p = (M - row_ones) * scales[0] + row_ones * scales[1]
@@ -179,31 +167,30 @@ def _draw(sampler, seed, batch, rows, columns, ones, weights):
     """Fill the arrays with a batch of entries, drawn by an `EntrySampler`."""
     for s in prange(len(rows)):
         # numba types the loop's index as int64 and runs it as uint64: as it is, it compiles what it calls for both
-        draw_entry(sampler, stream(seed, PURPOSE, batch, s), np.int64(s), rows, columns, ones, weights)
+        _draw_entry(sampler, stream(seed, PURPOSE, batch, s), np.int64(s), rows, columns, ones, weights)
 
 
 @njit(cache=True, nogil=True)
-def draw_entry(sampler, key, s, rows, columns, ones, weights):
-    """Fill the arrays at place s with the entry of a stream, which lies in the sampler's rows."""
+def _draw_entry(sampler, key, s, rows, columns, ones, weights):
+    """Fill the arrays at place s with the entry of a stream."""
     strategy, share_of_ones, scales = sampler.strategy, sampler.share_of_ones, sampler.scales
     indptr, indices, edge_rows = sampler.indptr, sampler.indices, sampler.rows
     zeros_before, ones_scale = sampler.zeros_before, sampler.ones_scale
     row_ones, column_ones, row_p, column_p = sampler.row_ones, sampler.column_ones, sampler.row_p, sampler.column_p
-    L, edges, zeros = sampler.whole[0], sampler.whole[1], sampler.whole[2]
-    first_row, first_edge, M = sampler.first[0], sampler.first[1], len(column_ones)
+    L, M, edges = len(row_ones), len(column_ones), len(indices)
     one = uniform(key, 0) < share_of_ones
     row, column = 0, 0
     if strategy == UNIFORM:
-        row, column = below(key, 1, L) - first_row, below(key, 2, M)
+        row, column = below(key, 1, L), below(key, 2, M)
         one = contains(indices[indptr[row] : indptr[row + 1]], column)
     elif one:
-        edge = below(key, 1, edges) - first_edge
+        edge = below(key, 1, edges)
         if strategy == BIASED:
             place = uniform(key, 1) * ones_scale[-1]
             edge = min(first_above(ones_scale, place), edges - 1)
         row, column = np.int64(edge_rows[edge]), np.int64(indices[edge])
     elif strategy == BALANCED:
-        rank = np.int64(uniform(key, 1) * zeros)
+        rank = np.int64(uniform(key, 1) * zeros_before[-1])
         row = first_above(zeros_before, rank) - 1
         column = _zero(indices, indptr[row], indptr[row + 1], rank - zeros_before[row])
     else:  # take the row of one edge and the column of another, until their entry is a zero

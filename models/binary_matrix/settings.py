@@ -1,17 +1,12 @@
 """The settings of the binary-matrix model."""
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from models.binary_matrix.messages import numbers
 from models.binary_matrix.sampling import Strategy
-from models.binary_matrix.tables import width_of
 from models.search_space import SearchSpace, Span
 from models.settings import ModelSettings
-from models.user_blocks import Sizes
-
-BYTES_OF_ENTRY = 48  # of a minibatch, in a block that has it
 
 
 class BinaryMatrixSettings(ModelSettings):
@@ -23,6 +18,7 @@ class BinaryMatrixSettings(ModelSettings):
         "item_variance": Span(0.05, 1.0, log=True),
         "passes": Span(20, 160, log=True, by_hand=True),
     }
+    deprecated: ClassVar = {"blocks": "binary_matrix is fitted whole on one worker"}
 
     factors: int = Field(20, ge=1, description="K, the poster's D.")
     sampling: Strategy = Field("balanced", description="How entries are drawn: uniform, balanced or biased.")
@@ -49,25 +45,3 @@ class BinaryMatrixSettings(ModelSettings):
     fold_in_tolerance: float = Field(
         1e-3, ge=0, description="Stop when no mean of an unseen user changes by more than this share of the largest."
     )
-    blocks: int = Field(
-        1,
-        ge=1,
-        description="Blocks of users that move apart, each by its own entries of a minibatch, and whose sums for the items "
-        "are added (docs/scaling.md); 1 fits all users as one.",
-    )
-
-    @model_validator(mode="after")
-    def _drawn_by_blocks(self) -> Self:
-        if self.sampling == "biased" and self.blocks > 1:
-            raise ValueError(
-                "sampling = biased takes the column of a zero from any edge of the log, which no block has; set "
-                "blocks = 1, or sampling = balanced"
-            )
-        return self
-
-    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
-        """What a fit by blocks holds, for `models.memory`; the first minibatch may be of two entries for every edge."""
-        row = 8 * width_of(self.factors)
-        sums = 4 * numbers(self.factors) * items
-        drawn = BYTES_OF_ENTRY * min(2 * edges, self.most_batch // self.blocks)
-        return Sizes(row + 8, row * items, sums, here=2 * sums, call=row * items + drawn)

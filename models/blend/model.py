@@ -57,7 +57,7 @@ class BlendSettings(ModelSettings):
 
     def _of_members(self) -> list[ModelSettings]:
         kinds = Blend.made_of(self)
-        return [kind.Settings(**member.settings) for kind, member in zip(kinds, self.members, strict=True)]
+        return [kind.Settings.from_saved(member.settings) for kind, member in zip(kinds, self.members, strict=True)]
 
 
 class Blend(Model):
@@ -92,7 +92,7 @@ class Blend(Model):
         for number, (kind, member) in enumerate(
             zip(self.made_of(self.settings), self.settings.members, strict=True), 1
         ):
-            began, settings = perf_counter(), kind.Settings(**member.settings)
+            began, settings = perf_counter(), kind.Settings.from_saved(member.settings)
             model = options.member(member.model, settings)
             if model is None:
                 own = FitOptions(validation=options.validation, negatives=options.negatives)
@@ -152,7 +152,7 @@ class Blend(Model):
         self.members = []
         for number, (kind, member) in enumerate(zip(self.made_of(self.resolved), self.resolved.members, strict=True)):
             own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
-            model = kind(kind.Settings(**member.settings), seed=self.seed, threads=self.threads)
+            model = kind(kind.Settings.from_saved(member.settings), seed=self.seed, threads=self.threads)
             model.resolved, model.item_degrees = model.settings, own.pop("item_degrees")
             model._restore(own)
             model._kept = {}

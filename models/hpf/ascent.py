@@ -195,11 +195,6 @@ def padded(factors: int) -> int:
     return -(-factors // kernels.LANES) * kernels.LANES
 
 
-def table(factors: np.ndarray) -> np.ndarray:
-    """Factors (rows, K) in the layout of the kernels, float32 (rows, padded K)."""
-    return np.pad(factors, ((0, 0), (0, padded(factors.shape[1]) - factors.shape[1])))
-
-
 def edges(interactions: csr_matrix, ones: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """CSR arrays in the types of the kernels, int64, int32 and float32, read-only; with `ones` every count is one."""
     counts = np.ones(interactions.nnz, dtype=np.float32) if ones else interactions.data

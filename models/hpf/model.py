@@ -38,26 +38,22 @@ The bound, with phi at its maximum:
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from time import perf_counter
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions, Start, is_level
 from models.hpf import kernels
 from models.hpf.ascent import SHARDS, Ascent, GammaFactors, GammaParameters, Prior, edges, start
-from models.hpf.blocks import begun
-from models.hpf.worker import Terms
 from models.numerics.products import dense_times
 from models.numerics.shards import even_runs
 from models.numerics.threads import kernel_threads
 from models.search_space import SearchSpace, Span
 from models.settings import ModelSettings
-from models.user_blocks import Away, Sizes
 
 
 class HPFSettings(ModelSettings):
@@ -70,6 +66,7 @@ class HPFSettings(ModelSettings):
         "c": Span(0.05, 2.0, log=True),
         "c_prime": Span(0.1, 10.0, log=True),
     }
+    deprecated: ClassVar = {"blocks": "hpf is fitted whole on one worker"}
 
     factors: int = Field(20, ge=1, description="K, components of theta_u and beta_i.")
     a: float = Field(
@@ -98,18 +95,6 @@ class HPFSettings(ModelSettings):
         ge=0,
         description="Stop when no preference of an unseen user changes by more than this share of the largest.",
     )
-    blocks: int = Field(
-        1,
-        ge=1,
-        description="Blocks of users that are updated apart and whose sums for the items are added (docs/scaling.md); 1 "
-        "fits all users as one.",
-    )
-
-    @model_validator(mode="after")
-    def _one_start_by_blocks(self) -> Self:
-        if self.starts > 1 and self.blocks > 1:
-            raise ValueError("starts: a fit by blocks has one; set blocks = 1, or starts = 1")
-        return self
 
     @property
     def user_prior(self) -> Prior:
@@ -120,11 +105,6 @@ class HPFSettings(ModelSettings):
     def item_prior(self) -> Prior:
         """c, c' and c'/d'."""
         return Prior(self.c, self.c_prime, self.c_prime / self.d_prime, self.factors)
-
-    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
-        """What a fit by blocks holds, for `models.memory`."""
-        factors = 4 * self.factors * items
-        return Sizes(8 * self.factors + 8, factors, factors, here=8 * factors, call=(SHARDS + 4) * factors)
 
 
 class HPF(Model):
@@ -147,34 +127,18 @@ class HPF(Model):
         best: tuple[np.ndarray, GammaParameters, GammaFactors] | None = None
         starts = 1 if options.start else self.settings.starts
         for number in range(starts):
-            with kernel_threads(self.threads), self._iterations(interactions, options, number) as iterate:
-                bounds = np.array(list(self._ascend(iterate, (number, starts), options.on_epoch)))
+            users, self._items = self._beginning(interactions.shape, options.start, number)
+            # updated in place, so that `on_epoch` may call `scores`
+            self.user_shape, self.user_rate, self.activity_rate = users.posterior
+            self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
+            with kernel_threads(self.threads):
+                ascent = Ascent(interactions, self.settings.binarize_counts, users, self._items)
+                bounds = np.array(list(self._ascend(ascent, (number, starts), options.on_epoch)))
             if best is None or bounds[-1] > best[0][-1]:
                 best = bounds, self.user_posterior, self._items
         self.bounds, users, self._items = best
         self.user_shape, self.user_rate, self.activity_rate = users
         self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
-
-    @contextmanager
-    def _iterations(self, interactions: csr_matrix, options: FitOptions, number: int) -> Iterator[Callable[[], float]]:
-        """Begin at a start; what makes an iteration of all users as one, or of blocks, and returns the bound.
-
-        The arrays, and the items, are updated in place, so that `on_epoch` may call `scores`.
-        """
-        settings = self.settings
-        users, self._items = self._beginning(interactions.shape, options.start, number)
-        self.user_shape, self.user_rate, self.activity_rate = users.posterior
-        self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
-        if settings.blocks == 1:
-            yield Ascent(interactions, settings.binarize_counts, users, self._items).iterate
-            return
-        terms = Terms(settings.binarize_counts, settings.user_prior, self.threads)
-        with begun(terms, users, self._items, interactions, settings.blocks, options) as ascent:
-            away = [Away(ascent.blocks, name) for name in GammaParameters._fields]
-            self.user_shape, self.user_rate, self.activity_rate = away
-            del users  # who lie on disk
-            yield ascent.iterate
-            self.user_shape, self.user_rate, self.activity_rate = GammaParameters(**ascent.blocks.gathered())
 
     def _beginning(
         self, shape: tuple[int, int], before: Start | None, number: int = 0
@@ -190,9 +154,7 @@ class HPF(Model):
             items.take(before.previous.item_posterior, before.items)
         return users, items
 
-    def _ascend(
-        self, iterate: Callable[[], float], place: tuple[int, int], on_epoch: Callable[[Epoch], None]
-    ) -> Iterator[float]:
+    def _ascend(self, ascent: Ascent, place: tuple[int, int], on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
         """Iterate until convergence; yields the bound in every iteration.
 
         Args:
@@ -201,7 +163,7 @@ class HPF(Model):
         last, limit, (number, starts) = -np.inf, self.settings.max_iterations, place
         for iteration in range(1, limit + 1):
             started = perf_counter()
-            bound = iterate()
+            bound = ascent.iterate()
             spent = perf_counter() - started
             on_epoch(Epoch(number * limit + iteration, starts * limit, spent, {"bound": bound}))
             yield bound

@@ -17,8 +17,6 @@ In both, an entry that several blocks estimate is the average of their estimates
 are the same. In the paper's variant B has more entries than the pattern, up to the sum over blocks of |D| (1 + |N|).
 """
 
-from collections.abc import Callable
-from functools import partial
 from time import perf_counter
 from typing import ClassVar, Literal, Self
 
@@ -28,11 +26,9 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
-from models.gram_runs import held_by_runs
 from models.mrf.dense import MRFSettings
 from models.mrf.sparse_blocks import blocks, estimates, inverses
-from models.mrf.sparse_pattern import Pattern, above, find_neighbours, of_density
-from models.mrf.sparse_runs import AT_ONCE, gram_by_runs, inverses_by_runs, neighbours_by_runs
+from models.mrf.sparse_pattern import Pattern, above, of_density
 from models.numerics.gram import GramRows, gram_rows
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
@@ -40,7 +36,6 @@ from models.numerics.rescaled_columns import Columns, Rescaling, columns, rescal
 from models.numerics.sparse_products import entries_of, sparse_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, SearchSpace, Span
-from models.user_blocks import Sizes
 
 NEIGHBOURS = 200  # entries of the pattern for each item
 
@@ -53,6 +48,7 @@ class MRFSparseSettings(MRFSettings):
         "density": Span(0.005, 0.1, log=True, by_hand=True),
         "r": Choice((0.0, 0.1, 0.5), by_hand=True),
     }
+    deprecated: ClassVar = {"blocks": "mrf_sparse is fitted whole on one worker"}
 
     density: float | None = Field(
         None,
@@ -85,19 +81,6 @@ class MRFSparseSettings(MRFSettings):
         "outside the pattern; `paper` estimates 1 + round(r (size - 1)) columns and keeps these weights.",
     )
 
-    blocks: int = Field(
-        1,
-        ge=1,
-        description="Blocks of users whose parts of the items' Gram matrix are summed apart, and runs of items, and of "
-        "the small inverses, that are computed apart (docs/scaling.md), with the bits of 1; 1 does it all as one.",
-    )
-
-    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
-        """What a fit by blocks holds, for `models.memory`: here the pattern and its estimates, of a run its neighbours."""
-        neighbours = int(self.density * items) if self.density else min(NEIGHBOURS, items)
-        inverted = 4 * min(AT_ONCE, -(-items // self.blocks) * neighbours**2)
-        return held_by_runs(items, self.blocks, neighbours, inverted)
-
     @model_validator(mode="after")
     def _not_both(self) -> Self:
         if self.density is not None and self.threshold is not None:
@@ -129,8 +112,7 @@ class MRFSparse(Model):
         started = perf_counter()
         moments = columns(interactions, self.settings.user_weight_exponent)
         rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
-        find = self._here if self.settings.blocks == 1 else self._by_runs
-        pattern, table = find(interactions, moments, rescaled, options)
+        pattern, table = self._solve(interactions, moments, rescaled, options)
         table.data *= np.repeat(rescaled.back, np.diff(table.indptr)) / rescaled.scale[table.indices]
         table = table.tocsr()
         table.eliminate_zeros()
@@ -142,7 +124,7 @@ class MRFSparse(Model):
         kept = len(pattern.indices) / self.item_count**2
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
-    def _here(
+    def _solve(
         self, interactions: csr_matrix, moments: Columns, rescaled: Rescaling, options: FitOptions
     ) -> tuple[Pattern, csc_matrix]:
         """The pattern, and B of the rescaled columns."""
@@ -152,17 +134,6 @@ class MRFSparse(Model):
         chosen = blocks(pattern, self.settings.r, self._in_paper)
         solved = inverses(gram, pattern, *chosen, self.resolved.l2, self.threads)
         return pattern, estimates(pattern, *chosen, solved, self.threads, self._in_paper)
-
-    def _by_runs(
-        self, interactions: csr_matrix, moments: Columns, rescaled: Rescaling, options: FitOptions
-    ) -> tuple[Pattern, csc_matrix]:
-        """As `_here`, by blocks of users and runs of items."""
-        shape = self.item_degrees, self.settings.blocks, self.threads
-        with gram_by_runs(interactions, moments, rescaled, *shape, options) as (runs, gram):
-            pattern = self._pattern(gram, partial(neighbours_by_runs, runs))
-            chosen = blocks(pattern, self.settings.r, self._in_paper)
-            solved = inverses_by_runs(runs, pattern, *chosen, self.resolved.l2)
-            return pattern, estimates(pattern, *chosen, solved, self.threads, self._in_paper)
 
     @property
     def _in_paper(self) -> bool:
@@ -176,11 +147,11 @@ class MRFSparse(Model):
         of_places = weights_by_place(history, self.settings.recency_exponent)
         return of_places[:, None] * entries_of(self.weights, history.indices, items)
 
-    def _pattern(self, gram: GramRows, find: Callable[..., tuple] = find_neighbours) -> Pattern:
+    def _pattern(self, gram: GramRows) -> Pattern:
         most = self.settings.max_in_column
         if self.resolved.density is not None:
-            return of_density(gram, self.resolved.density, most, self.threads, find)
-        return above(gram, self.resolved.threshold, most, self.threads, find)
+            return of_density(gram, self.resolved.density, most, self.threads)
+        return above(gram, self.resolved.threshold, most, self.threads)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):

@@ -16,7 +16,7 @@ from models.numerics.products import read_only
 from models.numerics.shards import within
 from models.numerics.threads import kernel_threads
 
-ROOM = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB
+ROOM = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB; no bit depends on it
 
 
 def blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -54,24 +54,20 @@ def inverses(
     dependents: np.ndarray,
     l2: float,
     threads: int,
-    numbers_at_once: int | None = None,
 ) -> Iterator[tuple[ItemBlocks, np.ndarray]]:
     """Batches of blocks, each with the columns of their inverses, float32; those of a batch are overwritten by the next.
-
-    Args:
-        numbers_at_once: float32 numbers in the matrices of a batch; `ROOM` by default. No bit depends on it.
 
     Raises:
         ValueError: a block's matrix is not positive definite in float32.
     """
     all_sizes = np.diff(pattern.indptr)[leaders]
     numbers = all_sizes * (all_sizes + 1) // 2 + all_sizes * dependents
-    batches = list(within(numbers, numbers_at_once or ROOM))
+    batches = list(within(numbers, ROOM))
     # all batches use the same memory, because the first access to a page is slow
     room = np.empty(max((numbers[batch].sum() for batch in batches), default=0), dtype=np.float32)
     workers = max(1, threads)
     for batch in batches:
-        block, places = _placed(listed(pattern, leaders[batch], dependents[batch]), len(pattern.indptr) - 1)
+        block, places = _placed(_listed(pattern, leaders[batch], dependents[batch]), len(pattern.indptr) - 1)
         middle = block.triangles[-1]
         triangles, columns = room[:middle], room[middle : middle + block.columns[-1]]
         sound = np.empty(len(block.sizes), dtype=np.bool_)
@@ -133,7 +129,7 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
-def listed(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> ItemBlocks:
+def _listed(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> ItemBlocks:
     """The blocks of these leaders, without the places of their items in ascending order.
 
     A block lists the items of its leader's column from the smallest covariance to the largest, the leader last.

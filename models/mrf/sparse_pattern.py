@@ -3,7 +3,6 @@
 Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.1. The dense matrix is never stored.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,37 +75,26 @@ def find_neighbours(
     return counts, np.concatenate(neighbours), np.concatenate(values), diagonal
 
 
-def above(
-    gram: GramRows, threshold: float, max_in_column: int, threads: int, find: Callable[..., tuple] = find_neighbours
-) -> Pattern:
-    """The pattern of entries above `threshold`; a column keeps its `max_in_column` largest, with the diagonal.
-
-    Args:
-        find: finds the neighbours of rows as `find_neighbours` does.
-    """
+def above(gram: GramRows, threshold: float, max_in_column: int, threads: int) -> Pattern:
+    """The pattern of entries above `threshold`; a column keeps its `max_in_column` largest, with the diagonal."""
     rows = np.arange(len(gram.factor))
-    return _pattern(*find(gram, rows, threshold, max_in_column, threads), threshold)
+    return _pattern(*find_neighbours(gram, rows, threshold, max_in_column, threads), threshold)
 
 
-def of_density(
-    gram: GramRows, density: float, max_in_column: int, threads: int, find: Callable[..., tuple] = find_neighbours
-) -> Pattern:
+def of_density(gram: GramRows, density: float, max_in_column: int, threads: int) -> Pattern:
     """The pattern with the lowest threshold that keeps at most the share `density` of all entries, with the diagonal.
 
     A threshold is guessed from a sample of rows, so that somewhat more entries than wanted lie above it. These are
     collected, and the exact threshold is found among them.
-
-    Args:
-        find: as in `above`.
     """
     items = len(gram.factor)
     wanted = max(0, int(density * items * items) - items)
     sample = np.argsort(-np.diff(gram.item_indptr), kind="stable")[:: max(1, items // SAMPLE)]
-    seen = find(gram, sample, 0.0, max_in_column, threads)[2]
+    seen = find_neighbours(gram, sample, 0.0, max_in_column, threads)[2]
     guessed = int(MARGIN * wanted * len(sample) / items) + 1
     while True:
         guess = float(np.partition(seen, -guessed)[-guessed]) if guessed < len(seen) else 0.0
-        counts, neighbours, values, diagonal = find(gram, np.arange(items), guess, max_in_column, threads)
+        counts, neighbours, values, diagonal = find_neighbours(gram, np.arange(items), guess, max_in_column, threads)
         if len(values) > wanted or guess == 0:
             break
         guessed *= 2

@@ -19,7 +19,6 @@ have a misprint: u_i should be u_i', over which the sum in their denominator run
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -31,12 +30,9 @@ from models.negatives.like_probability import log_odds, logits_of, scores_of, si
 from models.numerics.products import dense_times
 from models.numerics.random_numbers import normals, purpose
 from models.numerics.threads import kernel_threads
-from models.paired_symbols.blocks import begun
 from models.paired_symbols.posterior import PairedSymbolsPosterior
 from models.paired_symbols.settings import PairedSymbolsSettings
 from models.paired_symbols.symbols import Symbols, blank_rows
-from models.paired_symbols.worker import Terms
-from models.user_blocks import Away
 
 START = purpose("paired_symbols start")
 START_SCALE, START_VARIANCE = 0.1, 0.1
@@ -107,8 +103,8 @@ class PairedSymbols(Model):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings = self.settings
-        with kernel_threads(self.threads), self._posterior(interactions, options) as posterior:
-            before = np.inf
+        with kernel_threads(self.threads):
+            posterior, before = self._beginning(interactions, options.start), np.inf
             for number in range(1, settings.iterations + 1):
                 began = time.perf_counter()
                 bound = posterior.iterate(learn_selection=settings.learn_selection)
@@ -119,30 +115,14 @@ class PairedSymbols(Model):
                     break
                 before = bound
 
-    @contextmanager
-    def _posterior(self, interactions: csr_matrix, options: FitOptions) -> Iterator[PairedSymbolsPosterior]:
-        """q at its beginning, of all users as one, or of blocks."""
-        if self.settings.blocks == 1:
-            yield self._beginning(interactions, options.start)
-            return
-        users, items = self._first_rows(interactions.shape, options.start)
-        terms = Terms(self.settings, self.threads)
-        with begun(terms, users, items, interactions, options) as posterior:
-            self.user_rows = Away(posterior.blocks, "rows")
-            del users  # who lie on disk
-            yield posterior
-            self.user_rows = posterior.blocks.gathered()["rows"]
-
     def _learn(self, posterior: PairedSymbolsPosterior) -> None:
-        """Copy what has been learned so far from the posterior into the model; the users of blocks stay where they are."""
-        if self.settings.blocks == 1:
-            self.user_rows = posterior.users.rows
-        self.item_rows = posterior.items.rows
+        """Copy what has been learned so far from the posterior into the model."""
+        self.user_rows, self.item_rows = posterior.users.rows, posterior.items.rows
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
         self.xi_star, self._items = np.array([posterior.xi_star]), None
 
     def _beginning(self, interactions: csr_matrix, start: Start | None = None) -> PairedSymbolsPosterior:
-        """q of all users as one, before its first pass."""
+        """q before its first pass."""
         parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
         graph = csr_matrix(parts, shape=interactions.shape)
         users, items = self._first_rows(graph.shape, start)

@@ -48,7 +48,7 @@ class PairedSymbolsPosterior:
 
     def update_shares(self, own: Symbols, other: Symbols) -> None:
         """s (or t), proportional to exp(E log pi_i + f_i); see `Symbols.log_shares`."""
-        logs = own.log_shares(other, self._edge_sums(own, other), self.xi_star)
+        logs = own.log_shares(other, own.edge_sums(other), self.xi_star)
         shares = np.exp(logs - logs.max())
         own.set_shares(shares / shares.sum())
 
@@ -82,12 +82,8 @@ class PairedSymbolsPosterior:
         edges = self.users.shares @ (heights - height(self.xi_star) * mass + bend * squares)
         total = seen.sum() + self.censored * (background + edges)
         for side in (self.users, self.items):
-            selection = side.selection(self.alpha, self.censored).terms(len(side), self.alpha)
-            total += selection + side.log_prior_ratio()
+            total += side.selection_bound(self.alpha, self.censored) + side.log_prior_ratio()
         return float(total)
-
-    def _edge_sums(self, own: Symbols, other: Symbols) -> np.ndarray:
-        return own.edge_sums(other)
 
     def _all_pairs(self) -> tuple[float, float, float]:
         """Sums over all pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the two background caches."""

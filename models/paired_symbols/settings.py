@@ -5,11 +5,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from models.paired_symbols.kernels import MOST_FACTORS
-from models.paired_symbols.messages import numbers
-from models.paired_symbols.symbols import blank_rows
 from models.search_space import SearchSpace, Span
 from models.settings import ModelSettings
-from models.user_blocks import Sizes
 
 
 class PairedSymbolsSettings(ModelSettings):
@@ -24,6 +21,7 @@ class PairedSymbolsSettings(ModelSettings):
         "popularity_weight": Span(0.0, 1.0),
     }
     elsewhere: ClassVar = ({"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8},)
+    deprecated: ClassVar = {"blocks": "paired_symbols is fitted whole on one worker"}
 
     factors: int = Field(20, ge=1, le=MOST_FACTORS, description="K, the length of u_i and v_j.")
     r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
@@ -55,15 +53,3 @@ class PairedSymbolsSettings(ModelSettings):
     popularity_weight: float = Field(
         0.5, ge=0, allow_inf_nan=False, description="a in `popularity_x_odds`, x + a log E[psi]."
     )
-    blocks: int = Field(
-        1,
-        ge=1,
-        description="Blocks of users that are updated apart and whose sums for the items are added (docs/scaling.md); 1 "
-        "fits all users as one.",
-    )
-
-    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
-        """What a fit by blocks holds, for `models.memory`."""
-        row = blank_rows(1, self.factors, 0.0).nbytes
-        sums = 4 * numbers(self.factors) * items
-        return Sizes(row, row * items, sums, here=2 * sums + row * items, call=row * items)

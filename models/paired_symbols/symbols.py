@@ -1,7 +1,5 @@
 """The symbols of one kind, users or items: their edges, their part of the posterior of paired symbols, and its updates."""
 
-from typing import NamedTuple, Protocol
-
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
@@ -25,36 +23,6 @@ def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
     return rows
 
 
-class OtherSide(Protocol):
-    """What the symbols of one kind need of the other kind: `Symbols`, or what a block is told of the items."""
-
-    @property
-    def rows(self) -> np.ndarray:
-        """As of `Symbols`."""
-
-    @property
-    def background(self) -> np.ndarray:
-        """As of `Symbols`."""
-
-
-class Selection(NamedTuple):
-    """Sums over the symbols of a kind; those of some users and of the others may be added.
-
-    Attributes:
-        entropy: of the terms in E log pi, and -D' sum s log s.
-        weight, log_gammas: of the parameters of the Dirichlet posterior, and of their log Gamma.
-    """
-
-    entropy: float
-    weight: float
-    log_gammas: float
-
-    def terms(self, size: int, alpha: float) -> float:
-        """E log p(y, pi) - E log q(y, pi), the bound's terms in pi and s, for `size` symbols."""
-        prior = gammaln(size * alpha) - size * gammaln(alpha)
-        return self.entropy + prior - gammaln(self.weight) + self.log_gammas
-
-
 class Symbols:
     """The users, or the items, as the symbols that make pairs: their edges, and their part of the posterior.
 
@@ -62,7 +30,7 @@ class Symbols:
         rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `models.paired_symbols.edges` says.
         edges: the edges of each vertex, read-only.
         degrees: float64 (vertices,), c_i (or c_j), the number of events of each vertex.
-        shares: float64 (vertices,), s (or t); the same numbers stand in `rows` as float32.
+        shares: float64 (vertices,), s (or t), as `rows` have them in float32.
         concentration: float64 (vertices,), the parameters of the Dirichlet posterior of pi (or psi).
         weight: the sum of the concentrations, of all symbols of the kind.
     """
@@ -89,50 +57,28 @@ class Symbols:
 
     def set_shares(self, shares: np.ndarray) -> None:
         """Set s (or t); they sum to one."""
-        self.rows[:, self._lane] = shares
-        self.take_shares()
-        self.forget_sums()
-
-    def take_shares(self) -> None:
-        """Take s (or t) as they stand in the rows."""
-        self.shares = self.rows[:, self._lane].astype(np.float64)
-
-    def forget_sums(self) -> None:
-        """To be called when the rows have changed."""
-        self._sums = None
-
-    @property
-    def _lane(self) -> int:
-        return self.rows.shape[1] // 2 + len(self.lanes) - 1
+        lane = self.rows.shape[1] // 2 + len(self.lanes) - 1
+        self.rows[:, lane] = shares
+        self.shares, self._sums = self.rows[:, lane].astype(np.float64), None
 
     def update(
-        self, other: OtherSide, pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
+        self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
     ) -> None:
         """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
-        kernels.update_rows(
-            self.lanes,
-            self.edges,
-            self.rows,
-            other.rows,
-            self.censored_by(other, pseudo, xi_star),
-            self.precisions,
-            (passes, tolerance),
-        )
-        self.forget_sums()
-
-    def censored_by(self, other: OtherSide, pseudo: np.ndarray, xi_star: float) -> kernels.Censored:
-        """The censored pairs of these symbols with the others; arguments as of `update`."""
         n = len(self.lanes)
         background = np.zeros((n, int(padded(n, UNIT))))
         background[:, :n] = other.background
-        return kernels.Censored(pseudo, lambda_of_xi(xi_star), background.ravel())
+        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), background.ravel())
+        limits = passes, tolerance
+        kernels.update_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, limits)
+        self._sums = None
 
     @property
     def background(self) -> np.ndarray:
         """The background cache, float64 (n, n): sum_j t_j E[y y'], y = (v, b, 1)."""
         return self._summed()[0]
 
-    def edge_sums(self, other: OtherSide) -> np.ndarray:
+    def edge_sums(self, other: "Symbols") -> np.ndarray:
         """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
         out = np.empty((len(self.rows), 4))
         kernels.edge_sums(self.lanes, self.edges, self.rows, other.rows, out)
@@ -143,7 +89,7 @@ class Symbols:
         self.concentration = alpha + self.degrees + censored * self.shares
         self.weight = self.concentration.sum()
 
-    def log_shares(self, other: OtherSide, sums: np.ndarray, xi_star: float) -> np.ndarray:
+    def log_shares(self, other: "Symbols", sums: np.ndarray, xi_star: float) -> np.ndarray:
         """log s (or t) but for a constant: E log pi_i + f_i, where f_i is the term of a censored pair of i in the bound.
 
         Args:
@@ -171,11 +117,12 @@ class Symbols:
         """E log pi_i (E log psi_j)."""
         return digamma(self.concentration) - digamma(self.weight)
 
-    def selection(self, alpha: float, censored: float) -> "Selection":
-        """Sums over these symbols, for the bound's terms in pi and s (psi and t)."""
+    def selection_bound(self, alpha: float, censored: float) -> float:
+        """E log p(y, pi) - E log q(y, pi), the bound's terms in pi and s (psi and t)."""
         posterior, events = self.concentration, self.degrees + censored * self.shares
         entropy = (events + alpha - posterior) @ self.expected_log() - censored * xlogy(self.shares, self.shares).sum()
-        return Selection(entropy, posterior.sum(), gammaln(posterior).sum())
+        prior = gammaln(len(self) * alpha) - len(self) * gammaln(alpha)
+        return entropy + prior - gammaln(self.weight) + gammaln(posterior).sum()
 
     def _summed(self) -> tuple[np.ndarray, np.ndarray]:
         if self._sums is None:

@@ -66,19 +66,19 @@ class ColumnWeights:
         return cls(*arrays, sum(part.unsettled for part in parts))
 
 
-def batches(gram: Gram, regression: Regression, first: int, end: int) -> list[tuple[int, np.ndarray]]:
-    """Batches of the columns first .. end - 1.
+def batches(gram: Gram, regression: Regression) -> list[tuple[int, np.ndarray]]:
+    """Batches of all columns.
 
     Returns:
         Of each its first column, and int64 (columns,) upper bounds on the numbers of weights.
     """
-    bounds = np.zeros(end - first, dtype=np.int64)
-    count_candidates(gram, np.float32(regression.l1), first, bounds)
+    bounds = np.zeros(len(gram.starts) - 1, dtype=np.int64)
+    count_candidates(gram, np.float32(regression.l1), bounds)
     if regression.neighbours:
         bounds = np.minimum(bounds, regression.neighbours)
     number = np.cumsum(bounds) // BATCH
     cuts = np.flatnonzero(np.diff(number)) + 1
-    return list(zip([first, *(first + cuts).tolist()], np.split(bounds, cuts), strict=True))
+    return list(zip([0, *cuts.tolist()], np.split(bounds, cuts), strict=True))
 
 
 def solved(

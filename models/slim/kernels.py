@@ -100,11 +100,11 @@ def fill_pairs(rows, workers, gram):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def count_candidates(gram, l1, first, out):
-    """Fill `out`, int64, with the number of candidates of each column from `first` on, an upper bound on its weights."""
+def count_candidates(gram, l1, out):
+    """Fill `out`, int64, with the number of candidates of each column, an upper bound on its weights."""
     starts, columns, values = gram
     for place in prange(len(out)):
-        column = np.int64(first + place)
+        column = np.int64(place)
         whole = starts[column + 1] - starts[column] == len(starts) - 1
         count = 0
         for at in range(starts[column], starts[column + 1]):

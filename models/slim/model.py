@@ -19,7 +19,6 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
-from models.gram_runs import held_by_runs
 from models.numerics.gram import GramRows, gram_rows
 from models.numerics.no_evidence import factors_below, order_by_popularity
 from models.numerics.ordered_histories import weights_by_place
@@ -31,10 +30,7 @@ from models.search_space import Multiple, SearchSpace, Span
 from models.settings import RecencySettings
 from models.slim.columns import ColumnWeights, Gram, Regression, batches, solved
 from models.slim.kernels import count_pairs, fill_pairs
-from models.slim.runs import columns_by_runs
-from models.user_blocks import Sizes
 
-WEIGHTS = 100  # of a column, where memory is told of
 L1, L2 = 0.05, 5.0  # times `mean_over_edges`
 
 
@@ -51,6 +47,7 @@ class SLIMSettings(RecencySettings):
         {"l1": 0.4, "l2": 0.45, "alpha": 0.3, "user_weight_exponent": 0.1},
         {"l1": 0.9, "l2": 10.0, "alpha": 0.35, "user_weight_exponent": 0.25},
     )
+    deprecated: ClassVar = {"blocks": "slim is fitted whole on one worker"}
 
     l1: float | None = Field(
         None,
@@ -85,16 +82,6 @@ class SLIMSettings(RecencySettings):
         description="A column is done when no step of the descent would move a weight by more than this.",
     )
     max_sweeps: int = Field(1000, ge=1, description="Largest number of passes over a column's active weights.")
-    blocks: int = Field(
-        1,
-        ge=1,
-        description="Blocks of users whose parts of the items' Gram matrix are summed apart, and as many runs of items "
-        "whose columns are solved apart (docs/scaling.md), with the bits of 1; 1 does it all as one.",
-    )
-
-    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
-        """What a fit by blocks holds, for `models.memory`, where a column has WEIGHTS weights."""
-        return held_by_runs(items, self.blocks, min(WEIGHTS, items))
 
     def resolved(self, interactions: csr_matrix) -> Self:
         """The settings with l1 and l2 for a (users, items) log."""
@@ -121,8 +108,7 @@ class SLIM(Model):
         norms = np.sqrt(moments.users * moments.mean)
         scale = np.where(norms > 0, norms, 1.0) ** self.settings.alpha
         scaled = np.sqrt(moments.unit) / scale, read_only((norms / scale) ** 2, np.float32)
-        solve = self._here if self.settings.blocks == 1 else self._by_runs
-        found = solve(interactions, moments, scaled, options)
+        found = self._solve(interactions, moments, scaled, options)
         if found.unsettled:
             warnings.warn(
                 f"slim: {found.unsettled} of {len(scale)} columns were still moving after "
@@ -134,32 +120,26 @@ class SLIM(Model):
         weights.data *= np.repeat(1 / scale, np.diff(weights.indptr)) * scale[weights.indices]
         self.weights = weights
 
-    def _here(
+    def _solve(
         self, interactions: csr_matrix, moments: Columns, scaled: tuple[np.ndarray, np.ndarray], options: FitOptions
     ) -> ColumnWeights:
-        """The weights of all columns; `scaled` as in `models.slim.runs.columns_by_runs`."""
+        """The weights of all columns.
+
+        Args:
+            scaled: the factor of each row and column of the Gram matrix, float64 (items,), and its diagonal, float32.
+        """
         sums = options.gram_sums(interactions, self.settings.user_weight_exponent, self.threads)
         factor, diagonal = scaled
         rows = gram_rows(interactions, moments.weights, np.zeros(len(factor)), factor, sums)
         with kernel_threads(self.threads):
             gram, regression, parts = _gram(rows, self.threads), self._regression(), []
-            found = batches(gram, regression, 0, len(factor))
+            found = batches(gram, regression)
             for number, batch in enumerate(found, 1):
                 started = perf_counter()
                 parts.append(solved(*batch, gram, diagonal, regression, self.threads))
                 values = {"weights": len(parts[-1].rows)}
                 options.on_epoch(Epoch(number, len(found), perf_counter() - started, values))
         return ColumnWeights.joined(parts)
-
-    def _by_runs(
-        self, interactions: csr_matrix, moments: Columns, scaled: tuple[np.ndarray, np.ndarray], options: FitOptions
-    ) -> ColumnWeights:
-        """As `_here`, by blocks of users and runs of items."""
-        started, regression = perf_counter(), self._regression()
-        shape = regression, self.settings.blocks, self.threads
-        found = columns_by_runs(interactions, moments, self.item_degrees, scaled, *shape, options)
-        options.on_epoch(Epoch(1, 1, perf_counter() - started, {"weights": len(found.rows)}))
-        return found
 
     def _regression(self) -> Regression:
         return Regression(**self.resolved.model_dump(include=set(Regression.__annotations__)))

@@ -26,8 +26,7 @@ While one side is fixed, each row of the other is a small linear system (eq. 4 o
 edges and of the Gram matrix of the fixed side.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import ClassVar, Literal, Self
@@ -45,12 +44,8 @@ from models.numerics.products import dense_times
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, Multiple, SearchSpace, Span
 from models.settings import ModelSettings
-from models.user_blocks import Away, Sizes
-from models.wmf.blocks import begun
 from models.wmf.considered import beside
 from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table, rows
-from models.wmf.sums import numbers
-from models.wmf.worker import Terms
 
 UNOBSERVED, SHRINKAGE, LEAST = 12.0, 0.08, 2.8  # of the default loss; the last in edges
 HU_REGULARIZATION = 0.007  # of hu2008, which no rule has been learned for
@@ -115,12 +110,6 @@ class WMFSettings(ModelSettings):
     initial_scale: float = Field(
         0.1, gt=0, le=10, description="sqrt(K) times the standard deviation of the factors before the first pass."
     )
-    blocks: int = Field(
-        1,
-        ge=1,
-        description="Blocks of users that are solved apart and whose sums for the items are added (docs/scaling.md); 1 fits "
-        "all users as one. The solver `blocks` cuts the factors and has nothing to do with it.",
-    )
     search_space: ClassVar[SearchSpace] = {
         "factors": Choice((64, 128, 256), by_hand=True),
         "iterations": Span(4, 24, by_hand=True),
@@ -128,6 +117,7 @@ class WMFSettings(ModelSettings):
         "regularization": Multiple(8),
         "user_weight_exponent": Span(0.0, 0.5),
     }
+    deprecated: ClassVar = {"blocks": "wmf is fitted whole on one worker"}
     considered_space: ClassVar[SearchSpace] = {"considered_weight": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.7))}
     elsewhere: ClassVar = (
         {"factors": 256, "regularization": 1.6, "unobserved_weight": 1.6, "user_weight_exponent": 0.2},
@@ -143,8 +133,6 @@ class WMFSettings(ModelSettings):
     def _can_take_what_was_considered(self) -> Self:
         if self.considered_weight and self.loss == "hu2008":
             raise ValueError("considered_weight: hu2008 weighs by counts of likes; take loss = rendle2021")
-        if self.considered_weight and self.blocks > 1:
-            raise ValueError("considered_weight: a fit by blocks does not take what was considered; set blocks = 1")
         return self
 
     def resolved(self, interactions: csr_matrix) -> Self:
@@ -158,14 +146,6 @@ class WMFSettings(ModelSettings):
         elif penalty is None:
             penalty = max(SHRINKAGE, LEAST / mean_degree(interactions)) / (1 + weight / density)
         return self.model_copy(update={"unobserved_weight": weight, "regularization": penalty})
-
-    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
-        """What a fit by blocks holds, for `models.memory`."""
-        factors = 4 * self.factors * items
-        if self.solver == "cg":
-            return Sizes(4 * self.factors + 8, factors, factors, here=12 * factors, call=2 * factors, edge=56)
-        sums = 4 * numbers(self.factors) * items
-        return Sizes(4 * self.factors + 8, factors, sums, here=2 * sums, call=factors, edge=56)
 
 
 class WMF(Model):
@@ -183,7 +163,8 @@ class WMF(Model):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, before = self.resolved, np.inf
-        with kernel_threads(self.threads), self._passes(interactions, options) as one_pass:
+        with kernel_threads(self.threads):
+            one_pass = self._begin(interactions, options)
             for number in range(1, chosen.iterations + 1):
                 started = perf_counter()
                 value = one_pass()
@@ -191,13 +172,10 @@ class WMF(Model):
                 if is_level(before, value, chosen.tolerance):
                     break
                 before = value
+        self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
 
-    @contextmanager
-    def _passes(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Callable[[], float]]:
-        """Begin; what makes a pass over all users as one, or over blocks, and returns the loss.
-
-        The factors serve within the fit too, so that `on_epoch` may call `scores`.
-        """
+    def _begin(self, interactions: csr_matrix, options: FitOptions) -> Callable[[], float]:
+        """Set the first factors; returns a pass over users and items, which updates them in place and returns the loss."""
         chosen, seed, (users, items) = self.resolved, self.seed, interactions.shape
         edges, targets = beside(interactions, options.negatives, chosen.considered_weight)
         degrees = np.diff(edges.indptr) if targets is None else row_sums(edges.indptr, targets)
@@ -208,31 +186,14 @@ class WMF(Model):
             take(rows(of_users, chosen.factors), start.previous.user_factors, start.users)
             take(rows(of_items, chosen.factors), start.previous.item_factors, start.items)
         self.user_factors, self.item_factors = rows(of_users, chosen.factors), rows(of_items, chosen.factors)
-        if chosen.blocks == 1:
-            yield self._of_all_users(edges, weights, of_users, of_items, targets is not None)
-            self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
-            return
-        terms = Terms(chosen.factors, self._loss(), self._solver(), self.threads)
-        self.item_factors = self.item_factors.copy()
-        with begun(terms, self.user_factors, self.item_factors, weights, interactions, chosen.blocks, options) as fit:
-            self.user_factors = Away(fit.blocks, "factors")
-            del of_users, of_items  # the users lie on disk
-            yield fit.iterate
-            self.user_factors = fit.blocks.gathered()["factors"]
-
-    def _of_all_users(
-        self, edges: csr_matrix, weights: np.ndarray, of_users: np.ndarray, of_items: np.ndarray, with_targets: bool
-    ) -> Callable[[], float]:
-        """A pass over all users as one, which solves the tables in place."""
-        loss, solver, factors = replace(self._loss(), targets=with_targets), self._solver(), self.resolved.factors
-        users = RowSystems(edges, loss, weights, None)
-        by_item = edges.T.tocsr()
-        items, constant = RowSystems(by_item, loss, None, weights), loss.constant(by_item, None, weights)
+        loss, solver, factors = replace(self._loss(), targets=targets is not None), self._solver(), chosen.factors
+        user_systems, by_item = RowSystems(edges, loss, weights, None), edges.T.tocsr()
+        item_systems, constant = RowSystems(by_item, loss, None, weights), loss.constant(by_item, None, weights)
 
         def one_pass() -> float:
-            users.solve(of_users, of_items, factors, solver)
-            value = items.solve(of_items, of_users, factors, solver)
-            return value + constant + users.penalty(of_users, factors)
+            user_systems.solve(of_users, of_items, factors, solver)
+            value = item_systems.solve(of_items, of_users, factors, solver)
+            return value + constant + user_systems.penalty(of_users, factors)
 
         return one_pass
 

@@ -57,10 +57,6 @@ class Loss:
         of_rows = row_sums(matrix.indptr, of_edges * matrix.data if self.targets else of_edges)
         return float(np.sum(of_rows if own is None else own * of_rows))
 
-    def penalties(self, weights: np.ndarray) -> np.ndarray:
-        """Of rows of one side, float32; `weights`: float64, what a row's edges and its pairs weigh."""
-        return read_only(self.regularization * weights**self.exponent, np.float32)
-
 
 @dataclass(frozen=True)
 class Solver:
@@ -96,7 +92,8 @@ class RowSystems:
             read_only(squares, np.float32),
             read_only(pulls, np.float32),
         )
-        self.penalties = loss.penalties(of_rows + loss.unobserved * all_others)
+        penalties = loss.regularization * (of_rows + loss.unobserved * all_others) ** loss.exponent
+        self.penalties = read_only(penalties, np.float32)
 
     def solve(
         self, own: np.ndarray, other: np.ndarray, factors: int, solver: Solver, gram: np.ndarray | None = None
@@ -120,7 +117,8 @@ class RowSystems:
             conjugate_gradient(*common, solver.steps, values)
         else:
             solve_blocks(*common, min(solver.block, width), values)
-        check_solved(values)
+        if not np.isfinite(values).all():
+            raise ValueError("wmf: the equations of a row cannot be solved in float32; raise regularization")
         return float((values if self.own is None else self.own * values).sum())
 
     def penalty(self, own: np.ndarray, factors: int) -> float:
@@ -129,8 +127,15 @@ class RowSystems:
         return float(np.sum((squares if self.own is None else squares * self.own) * self.penalties))
 
     def gram(self, other: np.ndarray, factors: int) -> np.ndarray:
-        """`weighted_gram` of the other side."""
-        return weighted_gram(other, factors, self.others, self.unobserved)
+        """w0 G, float32 (width^2,): the Gram matrix of the other side by its weights, summed in a fixed order."""
+        width = int(padded(factors))
+        count, weighted = len(other) // width - 1, other  # a table ends in a row of zeros
+        if self.others is not None and (self.others != 1).any():
+            weighted = (other[: count * width].reshape(count, width) * self.others[:, None]).reshape(-1)
+        parts = np.zeros((PARTS, width * width), dtype=np.float32)
+        gram_parts(weighted, other, count, width, parts)
+        upper = np.triu(parts.sum(axis=0).reshape(width, width))
+        return (upper + np.triu(upper, 1).T).reshape(-1) * np.float32(self.unobserved)
 
     def _runs(self, width: int) -> np.ndarray:
         """Bounds int64 of at most RUNS runs of rows with about equal cost; a row costs about as much as width / 2 edges.
@@ -142,40 +147,11 @@ class RowSystems:
         return np.unique(runs(self.graph[0], RUNS, width // 2))
 
 
-def check_solved(values: np.ndarray) -> None:
-    """Refuse what no solver could solve.
-
-    Raises:
-        ValueError: a value is not finite.
-    """
-    if not np.isfinite(values).all():
-        raise ValueError("wmf: the equations of a row cannot be solved in float32; raise regularization")
-
-
 def first_table(count: int, factors: int, scale: float, seed: int, name: str) -> np.ndarray:
     """A table of normal factors with standard deviation scale / sqrt(K), in the layout of the kernels."""
     table = empty_table(count, factors)
     rows(table, factors)[:] = normals(seed, purpose(name), count, factors) * np.float32(scale / np.sqrt(factors))
     return table
-
-
-def table_of(vectors: np.ndarray) -> np.ndarray:
-    """Factors (rows, K) in the layout of the kernels."""
-    table = empty_table(*vectors.shape)
-    rows(table, vectors.shape[1])[:] = vectors
-    return table
-
-
-def weighted_gram(table: np.ndarray, factors: int, weights: np.ndarray | None, unobserved: float) -> np.ndarray:
-    """w0 G, float32 (width^2,): the Gram matrix of a side by its float32 weights, summed in a fixed order."""
-    width = int(padded(factors))
-    count, weighted = len(table) // width - 1, table  # a table ends in a row of zeros
-    if weights is not None and (weights != 1).any():
-        weighted = (table[: count * width].reshape(count, width) * weights[:, None]).reshape(-1)
-    parts = np.zeros((PARTS, width * width), dtype=np.float32)
-    gram_parts(weighted, table, count, width, parts)
-    upper = np.triu(parts.sum(axis=0).reshape(width, width))
-    return (upper + np.triu(upper, 1).T).reshape(-1) * np.float32(unobserved)
 
 
 def empty_table(count: int, factors: int) -> np.ndarray:

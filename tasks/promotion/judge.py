@@ -174,7 +174,7 @@ def _reached(home: Home, night: Night, candidate: Candidate, split: SplitMatrice
 
 
 def _fit(home: Home, night: Night, candidate: Candidate, split: SplitMatrices) -> str:
-    settings: Any = MODELS[candidate.model].Settings(**candidate.settings)
+    settings: Any = MODELS[candidate.model].Settings.from_saved(candidate.settings)
     if settings.reads_order and split.places is None:
         raise ValueError("its recency_exponent reads the order of likes, which tonight's split does not keep")
     logger.info("%s stands as published and is fitted for the comparison", candidate.name)

@@ -21,17 +21,10 @@ from tests.tasks.cluster.conftest import started
 pytestmark = pytest.mark.slow
 
 HIDES = Path(conftest.__file__).with_name("hidden_home.py")
-IN_BLOCKS = "random_graph", "wmf", "hpf", "paired_symbols", "binary_matrix", "mrf_dense", "slim"
+IN_BLOCKS = "random_graph", "mrf_dense"
 SHORT = (
     "random_graph.iterations=4",
     "random_graph.factors=5",
-    "wmf.iterations=3",
-    "wmf.factors=8",
-    "hpf.max_iterations=4",
-    "paired_symbols.iterations=3",
-    "paired_symbols.factors=5",
-    "binary_matrix.passes=3",
-    "binary_matrix.factors=5",
 )
 BLOCKS = *(f"{model}.blocks=3" for model in IN_BLOCKS), *SHORT
 WHAT = "--models", ",".join(("popularity", *IN_BLOCKS)), "--set", *BLOCKS
@@ -104,7 +97,7 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     caplog.clear()
     caplog.set_level(logging.INFO)
     worker = cluster.processes[1]
-    killer = once_there_is(s3, "run-0-columns", worker.kill)
+    killer = once_there_is(s3, "block-0-2", worker.kill)
     assert run(*command) == 0
     killer.join()
     assert worker.wait() == -signal.SIGKILL

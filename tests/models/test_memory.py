@@ -15,14 +15,7 @@ WITH_BLOCKS = sorted(name for name, kind in MODELS.items() if "blocks" in kind.S
 FITS = [  # with fixed costs that are small beside the arrays
     ("random_graph", {"factors": 20, "iterations": 2}),
     ("random_graph", {"factors": 20, "iterations": 2, "refreshed": 2}),
-    ("wmf", {"factors": 128, "iterations": 2}),
-    ("wmf", {"factors": 64, "iterations": 2, "solver": "cholesky"}),
-    ("hpf", {"factors": 20, "max_iterations": 2}),
-    ("paired_symbols", {"factors": 5, "iterations": 2}),
-    ("binary_matrix", {"factors": 20, "passes": 1}),
     ("mrf_dense", {}),
-    ("mrf_sparse", {}),
-    ("slim", {}),
     ("popularity", {}),
 ]
 

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
-from models.binary_matrix.inference import BinaryMatrixPosterior, WholeInference
+from models.binary_matrix.inference import BinaryMatrixPosterior, Inference
 from models.binary_matrix.model import BinaryMatrix
 from models.binary_matrix.sampling import STRATEGIES, EntrySampler
 from models.binary_matrix.settings import BinaryMatrixSettings
@@ -25,9 +25,9 @@ def matrix(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 
     return csr_matrix((draw.random((users, items)) < chance).astype(float))
 
 
-def inference(x: csr_matrix, settings: BinaryMatrixSettings = SETTINGS, seed: int = 3) -> WholeInference:
+def inference(x: csr_matrix, settings: BinaryMatrixSettings = SETTINGS, seed: int = 3) -> Inference:
     sampler = EntrySampler.of(x, settings.sampling)
-    return WholeInference(BinaryMatrixPosterior.start(x, settings, seed), sampler, settings, seed)
+    return Inference(BinaryMatrixPosterior.start(x, settings, seed), sampler, settings, seed)
 
 
 class Dense:

@@ -1,26 +1,19 @@
-"""A fit by blocks of users: equal to the fit of one machine, the same bits wherever it is computed, and what travels."""
+"""random_graph by blocks of users: blocks in turns (eq. 21), warm starts, scores within a fit, and what is left behind."""
 
 import tempfile
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix, vstack
 
 from models.fitting import FitOptions
 from models.random_graph import blocks
 from models.random_graph.blocks import begun
 from models.random_graph.inference import step_sizes
-from models.random_graph.messages import numbers
 from models.random_graph.model import RandomGraph, RandomGraphSettings
 from models.random_graph.worker import Terms
 from tests.models.block_fits import (
-    Scales,
     assert_begins_at_an_earlier_fit,
-    assert_bits_of_blocks_alone,
-    assert_close,
-    assert_killed_process_changes_no_bit,
-    assert_same_bits,
     assert_scores_serve_inside,
     held_out,
     metrics,
@@ -54,20 +47,7 @@ MODES = [
     {"joint_bias": True},
     {"user_biases": True},
     {"joint_bias": True, "user_biases": True},
-    {"learn_tau": False, "balance_popular": True},
 ]
-
-
-@pytest.mark.parametrize("mode", MODES, ids=[" ".join(mode) or "defaults" for mode in MODES])
-@pytest.mark.parametrize("count", [3, 4, 7])
-def test_fresh_messages_of_all_blocks_make_the_fit_of_one_machine(long_tailed, mode, count):
-    seen = {1: [], count: []}
-    one, many = (
-        fitted(long_tailed, blocks=of, options=FitOptions(on_epoch=seen[of].append), **mode) for of in (1, count)
-    )
-    assert_close(one, many, 2e-5)
-    for before, after in zip(seen[1], seen[count], strict=True):
-        assert before.values == pytest.approx(after.values, rel=1e-6)
 
 
 def test_one_block_through_messages_makes_the_fit_of_one_machine_too(long_tailed):
@@ -101,33 +81,7 @@ def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
     assert_begins_at_an_earlier_fit(fitted, long_tailed, 2e-5, iterations=3)
 
 
-AWKWARD = [np.ones((6, 5)), np.eye(1), np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]), np.ones((4, 1))]
-
-
-@pytest.mark.parametrize("refreshed", [0, 1])
-@pytest.mark.parametrize(
-    "likes", AWKWARD, ids=["all ones", "one edge", "a user and an item without an edge", "one item"]
-)
-def test_awkward_data_get_finite_scores(likes, refreshed):
-    matrix = csr_matrix(likes.astype(float))
-    model = fitted(matrix, blocks=9, refreshed=refreshed)
-    assert np.isfinite(model.scores(matrix, users=np.arange(len(likes)))).all()
-    assert all(np.isfinite(array).all() for array in model._arrays().values())
-
-
-TURNS = [{"blocks": 5}, {"blocks": 5, "refreshed": 2, "user_biases": True}]
-
-
-@pytest.mark.parametrize("settings", TURNS, ids=["all fresh", "in turns"])
-def test_the_bits_depend_on_the_number_of_blocks_alone(long_tailed, settings):
-    assert_bits_of_blocks_alone(fitted, long_tailed, **settings)
-
-
-def test_processes_give_the_same_bits_and_one_that_is_killed_changes_none(long_tailed, tmp_path):
-    assert_killed_process_changes_no_bit(fitted, long_tailed, tmp_path / "seen by all", blocks=5, iterations=8)
-
-
-@pytest.mark.parametrize("mode", MODES[:4], ids=[" ".join(mode) or "defaults" for mode in MODES[:4]])
+@pytest.mark.parametrize("mode", MODES, ids=[" ".join(mode) or "defaults" for mode in MODES])
 def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, monkeypatch, mode):
     visits, move_factors = [], blocks.move_factors
 
@@ -155,16 +109,6 @@ def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_err
     for score in ("popularity_x_odds", "like"):
         right, found = (metrics(model, train, targets, score)["mean_rank"] for model in (one, turns))
         assert right.value > 0.8 and abs(found.value - right.value) < right.standard_error, score
-
-
-@pytest.mark.parametrize("copies", [1, 6])
-def test_items_alone_travel_however_many_users_there_are(long_tailed, tmp_path, copies):
-    matrix, scales = csr_matrix(vstack([long_tailed] * copies)), Scales()
-    options = FitOptions(workers=scales, rows=shelved(matrix, tmp_path))
-    model = fitted(matrix, blocks=3, iterations=4, options=options)
-    assert max(scales.taken) <= 120 * 4 * (2 * 5 + 2) + 3000
-    assert max(scales.given) <= 120 * 4 * numbers(5) + 1000
-    assert_same_bits(model, fitted(matrix, blocks=3, iterations=4))
 
 
 def test_rows_of_another_matrix_are_refused(long_tailed, tmp_path):

@@ -99,8 +99,6 @@ def test_it_is_refused_where_it_cannot_be(log):
         fit(likes, considered + likes)
     with pytest.raises(ValueError, match="shape"):
         fit(likes, considered[:, 1:])
-    with pytest.raises(ValidationError, match="considered_weight.*set blocks = 1"):
-        WMFSettings(considered_weight=0.1, blocks=2)
     with pytest.raises(ValidationError, match="take loss = rendle2021"):
         WMFSettings(considered_weight=0.1, loss="hu2008")
     assert WMFSettings(considered_weight=0.1).reads_negatives and not WMFSettings().reads_negatives

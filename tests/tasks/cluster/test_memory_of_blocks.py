@@ -26,8 +26,8 @@ def digest(home):
     return split(home, SplitSettings(), "a", protocols=["leave_one_out"], seed=1).digests["leave_one_out"]
 
 
-def wmf(**settings):
-    return MODELS["wmf"].Settings(iterations=2, **settings)
+def random_graph(**settings):
+    return MODELS["random_graph"].Settings(**{"factors": 100, "iterations": 2, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -39,27 +39,27 @@ def little(tmp_path_factory):
 
 
 def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, digest, monkeypatch):
-    settings, shape = wmf(blocks=30), matrices.read(home, digest).train.shape
-    needed = coordinator_bytes(MODELS["wmf"], settings, shape) + OF_KERNELS
+    settings, shape = random_graph(blocks=30), matrices.read(home, digest).train.shape
+    needed = coordinator_bytes(MODELS["random_graph"], settings, shape) + OF_KERNELS
     with opened(ClusterSettings(address=little.address), home) as engine:
         monkeypatch.setattr("tasks.machine.allowance.free_memory", lambda: needed - 1)
-        with pytest.raises(OneclassError, match=r"train: wmf \(leave_one_out\): needs about \d+ MB of memory"):
-            fitted(home, digest, "wmf", settings, 1, workers=engine)
+        with pytest.raises(OneclassError, match=r"train: random_graph \(leave_one_out\): needs about \d+ MB of memory"):
+            fitted(home, digest, "random_graph", settings, 1, workers=engine)
         monkeypatch.setattr("tasks.machine.allowance.free_memory", lambda: needed)
-        assert fitted(home, digest, "wmf", settings, 1, workers=engine)
+        assert fitted(home, digest, "random_graph", settings, 1, workers=engine)
         with pytest.raises(OneclassError, match=r"needs about \d+ MB of memory"):
-            fitted(home, digest, "wmf", settings, 2)  # here the blocks are in this process, too
+            fitted(home, digest, "random_graph", settings, 2)  # here the blocks are in this process, too
 
 
 def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fitted(little, home, digest):
     with opened(ClusterSettings(address=little.address), home) as engine:
         with pytest.raises(
             OneclassError,
-            match=r"wmf \(leave_one_out\): a block of users needs about .* take more blocks \(--set wmf\.bl",
+            match=r"random_graph \(leave_one_out\): a block of users needs about .* take more blocks \(--set random_graph\.bl",
         ):
-            fitted(home, digest, "wmf", wmf(blocks=2), 1, workers=engine)
+            fitted(home, digest, "random_graph", random_graph(blocks=2), 1, workers=engine)
         with pytest.raises(OneclassError, match="its items alone need .* in each block: give a worker more memory"):
-            fitted(home, digest, "wmf", wmf(blocks=2, factors=512), 1, workers=engine)
-        assert not list(home.models.rglob("*.npy")) and not list(home.spill.glob("wmf-*"))
-        fit = fitted(home, digest, "wmf", wmf(blocks=30), 1, workers=engine)
-        assert fits.find(home, "wmf", fit.digest) == fit
+            fitted(home, digest, "random_graph", random_graph(blocks=2, factors=512), 1, workers=engine)
+        assert not list(home.models.rglob("*.npy")) and not list(home.spill.glob("random_graph-*"))
+        fit = fitted(home, digest, "random_graph", random_graph(blocks=30), 1, workers=engine)
+        assert fits.find(home, "random_graph", fit.digest) == fit

@@ -10,14 +10,11 @@ import pytest
 from fsspec.registry import known_implementations
 from scipy.sparse import random as random_matrix
 
-from models.fitting import FitOptions
-from models.mrf.sparse import MRFSparse, MRFSparseSettings
 from models.popularity import Popularity
 from tasks.errors import InputError, StoreLost
 from tasks.stores import fits, manifest, matrices, remote, retention, row_blocks, run_at_url, shelf_at_url, urls
 from tasks.stores.matrices import SplitMatrices, StoredRows
 from tests import s3_server
-from tests.models.block_fits import assert_same_bits
 
 TRAIN = random_matrix(200, 30, 0.1, format="csr", dtype=np.float32, random_state=1)
 SPLIT = SplitMatrices("leave_one_out", TRAIN, np.arange(200, dtype=np.int32), np.arange(30, dtype=np.int32))
@@ -253,16 +250,6 @@ class Apart:
 
     def kept(self):
         return [file for cache in self.caches for file in cache.rglob("*") if file.is_file()]
-
-
-def test_a_fit_by_runs_of_items_has_the_bits_of_one_machine(s3, home, tmp_path):
-    workers = Apart(tmp_path)
-    options = FitOptions(workers=workers, scratch=run_at_url.shelves(home, workers.everywhere))
-    one, many = (MRFSparse(MRFSparseSettings(density=0.3, blocks=blocks)) for blocks in (1, 3))
-    assert_same_bits(one.fit(TRAIN), many.fit(TRAIN, options))
-    assert workers.holding == 2
-    assert not workers.kept() and not list(home.spill.rglob("*.*"))
-    assert not any("/spill/" in name for name in s3.names())
 
 
 @pytest.fixture

@@ -67,19 +67,17 @@ def first(home, log_events):
 
 @pytest.mark.parametrize("away", [False, True], ids=["", "stores at a url"])
 def test_the_next_night_begins_where_the_last_ended(home, log_events, first, tmp_path, away):
-    """Its blocks, if it has some, are computed where it begins: nothing of them lies at the URL."""
     log_events(events(range(35, 50), np.random.default_rng(5)), file_id=2)
-    of = SETTINGS.model_copy(update={"blocks": 1 + away})
     home = replace(home, store=f"file://{tmp_path}/url" if away else None)
-    fit, split_now = night(home, "second", of=of)
+    fit, split_now = night(home, "second")
     users, items = (np.arange(n) for n in split_now.train.shape)
     before = first[1].train.shape
     start = Start(
         fitted(home, first[0]), np.where(users < before[0], users, -1), np.where(items < before[1], items, -1)
     )
-    expected = PairedSymbols(of, seed=0).fit(split_now.train, FitOptions(start=start))
+    expected = PairedSymbols(SETTINGS, seed=0).fit(split_now.train, FitOptions(start=start))
     histories = split_now.train[:5]
-    cold = PairedSymbols(of, seed=0).fit(split_now.train)
+    cold = PairedSymbols(SETTINGS, seed=0).fit(split_now.train)
     whoever = replace(home, root=tmp_path / "worker") if away else home
     found = fits.load(whoever, "paired_symbols", fit.digest).scores(histories)
     assert np.array_equal(found, expected.scores(histories))
