@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from scipy import stats
 from scipy.sparse import csr_matrix, random_array
 from scipy.special import digamma, gammaln
@@ -250,11 +249,6 @@ def test_of_several_starts_the_fit_with_the_highest_bound_is_kept():
         np.testing.assert_array_equal(found._arrays()[name], array)
     np.testing.assert_array_equal(found.scores(matrix), alone[best].scores(matrix))
     assert numbers == sorted(numbers) and numbers[-1] <= 5 * several.max_iterations
-
-
-def test_a_fit_by_blocks_has_one_start():
-    with pytest.raises(ValidationError, match="starts"):
-        HPFSettings(starts=2, blocks=2)
 
 
 def test_started_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
