@@ -81,7 +81,7 @@ def fitted(
     discount = form.of_discount * settings.popularity_discount
     scaled = rescaling(moments, settings.alpha, settings.centred, discount)
     taken = moments.spread > 0
-    ridge = form.of_l2 * settings.resolved(train).l2
+    ridge = form.of_l2 * settings.resolve(train).l2
     spread = np.where(taken, moments.spread, 1.0)
     of_edges = float(np.sum(spread ** (1 + settings.alpha)) / np.sum(spread))
     penalty = ridge * (spread**settings.alpha + form.floor * of_edges)

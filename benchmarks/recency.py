@@ -62,7 +62,7 @@ def judged(model: Model, part: Part, exponents: list[float], metrics: list[str])
     """Each metric of every user, by exponent."""
     found = {}
     for exponent in exponents:
-        model.settings = model.settings.model_copy(update={"recency_exponent": exponent})
+        model.params = model.params.model_copy(update={"recency_exponent": exponent})
         of_users = rank(model, "score", part).of_users
         found[exponent] = [of_users[metric] for metric in metrics]
     return found

@@ -28,7 +28,8 @@ class Model(Keeping, ABC):
 
     Attributes:
         settings: the settings that the model was made with.
-        resolved: the settings of the fit, with those that `settings` leaves to the log; set by `fit`.
+        params: the effective settings, with those that `settings` leaves to the log; `fit` and `load` set them, and the
+            methods of a model read no others.
         seed: the seed of every random draw.
         threads: numba threads that `fit` and `scores` use; the result does not depend on their number.
         item_degrees: int64 (items,), the number of training edges of each item; set by `fit`.
@@ -55,7 +56,7 @@ class Model(Keeping, ABC):
     extra: ClassVar[str | None] = None
 
     def __init__(self, settings: ModelSettings | None = None, *, seed: int = 0, threads: int = 1) -> None:
-        self.settings = settings if settings is not None else self.Settings()
+        self.settings = self.params = settings if settings is not None else self.Settings()
         self.seed = seed
         self.threads = threads
 
@@ -90,7 +91,7 @@ class Model(Keeping, ABC):
         degrees, self._kept = self._degrees(interactions, options), None
         fitting.check(self, interactions.shape, options)
         self.item_degrees = degrees
-        self.resolved = self.settings.resolved(interactions)
+        self.params = self.settings.resolve(interactions)
         self._fit(interactions, options)
         return self
 
@@ -109,7 +110,7 @@ class Model(Keeping, ABC):
         """Utilities by which items are ranked.
 
         Args:
-            histories: (block, items) CSR, what each user likes, `OrderedHistories` where `settings.reads_order`. Items
+            histories: (block, items) CSR, what each user likes, `OrderedHistories` where `params.reads_order`. Items
                 without a training edge are ignored, with a warning; an empty history is scored by popularity.
             users: (block,) rows of the training matrix, of users who were in training: what was learned of them is used.
             items: columns to score, all by default.
@@ -220,7 +221,7 @@ class Model(Keeping, ABC):
         """Write every fitted array (`<name>.npy`) and `settings.json` into an existing folder."""
         for name, array in {"item_degrees": self.item_degrees, **self._arrays()}.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        given, resolved = (settings.model_dump(mode="json") for settings in (self.settings, self.resolved))
+        given, resolved = (settings.model_dump(mode="json") for settings in (self.settings, self.params))
         description = {"model": self.name, "seed": self.seed, "settings": given, "resolved": resolved}
         (folder / "settings.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
 
@@ -231,7 +232,7 @@ class Model(Keeping, ABC):
         if description["model"] != cls.name:
             raise ValueError(f"{folder}: holds a {description['model']}, not a {cls.name}")
         model = cls(cls.Settings.from_saved(description["settings"]), seed=description["seed"], threads=threads)
-        model.resolved = cls.Settings.from_saved(
+        model.params = cls.Settings.from_saved(
             description.get("resolved", description["settings"])
         )  # absent in early fits
         # As plain arrays: each look into a `memmap` costs microseconds.

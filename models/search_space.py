@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Multiple:
-    """Multiples of the value that a setting's rule takes from the log (`ModelSettings.resolved`), on a logarithmic scale.
+    """Multiples of the value that a setting's rule takes from the log (`ModelSettings.resolve`), on a logarithmic scale.
 
     Attributes:
         most: the smallest multiple is 1 / most.

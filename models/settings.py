@@ -70,7 +70,7 @@ class ModelSettings(BaseModel):
         """Whether a fit takes what users considered and did not like (`FitOptions.negatives`)."""
         return False
 
-    def resolved(self, interactions: csr_matrix) -> Self:
+    def resolve(self, interactions: csr_matrix) -> Self:
         """The settings for a fit on this matrix: those that are None, which leaves them to the log, by their rules."""
         return self
 
@@ -87,7 +87,7 @@ class ModelSettings(BaseModel):
         multiples = [name for name, range_ in self.search_space.items() if isinstance(range_, Multiple)]
         found = self.model_copy(update={**values, **{name: None for name in multiples if name in values}})
         for name in multiples:
-            if name in values and (by_rule := getattr(found.resolved(interactions), name)) is not None:
+            if name in values and (by_rule := getattr(found.resolve(interactions), name)) is not None:
                 value = values[name] * by_rule
                 found = found.model_copy(update={name: max(1, round(value)) if isinstance(by_rule, int) else value})
         return type(self)(**found.model_dump())

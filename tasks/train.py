@@ -223,7 +223,7 @@ def _fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> dic
 
 def _from_the_log(estimator: Model) -> list[str]:
     """The settings that were left to the log, with their values."""
-    given, resolved = estimator.settings.model_dump(), estimator.resolved.model_dump()
+    given, resolved = estimator.settings.model_dump(), estimator.params.model_dump()
     return [f"{name} {value:.4g}" for name, value in resolved.items() if value is not None and given[name] is None]
 
 

@@ -19,7 +19,7 @@ Bound = tuple[str, float | None]
 
 def width(model: Model) -> int | None:
     """Numbers a user or an item, of a model that has them."""
-    return next((found for name in ("factors", "hidden") if (found := getattr(model.resolved, name, None))), None)
+    return next((found for name in ("factors", "hidden") if (found := getattr(model.params, name, None))), None)
 
 
 def of_fit(model: Model, train: csr_matrix, passes: int, rates: Rates) -> Bound:

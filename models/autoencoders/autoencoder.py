@@ -88,12 +88,12 @@ class Autoencoder(Model):
     scorable_each_epoch = True
     extra = "neural"
     Settings: ClassVar[type[AutoencoderSettings]] = AutoencoderSettings
-    settings: AutoencoderSettings
+    params: AutoencoderSettings
     checkpoint_seconds: float = 60.0
     noise_width: int = 0
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        training, chosen, start = _torch_side(self.name), self.settings, options.start
+        training, chosen, start = _torch_side(self.name), self.params, options.start
         users, histories, targets = self._watched_users(interactions, options.validation)
         initial = self._initial(interactions, users)
         described = {"model": self.name, "seed": self.seed, "settings": chosen.model_dump(mode="json")}

@@ -67,10 +67,10 @@ class CDAE(Autoencoder):
 
     name = "cdae"
     Settings = CDAESettings
-    settings: CDAESettings
+    params: CDAESettings
 
     def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-        users, items, hidden = *shape, self.settings.hidden
+        users, items, hidden = *shape, self.params.hidden
         return {
             "item_in": (items, hidden),
             "user_node": (users, hidden),
@@ -88,7 +88,7 @@ class CDAE(Autoencoder):
     def _loss(self, weights: "dict[str, torch.Tensor]", batch: "Batch") -> "torch.Tensor":
         own = weights["user_node"][batch.users] + weights["hidden_bias"]
         logits = (batch.times(weights["item_in"]) + own).sigmoid() @ weights["item_out"] + weights["item_bias"]
-        return batch.logistic_loss(logits, self.settings.negative_weight).mean()
+        return batch.logistic_loss(logits, self.params.negative_weight).mean()
 
     def _complete(self, weights: dict[str, np.ndarray], users: np.ndarray) -> dict[str, np.ndarray]:
         """Users outside `users` get the mean node of those that were trained."""

@@ -53,7 +53,7 @@ class MultDAE(Autoencoder):
     Settings = MultDAESettings
 
     def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-        items, hidden = shape[1], self.settings.hidden
+        items, hidden = shape[1], self.params.hidden
         return {
             "item_in": (items, hidden),
             "hidden_bias": (hidden,),

@@ -61,15 +61,15 @@ class MultVAE(Autoencoder):
 
     name = "mult_vae"
     Settings = MultVAESettings
-    settings: MultVAESettings
+    params: MultVAESettings
 
     @property
     def noise_width(self) -> int:
-        return self.settings.latent
+        return self.params.latent
 
     def beta(self, update: int) -> float:
         """Weight of the KL term in the gradient step that follows `update` earlier ones."""
-        steps, cap = self.settings.anneal_steps, self.settings.beta_cap
+        steps, cap = self.params.anneal_steps, self.params.beta_cap
         return min(cap, update / steps) if steps else cap
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
@@ -78,7 +78,7 @@ class MultVAE(Autoencoder):
             return self._mean(self._known(histories))
 
     def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-        items, hidden, latent = shape[1], self.settings.hidden, self.settings.latent
+        items, hidden, latent = shape[1], self.params.hidden, self.params.latent
         return {
             "item_in": (items, hidden),
             "encoder_bias": (hidden,),
@@ -101,7 +101,7 @@ class MultVAE(Autoencoder):
 
     def _mean(self, histories: csr_matrix) -> np.ndarray:
         encoded = np.tanh(self._encoded(histories) + self.weights["encoder_bias"])
-        latent = self.settings.latent
+        latent = self.params.latent
         return dense_times(encoded, self.weights["to_latent"][:, :latent]) + self.weights["latent_bias"][:latent]
 
     def _hidden(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:

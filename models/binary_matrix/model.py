@@ -65,7 +65,7 @@ class BinaryMatrix(Model):
     scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        settings, entries = self.settings, 2 * interactions.nnz
+        settings, entries = self.params, 2 * interactions.nnz
         seed = seed_of_draws(self.seed, interactions, options.start)
         q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
         if options.start:
@@ -85,11 +85,11 @@ class BinaryMatrix(Model):
     def bound(self, interactions: csr_matrix) -> float:
         """The exact bound, from every entry of the matrix that the model was fitted on."""
         with kernel_threads(self.threads):
-            return self.q.bound(interactions, self.settings)
+            return self.q.bound(interactions, self.params)
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """q(u_i) of users who were not in training, with items and z fixed: float32 (users, 2 W), packed like `q.users`."""
-        histories, settings = self._known(histories), self.settings
+        histories, settings = self._known(histories), self.params
         users = np.empty((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
         with kernel_threads(self.threads):
             fold_in(
@@ -122,7 +122,7 @@ class BinaryMatrix(Model):
         return AllZeros()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        K, table = self.settings.factors, self._user_table(histories, users)
+        K, table = self.params.factors, self._user_table(histories, users)
         with kernel_threads(self.threads):
             scores = dense_times(
                 table[:, :K], self.kept("columns", lambda: np.ascontiguousarray(self.q.items[:, :K].T))
@@ -134,7 +134,7 @@ class BinaryMatrix(Model):
         return self.folded(histories) if users is None else self.q.users[users]
 
     def _side(self, table: np.ndarray, bias: float, bias_precision: float) -> GaussianFactors:
-        K, width = self.settings.factors, table.shape[1] // 2
+        K, width = self.params.factors, table.shape[1] // 2
         mean, precision = np.ascontiguousarray(table[:, :K]), 1 / table[:, width : width + K]
         biases = (np.full(len(table), value, dtype=np.float32) for value in (bias, bias_precision))
         return GaussianFactors(mean, precision, *biases)

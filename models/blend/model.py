@@ -88,10 +88,8 @@ class Blend(Model):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         self.members: list[Model] = []
-        of = len(self.settings.members)
-        for number, (kind, member) in enumerate(
-            zip(self.made_of(self.settings), self.settings.members, strict=True), 1
-        ):
+        of = len(self.params.members)
+        for number, (kind, member) in enumerate(zip(self.made_of(self.params), self.params.members, strict=True), 1):
             began, settings = perf_counter(), kind.Settings.from_saved(member.settings)
             model = options.member(member.model, settings)
             if model is None:
@@ -100,14 +98,14 @@ class Blend(Model):
             self.members.append(model)
             options.on_epoch(Epoch(number, of, perf_counter() - began))
         resolved = [
-            member.model_copy(update={"settings": model.resolved.model_dump(mode="json")})
-            for member, model in zip(self.settings.members, self.members, strict=True)
+            member.model_copy(update={"settings": model.params.model_dump(mode="json")})
+            for member, model in zip(self.params.members, self.members, strict=True)
         ]
-        self.resolved = self.settings.model_copy(update={"members": tuple(resolved)})
+        self.params = self.params.model_copy(update={"members": tuple(resolved)})
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         total, spreads = np.zeros(histories.shape, dtype=np.float32), []
-        for member, model in zip(self.settings.members, self.members, strict=True):
+        for member, model in zip(self.params.members, self.members, strict=True):
             of_member = model.scores_of_known(histories, users, member.score)
             with kernel_threads(self.threads):
                 spreads.append(add_on_scale(total, member.weight, of_member, histories))
@@ -121,7 +119,7 @@ class Blend(Model):
         Scores that are such sums are the same for a user of the logs and for somebody with the same history, and so are
         their scales.
         """
-        members = list(zip(self.settings.members, self.members, strict=True))
+        members = list(zip(self.params.members, self.members, strict=True))
         parts = [
             model.contributions(history, items) if member.score == model.score_names[0] else None
             for member, model in members
@@ -150,10 +148,10 @@ class Blend(Model):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.members = []
-        for number, (kind, member) in enumerate(zip(self.made_of(self.resolved), self.resolved.members, strict=True)):
+        for number, (kind, member) in enumerate(zip(self.made_of(self.params), self.params.members, strict=True)):
             own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
             model = kind(kind.Settings.from_saved(member.settings), seed=self.seed, threads=self.threads)
-            model.resolved, model.item_degrees = model.settings, own.pop("item_degrees")
+            model.item_degrees = own.pop("item_degrees")
             model._restore(own)
             model._kept = {}
             self.members.append(model)

@@ -86,7 +86,7 @@ class BPRSettings(ModelSettings):
         30, ge=1, description="Passes over an unseen user's history that find the user's factors."
     )
 
-    def resolved(self, interactions: csr_matrix) -> Self:
+    def resolve(self, interactions: csr_matrix) -> Self:
         """The settings with the passes over a (users, items) log."""
         if self.epochs is not None:
             return self
@@ -108,7 +108,7 @@ class BPR(Model):
     popular: ClassVar[bool]
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        chosen, start = self.resolved, options.start
+        chosen, start = self.params, options.start
         edges, held_out = interactions, None
         if chosen.tolerance > 0 and not start:  # an earlier fit may have learned the edges that would be held out
             edges, held_out = hold_out(interactions, self.seed)
@@ -139,7 +139,7 @@ class BPR(Model):
 
         A user's factors depend on the history and the seed alone.
         """
-        histories, chosen = self._known(histories), self.settings
+        histories, chosen = self._known(histories), self.params
         factors = chosen.factors
         width = row_width(factors)
         out = np.zeros((histories.shape[0], width), dtype=np.float32)
@@ -165,7 +165,7 @@ class BPR(Model):
 
     def _item_rows(self) -> np.ndarray:
         """The items' factors and biases in the layout of the kernels."""
-        factors = self.settings.factors
+        factors = self.params.factors
         rows = np.zeros((self.item_count, row_width(factors)), dtype=np.float32)
         rows[:, :factors], rows[:, factors] = self.item_factors, self.item_bias
         return rows

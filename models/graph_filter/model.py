@@ -87,7 +87,7 @@ class GraphFilter(Model):
         return 2 if items**2 > KEPT and formed_on(items, edges) else 0
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        started, chosen = perf_counter(), self.resolved
+        started, chosen = perf_counter(), self.params
         ones = np.ones(interactions.nnz, dtype=np.int8)
         self.edges = csr_matrix((ones, interactions.indices, interactions.indptr), shape=interactions.shape)
         self.eigenvalue, self.vectors = 1.0, np.zeros((self.item_count, 0), dtype=np.float32)
@@ -109,7 +109,7 @@ class GraphFilter(Model):
         """Columns `items` of the filter, at the items of the history, each times the weight of its place; a sum is the score
         where it is not all zero.
         """
-        of_places = weights_by_place(history, self.settings.recency_exponent)[:, None]
+        of_places = weights_by_place(history, self.params.recency_exponent)[:, None]
         if len(self.weights):
             return of_places * self.weights[history.indices[:, None], items]
         before, _ = self._low_pass()
@@ -152,11 +152,11 @@ class GraphFilter(Model):
     @property
     def _end_at_users(self) -> bool:
         """Whether columns of the filter are kept as vectors over users, which are fewer than the items."""
-        return self.resolved.polynomial == "linear" and self.edges.shape[0] < self.item_count
+        return self.params.polynomial == "linear" and self.edges.shape[0] < self.item_count
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         if len(self.weights):
-            of_places = weights_by_place(histories, self.settings.recency_exponent)
+            of_places = weights_by_place(histories, self.params.recency_exponent)
             with kernel_threads(self.threads):
                 scores = pattern_times(histories, self.weights, of_places)
         else:
@@ -174,7 +174,7 @@ class GraphFilter(Model):
             for start in range(0, histories.shape[0], width):
                 some = histories if len(scores) <= width else histories[start : start + width]
                 block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
-                of_places = weights_by_place(some, self.settings.recency_exponent)
+                of_places = weights_by_place(some, self.params.recency_exponent)
                 rows = np.repeat(np.arange(some.shape[0]), np.diff(some.indptr)) if len(scores) > 1 else 0
                 block[some.indices, rows] = of_places
                 of_block = self._sharpened(self._between(self._polynomial, block, 1), 1).T
@@ -187,8 +187,8 @@ class GraphFilter(Model):
         the sharpening, (k, items), to come after it.
         """
         if self._factors is None:
-            gamma = self.resolved.low_pass_exponent
-            after = np.float32(self.resolved.low_pass) * self._degree_powers(gamma) * self.vectors
+            gamma = self.params.low_pass_exponent
+            after = np.float32(self.params.low_pass) * self._degree_powers(gamma) * self.vectors
             with kernel_threads(self.threads):
                 for start in range(0, after.shape[1], self.graph.columns):
                     some = slice(start, start + self.graph.columns)
@@ -197,7 +197,7 @@ class GraphFilter(Model):
         return self._factors
 
     def _sharpened(self, block: np.ndarray, sign: int) -> np.ndarray:
-        chosen = self.resolved
+        chosen = self.params
         if not chosen.sharpening:
             return block
         return self._between(
@@ -210,16 +210,16 @@ class GraphFilter(Model):
         return self._degree_powers(delta) * series(self._degree_powers(-delta) * block)
 
     def _delta(self, sign: int) -> float:
-        return sign * (self.resolved.in_exponent - self.resolved.out_exponent) / 2
+        return sign * (self.params.in_exponent - self.params.out_exponent) / 2
 
     def _polynomial(self, block: np.ndarray) -> np.ndarray:
-        if self.resolved.polynomial == "linear":
+        if self.params.polynomial == "linear":
             return self.graph.squared(block)
-        return chebyshev_series(plateau(self.resolved.order, self.resolved.flatness), self.graph.squared, block)
+        return chebyshev_series(plateau(self.params.order, self.params.flatness), self.graph.squared, block)
 
     def _paths(self, squared: bool) -> Paths:
         """W, or W'W itself."""
-        chosen = self.resolved
+        chosen = self.params
         exponents = chosen.user_exponent / 2, (chosen.in_exponent + chosen.out_exponent) / 2
         if squared:
             return FormedSquare.of(self.edges, *exponents, self.threads)

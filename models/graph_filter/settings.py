@@ -86,7 +86,7 @@ class GraphFilterSettings(RecencySettings):
         16, ge=0, description="Vectors that these passes carry beside the wanted ones; with more they are exacter."
     )
 
-    def resolved(self, interactions: csr_matrix) -> Self:
+    def resolve(self, interactions: csr_matrix) -> Self:
         """The settings with the low-pass and the sharpening for a (users, items) log, by the likes of a mean user."""
         likes = mean_degree(interactions)
         long = min(max((likes - SHORT) / (LONG - SHORT), 0.0), 1.0)

@@ -125,14 +125,14 @@ class HPF(Model):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         best: tuple[np.ndarray, GammaParameters, GammaFactors] | None = None
-        starts = 1 if options.start else self.settings.starts
+        starts = 1 if options.start else self.params.starts
         for number in range(starts):
             users, self._items = self._beginning(interactions.shape, options.start, number)
             # updated in place, so that `on_epoch` may call `scores`
             self.user_shape, self.user_rate, self.activity_rate = users.posterior
             self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
             with kernel_threads(self.threads):
-                ascent = Ascent(interactions, self.settings.binarize_counts, users, self._items)
+                ascent = Ascent(interactions, self.params.binarize_counts, users, self._items)
                 bounds = np.array(list(self._ascend(ascent, (number, starts), options.on_epoch)))
             if best is None or bounds[-1] > best[0][-1]:
                 best = bounds, self.user_posterior, self._items
@@ -144,7 +144,7 @@ class HPF(Model):
         self, shape: tuple[int, int], before: Start | None, number: int = 0
     ) -> tuple[GammaFactors, GammaFactors]:
         """Users and items as `start` draws them for a start, or where an earlier fit ended."""
-        settings, sides = self.settings, ("users", "items")
+        settings, sides = self.params, ("users", "items")
         users, items = (
             GammaFactors(prior, start(prior, rows, self.seed + number, side))
             for prior, rows, side in zip((settings.user_prior, settings.item_prior), shape, sides, strict=True)
@@ -160,14 +160,14 @@ class HPF(Model):
         Args:
             place: the number of the start, from 0, and of how many.
         """
-        last, limit, (number, starts) = -np.inf, self.settings.max_iterations, place
+        last, limit, (number, starts) = -np.inf, self.params.max_iterations, place
         for iteration in range(1, limit + 1):
             started = perf_counter()
             bound = ascent.iterate()
             spent = perf_counter() - started
             on_epoch(Epoch(number * limit + iteration, starts * limit, spent, {"bound": bound}))
             yield bound
-            if is_level(last, bound, self.settings.tolerance):
+            if is_level(last, bound, self.params.tolerance):
                 break
             last = bound
 
@@ -183,7 +183,7 @@ class HPF(Model):
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """E theta, float32 (users, K), by coordinate ascent on gamma and kappa with the items fixed."""
-        settings = self.settings
+        settings = self.params
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
         history = edges(self._known(histories), settings.binarize_counts)
         with kernel_threads(self.threads):
@@ -214,4 +214,4 @@ class HPF(Model):
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         super()._restore(arrays)
         with kernel_threads(self.threads):
-            self._items = GammaFactors(self.settings.item_prior, GammaParameters(*map(np.array, self.item_posterior)))
+            self._items = GammaFactors(self.params.item_prior, GammaParameters(*map(np.array, self.item_posterior)))

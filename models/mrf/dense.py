@@ -80,7 +80,7 @@ class MRFSettings(RecencySettings):
         "rescaling; above 0, popular items rank lower.",
     )
 
-    def resolved(self, interactions: csr_matrix) -> Self:
+    def resolve(self, interactions: csr_matrix) -> Self:
         """The settings with l2 for a (users, items) log."""
         if self.l2 is not None:
             return self
@@ -128,24 +128,24 @@ class MRFDense(Model):
 
         Without an intercept, an item that has none of these weights is placed below by its popularity alone.
         """
-        of_places = weights_by_place(history, self.settings.recency_exponent)
+        of_places = weights_by_place(history, self.params.recency_exponent)
         return of_places[:, None] * self.weights[history.indices[:, None], items]
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
-        moments = columns(interactions, self.settings.user_weight_exponent)
-        rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
-        if self.settings.blocks == 1:
-            exponent = self.settings.user_weight_exponent
+        moments = columns(interactions, self.params.user_weight_exponent)
+        rescaled = rescaling(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
+        if self.params.blocks == 1:
+            exponent = self.params.user_weight_exponent
             kept = partial(options.gram_sums, interactions, exponent, self.threads)
-            matrix = regularized_inverse(interactions, moments, rescaled, self.resolved.l2, self.threads, kept)
+            matrix = regularized_inverse(interactions, moments, rescaled, self.params.l2, self.threads, kept)
         else:
-            gram = gram_by_blocks(interactions, moments, rescaled, self.settings.blocks, self.threads, options)
-            matrix = inverse_of_gram(gram, self.resolved.l2, self.threads)
+            gram = gram_by_blocks(interactions, moments, rescaled, self.params.blocks, self.threads, options)
+            matrix = inverse_of_gram(gram, self.params.l2, self.threads)
         _to_weights(matrix, rescaled, self.threads)
         self.weights = matrix
         self.offset = np.zeros(len(matrix), dtype=np.float32)
-        if self.settings.intercept:
+        if self.params.intercept:
             with kernel_threads(self.threads):
                 mean = moments.mean * rescaled.back / rescaled.scale
                 self.offset[:] = mean - dense_times(moments.mean[None].astype(np.float32), matrix)[0]
@@ -153,9 +153,9 @@ class MRFDense(Model):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            of_places = weights_by_place(histories, self.settings.recency_exponent)
+            of_places = weights_by_place(histories, self.params.recency_exponent)
             scores = pattern_times(histories, self.weights, of_places)
-            if self.settings.intercept:
+            if self.params.intercept:
                 scores += self.offset
                 return scores
             below = self.kept("below", lambda: factors_below(self.item_degrees))

@@ -87,9 +87,9 @@ class MRFSparseSettings(MRFSettings):
             raise ValueError("density and threshold are both given; give one of them, or neither")
         return self
 
-    def resolved(self, interactions: csr_matrix) -> Self:
+    def resolve(self, interactions: csr_matrix) -> Self:
         """The settings with l2, and the density where there is no threshold, for a (users, items) log."""
-        found = super().resolved(interactions)
+        found = super().resolve(interactions)
         if self.density is None and self.threshold is None:
             found = found.model_copy(update={"density": min(1.0, NEIGHBOURS / interactions.shape[1])})
         return found
@@ -110,15 +110,15 @@ class MRFSparse(Model):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
-        moments = columns(interactions, self.settings.user_weight_exponent)
-        rescaled = rescaling(moments, self.settings.alpha, self.settings.centred, self.settings.popularity_discount)
+        moments = columns(interactions, self.params.user_weight_exponent)
+        rescaled = rescaling(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
         pattern, table = self._solve(interactions, moments, rescaled, options)
         table.data *= np.repeat(rescaled.back, np.diff(table.indptr)) / rescaled.scale[table.indices]
         table = table.tocsr()
         table.eliminate_zeros()
         self.weights = table
         self.offset = np.zeros(self.item_count, dtype=np.float32)
-        if self.settings.intercept:
+        if self.params.intercept:
             self.offset[:] = moments.mean * rescaled.back / rescaled.scale - moments.mean @ table
         table.data = table.data.astype(np.float32)
         kept = len(pattern.indices) / self.item_count**2
@@ -128,36 +128,36 @@ class MRFSparse(Model):
         self, interactions: csr_matrix, moments: Columns, rescaled: Rescaling, options: FitOptions
     ) -> tuple[Pattern, csc_matrix]:
         """The pattern, and B of the rescaled columns."""
-        sums = options.gram_sums(interactions, self.settings.user_weight_exponent, self.threads)
+        sums = options.gram_sums(interactions, self.params.user_weight_exponent, self.threads)
         gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor, sums)
         pattern = self._pattern(gram)
-        chosen = blocks(pattern, self.settings.r, self._in_paper)
-        solved = inverses(gram, pattern, *chosen, self.resolved.l2, self.threads)
+        chosen = blocks(pattern, self.params.r, self._in_paper)
+        solved = inverses(gram, pattern, *chosen, self.params.l2, self.threads)
         return pattern, estimates(pattern, *chosen, solved, self.threads, self._in_paper)
 
     @property
     def _in_paper(self) -> bool:
-        return self.settings.variant == "paper"
+        return self.params.variant == "paper"
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights B_ji of the items j of the history, each times that of its place; the score is their sum plus `offset`.
 
         Without an intercept, an item that has none of these weights is placed below by its popularity alone.
         """
-        of_places = weights_by_place(history, self.settings.recency_exponent)
+        of_places = weights_by_place(history, self.params.recency_exponent)
         return of_places[:, None] * entries_of(self.weights, history.indices, items)
 
     def _pattern(self, gram: GramRows) -> Pattern:
-        most = self.settings.max_in_column
-        if self.resolved.density is not None:
-            return of_density(gram, self.resolved.density, most, self.threads)
-        return above(gram, self.resolved.threshold, most, self.threads)
+        most = self.params.max_in_column
+        if self.params.density is not None:
+            return of_density(gram, self.params.density, most, self.threads)
+        return above(gram, self.params.threshold, most, self.threads)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            of_places = weights_by_place(histories, self.settings.recency_exponent)
+            of_places = weights_by_place(histories, self.params.recency_exponent)
             scores = sparse_times(histories, self.weights, of_places)
-            if self.settings.intercept:
+            if self.params.intercept:
                 scores += self.offset
                 return scores
             below = self.kept("below", lambda: factors_below(self.item_degrees))

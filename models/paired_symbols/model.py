@@ -70,10 +70,10 @@ class PairedSymbols(Model):
         """
         histories = self._known(histories)
         with kernel_threads(self.threads):
-            users = self._symbols(histories, self._blank(histories.shape[0]), self.settings.tau_u)
+            users = self._symbols(histories, self._blank(histories.shape[0]), self.params.tau_u)
             users.update(
                 self._item_symbols(),
-                self.settings.r * users.degrees,
+                self.params.r * users.degrees,
                 float(self.xi_star[0]),
                 FOLD_PASSES,
                 FOLD_TOLERANCE,
@@ -97,12 +97,12 @@ class PairedSymbols(Model):
 
     def negative_law(self) -> CensoredPairs:
         """The D' = r D censored pairs of section 2, with `like_r` in the place of r where it is set."""
-        lane = self.item_rows.shape[1] // 2 + self.settings.factors + 1
+        lane = self.item_rows.shape[1] // 2 + self.params.factors + 1
         users, items = (rows[:, lane].astype(np.float64) for rows in (self.user_rows, self.item_rows))
-        return CensoredPairs(users, items, self.settings.like_r or self.settings.r)
+        return CensoredPairs(users, items, self.params.like_r or self.params.r)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        settings = self.settings
+        settings = self.params
         with kernel_threads(self.threads):
             posterior, before = self._beginning(interactions, options.start), np.inf
             for number in range(1, settings.iterations + 1):
@@ -127,10 +127,10 @@ class PairedSymbols(Model):
         graph = csr_matrix(parts, shape=interactions.shape)
         users, items = self._first_rows(graph.shape, start)
         posterior = PairedSymbolsPosterior.beginning(
-            self._symbols(graph, users, self.settings.tau_u),
-            self._symbols(graph.tocsc(), items, self.settings.tau_v),
-            self.settings.r,
-            self.settings.alpha,
+            self._symbols(graph, users, self.params.tau_u),
+            self._symbols(graph.tocsc(), items, self.params.tau_v),
+            self.params.r,
+            self.params.alpha,
         )
         posterior.update_xi()
         return posterior
@@ -138,7 +138,7 @@ class PairedSymbols(Model):
     def _first_rows(self, shape: tuple[int, int], start: Start | None) -> tuple[np.ndarray, np.ndarray]:
         """Users at zero and items at small random means (from zero they would not move), or the earlier fit."""
         users, items = (self._blank(vertices) for vertices in shape)
-        k = self.settings.factors
+        k = self.params.factors
         items[:, :k] = START_SCALE * normals(self.seed, START, len(items), k)
         if start:
             take(users, start.previous.user_rows, start.users)
@@ -162,7 +162,7 @@ class PairedSymbols(Model):
 
     def _weighted_log_popularity(self) -> np.ndarray:
         """a log psi, float32 (items,)."""
-        return (self.settings.popularity_weight * np.log(self.item_popularity)).astype(np.float32)
+        return (self.params.popularity_weight * np.log(self.item_popularity)).astype(np.float32)
 
     def _moments(self, rows: np.ndarray, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """E a and var a of every pair of some users' rows and some items, all by default, float32 (users, items)."""
@@ -204,11 +204,11 @@ class PairedSymbols(Model):
 
     def _restated(self) -> np.float32:
         """log(r / like_r): the odds against like_r censored pairs for each seen, not against r."""
-        return np.float32(np.log(self.settings.r / (self.settings.like_r or self.settings.r)))
+        return np.float32(np.log(self.params.r / (self.params.like_r or self.params.r)))
 
     def _parts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Factors' means, bias, factors' variances and bias's variance of some rows."""
-        k, width = self.settings.factors, rows.shape[-1] // 2
+        k, width = self.params.factors, rows.shape[-1] // 2
         return rows[..., :k], rows[..., k], rows[..., width : width + k], rows[..., width + k]
 
     def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
@@ -219,14 +219,14 @@ class PairedSymbols(Model):
         if self._items is None:
             rows = self._blank(len(self.item_rows))
             rows[:] = self.item_rows
-            self._items = self._symbols(csr_matrix((len(rows), 0)), rows, self.settings.tau_v)
+            self._items = self._symbols(csr_matrix((len(rows), 0)), rows, self.params.tau_v)
         return self._items
 
     def _symbols(self, graph: csr_matrix, rows: np.ndarray, precision: float) -> Symbols:
-        return Symbols(graph, rows, self.settings.factors, (precision, self.settings.tau_b))
+        return Symbols(graph, rows, self.params.factors, (precision, self.params.tau_b))
 
     def _blank(self, vertices: int) -> np.ndarray:
-        return blank_rows(vertices, self.settings.factors, START_VARIANCE)
+        return blank_rows(vertices, self.params.factors, START_VARIANCE)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {

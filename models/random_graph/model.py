@@ -63,13 +63,13 @@ class RandomGraph(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads), self._iterations(interactions, options) as iterate:
             bounds: list[float] = []
-            left_out = min(self._settled() - 1, passed_by(self.settings.iterations, options.start))
-            for t, step in enumerate(step_sizes(self.settings.iterations, self.settings.t_epsilon), start=1):
+            left_out = min(self._settled() - 1, passed_by(self.params.iterations, options.start))
+            for t, step in enumerate(step_sizes(self.params.iterations, self.params.t_epsilon), start=1):
                 if t <= left_out:  # a warm start begins where the bound may be level
                     continue
                 began = time.perf_counter()
                 values = {"step_size": step, **iterate(t, step)}
-                options.on_epoch(Epoch(t, self.settings.iterations, time.perf_counter() - began, values))
+                options.on_epoch(Epoch(t, self.params.iterations, time.perf_counter() - began, values))
                 if self._level(t, bounds, values):
                     break
 
@@ -79,10 +79,10 @@ class RandomGraph(Model):
         self._weigh(interactions)
         q = self.posterior = self._beginning(interactions.shape, options.start)
         seed = seed_of_draws(self.seed, interactions, options.start)
-        if self.settings.blocks == 1:
+        if self.params.blocks == 1:
             yield partial(self._iterate, q, self._sampler(interactions, options.negatives, seed))
             return
-        terms = Terms(self.settings, seed, self.threads)
+        terms = Terms(self.params, seed, self.threads)
         with begun(terms, q, self.weights, interactions, options) as blocks:
             self.posterior = blocks
             del q  # whose users lie on disk
@@ -94,11 +94,11 @@ class RandomGraph(Model):
         if "bound" not in values:
             return False
         bounds.append(values["bound"])
-        return t >= self._settled() + self.settings.bound_every and is_level(*bounds[-2:], self.settings.tolerance)
+        return t >= self._settled() + self.params.bound_every and is_level(*bounds[-2:], self.params.tolerance)
 
     def _settled(self) -> int:
         """The first iteration whose bound counts."""
-        return max(self.settings.t_epsilon, self.settings.t_tau if self.settings.learn_tau else 0) + SETTLING
+        return max(self.params.t_epsilon, self.params.t_tau if self.params.learn_tau else 0) + SETTLING
 
     def _iterate(self, q: RandomGraphPosterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1.
@@ -106,7 +106,7 @@ class RandomGraph(Model):
         The bound is that of the posterior at the beginning of the iteration. The new hidden graph is independent of
         that posterior, so the bound is an unbiased estimate of the objective (up to the entropy of q(H)).
         """
-        settings = self.settings
+        settings = self.params
         joint = settings.joint_bias
         graph = sampler.draw(t)
         values = {"bound": q.bound(graph)} if settings.watched(t) else {}
@@ -128,7 +128,7 @@ class RandomGraph(Model):
         so with `observed_negatives` too: histories are of likes, and what a new user did not like is not asked for.
         """
         histories = self._known(histories)
-        settings, taus = self.settings, self.posterior.taus
+        settings, taus = self.params, self.posterior.taus
         users = Vertices.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
         with kernel_threads(self.threads):
             likes = adjacency(histories)
@@ -163,7 +163,7 @@ class RandomGraph(Model):
 
     def negative_law(self) -> WithoutReplacement | None:
         """Section 4.1: as many negatives as likes; None with observed negatives, which no law draws."""
-        return None if self.settings.observed_negatives else WithoutReplacement(self.weights)
+        return None if self.params.observed_negatives else WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return next(self._scores_of((score,), histories, users))
@@ -188,7 +188,7 @@ class RandomGraph(Model):
         """a log pi, float32 (items,); an item without an edge gets half of the smallest pi."""
         rarest = self.histogram[self.histogram > 0].min()
         logs = np.log(np.where(self.histogram > 0, self.histogram, rarest / 2))
-        return (self.settings.popularity_weight * logs).astype(np.float32)
+        return (self.params.popularity_weight * logs).astype(np.float32)
 
     def sampler(self, interactions: csr_matrix, negatives: csr_matrix | None = None) -> GraphSampler:
         """The sampler of hidden graphs; sets `gamma`, `histogram` and `weights`.
@@ -202,17 +202,17 @@ class RandomGraph(Model):
     def _sampler(self, interactions: csr_matrix, negatives: csr_matrix | None, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)
         likes = adjacency(interactions)
-        if negatives is None or not self.settings.observed_negatives:
+        if negatives is None or not self.params.observed_negatives:
             return GraphSampler(likes, self.weights, seed, units)
-        observed, fill = observed_edges(interactions, negatives), self.settings.fill_negatives
+        observed, fill = observed_edges(interactions, negatives), self.params.fill_negatives
         return PartlyObservedSampler(likes, observed, self.weights, seed, units, fill=fill)
 
     def _weigh(self, interactions: csr_matrix) -> None:
         """Set `gamma`, `histogram` and `weights`; only `balance_popular` reads the edges."""
-        power = histogram_power(self.settings.r, int(self.item_degrees.max()))
-        self.gamma = power if self.settings.gamma is None else self.settings.gamma
+        power = histogram_power(self.params.r, int(self.item_degrees.max()))
+        self.gamma = power if self.params.gamma is None else self.params.gamma
         self.weights = self.histogram = histogram(self.item_degrees, self.gamma)
-        if self.settings.balance_popular:
+        if self.params.balance_popular:
             likes = adjacency(interactions)
             self.weights = balanced(likes, transposed(*likes, interactions.shape[1]), self.histogram)
 
@@ -222,7 +222,7 @@ class RandomGraph(Model):
         A fit from nothing stops while they still grow, and the more they grow the worse it ranks: learned on from night
         to night they would shrink the factors away.
         """
-        settings = self.settings
+        settings = self.params
         users, items = ((count, settings.factors) for count in shape)
         scale = settings.start_scale
         q = RandomGraphPosterior(
@@ -249,12 +249,12 @@ class RandomGraph(Model):
         arrays |= {"tau_shape": q.taus.shape, "tau_rate": q.taus.rate}
         for name, side in (("user", q.users), ("item", q.items)):
             arrays |= {f"{name}_{part}": array for part, array in vars(side).items()}
-        if not self.settings.user_biases:  # clamped at zero, with an infinite precision
+        if not self.params.user_biases:  # clamped at zero, with an infinite precision
             del arrays["user_bias_mean"], arrays["user_bias_precision"]
         return arrays
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        if not self.settings.user_biases:
+        if not self.params.user_biases:
             clamped = Vertices.prior(len(arrays["user_mean"]), 1, clamped=True)
             arrays |= {"user_bias_mean": clamped.bias_mean, "user_bias_precision": clamped.bias_precision}
         users, items = (
@@ -262,7 +262,7 @@ class RandomGraph(Model):
             for name in ("user", "item")
         )
         gammas = np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"])
-        taus = Precisions(*gammas, self.settings.alpha, self.settings.beta)
+        taus = Precisions(*gammas, self.params.alpha, self.params.beta)
         self.posterior = RandomGraphPosterior(users, items.rows(slice(None)), taus)
         self.histogram, self.weights = np.array(arrays["histogram"]), np.array(arrays["weights"])
         self.gamma = float(arrays["gamma"])

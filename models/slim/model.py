@@ -83,7 +83,7 @@ class SLIMSettings(RecencySettings):
     )
     max_sweeps: int = Field(1000, ge=1, description="Largest number of passes over a column's active weights.")
 
-    def resolved(self, interactions: csr_matrix) -> Self:
+    def resolve(self, interactions: csr_matrix) -> Self:
         """The settings with l1 and l2 for a (users, items) log."""
         if self.l1 is not None and self.l2 is not None:
             return self
@@ -104,15 +104,15 @@ class SLIM(Model):
     draws_nothing = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        moments = columns(interactions, self.settings.user_weight_exponent)
+        moments = columns(interactions, self.params.user_weight_exponent)
         norms = np.sqrt(moments.users * moments.mean)
-        scale = np.where(norms > 0, norms, 1.0) ** self.settings.alpha
+        scale = np.where(norms > 0, norms, 1.0) ** self.params.alpha
         scaled = np.sqrt(moments.unit) / scale, read_only((norms / scale) ** 2, np.float32)
         found = self._solve(interactions, moments, scaled, options)
         if found.unsettled:
             warnings.warn(
                 f"slim: {found.unsettled} of {len(scale)} columns were still moving after "
-                f"{self.settings.max_sweeps} passes; raise max_sweeps or tolerance",
+                f"{self.params.max_sweeps} passes; raise max_sweeps or tolerance",
                 stacklevel=3,
             )
         indptr = np.concatenate([[0], np.cumsum(found.counts)])
@@ -128,7 +128,7 @@ class SLIM(Model):
         Args:
             scaled: the factor of each row and column of the Gram matrix, float64 (items,), and its diagonal, float32.
         """
-        sums = options.gram_sums(interactions, self.settings.user_weight_exponent, self.threads)
+        sums = options.gram_sums(interactions, self.params.user_weight_exponent, self.threads)
         factor, diagonal = scaled
         rows = gram_rows(interactions, moments.weights, np.zeros(len(factor)), factor, sums)
         with kernel_threads(self.threads):
@@ -142,18 +142,18 @@ class SLIM(Model):
         return ColumnWeights.joined(parts)
 
     def _regression(self) -> Regression:
-        return Regression(**self.resolved.model_dump(include=set(Regression.__annotations__)))
+        return Regression(**self.params.model_dump(include=set(Regression.__annotations__)))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights w_ij of the items i of the history, each times that of its place; their sum is the score, but for
         an item that has none.
         """
-        of_places = weights_by_place(history, self.settings.recency_exponent)
+        of_places = weights_by_place(history, self.params.recency_exponent)
         return of_places[:, None] * entries_of(self.weights, history.indices, items)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            of_places = weights_by_place(histories, self.settings.recency_exponent)
+            of_places = weights_by_place(histories, self.params.recency_exponent)
             scores = sparse_times(histories, self.weights, of_places)
             below = self.kept("below", lambda: factors_below(self.item_degrees))
             return order_by_popularity(scores, self.item_degrees, below)

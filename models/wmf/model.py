@@ -135,7 +135,7 @@ class WMFSettings(ModelSettings):
             raise ValueError("considered_weight: hu2008 weighs by counts of likes; take loss = rendle2021")
         return self
 
-    def resolved(self, interactions: csr_matrix) -> Self:
+    def resolve(self, interactions: csr_matrix) -> Self:
         """The settings with alpha0 and lambda for a (users, items) log."""
         users, items = interactions.shape
         density = interactions.nnz / (users * items)
@@ -162,7 +162,7 @@ class WMF(Model):
     scorable_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        chosen, before = self.resolved, np.inf
+        chosen, before = self.params, np.inf
         with kernel_threads(self.threads):
             one_pass = self._begin(interactions, options)
             for number in range(1, chosen.iterations + 1):
@@ -176,7 +176,7 @@ class WMF(Model):
 
     def _begin(self, interactions: csr_matrix, options: FitOptions) -> Callable[[], float]:
         """Set the first factors; returns a pass over users and items, which updates them in place and returns the loss."""
-        chosen, seed, (users, items) = self.resolved, self.seed, interactions.shape
+        chosen, seed, (users, items) = self.params, self.seed, interactions.shape
         edges, targets = beside(interactions, options.negatives, chosen.considered_weight)
         degrees = np.diff(edges.indptr) if targets is None else row_sums(edges.indptr, targets)
         weights = degree_weights_or_ones(degrees, chosen.user_weight_exponent)
@@ -199,7 +199,7 @@ class WMF(Model):
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """float32 (block, K): factors of users who were not in training, the exact solution with the items fixed."""
-        histories, factors = self._known(histories), self.settings.factors
+        histories, factors = self._known(histories), self.params.factors
         of_users, systems = empty_table(histories.shape[0], factors), RowSystems(histories, self._loss(), None, None)
         with kernel_threads(self.threads):
             of_items = self.kept("table", self._item_table)
@@ -209,18 +209,18 @@ class WMF(Model):
 
     def _item_table(self) -> np.ndarray:
         """The items' factors in the layout of the kernels."""
-        table = empty_table(self.item_count, self.settings.factors)
-        rows(table, self.settings.factors)[:] = self.item_factors
+        table = empty_table(self.item_count, self.params.factors)
+        rows(table, self.params.factors)[:] = self.item_factors
         return table
 
     def _loss(self) -> Loss:
-        chosen = self.resolved
+        chosen = self.params
         if chosen.loss == "hu2008":
             return Loss(1.0, 1.0, chosen.alpha, chosen.regularization, 0.0)
         return Loss(chosen.unobserved_weight, 0.0, 0.0, chosen.regularization, chosen.regularization_exponent)
 
     def _solver(self) -> Solver:
-        chosen = self.settings
+        chosen = self.params
         if chosen.solver == "cg":
             return Solver(chosen.cg_steps, 0)
         return EXACT if chosen.solver == "cholesky" else Solver(0, int(padded(chosen.block)))

@@ -67,7 +67,7 @@ def _nearest_to_start(search: Search, interactions: csr_matrix) -> dict[str, Any
     """Where the settings to begin at lie in the search space, or near which of its values."""
     start, space = search.start, search.space
     multiples = [name for name, range_ in space.items() if isinstance(range_, Multiple)]
-    by_rule = start.model_copy(update=dict.fromkeys(multiples)).resolved(interactions)
+    by_rule = start.model_copy(update=dict.fromkeys(multiples)).resolve(interactions)
     values = {name: getattr(by_rule, name) if value is None else value for name, value in start.model_dump().items()}
     for name in multiples:
         rule, value = getattr(by_rule, name), getattr(start, name)

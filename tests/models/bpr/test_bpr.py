@@ -214,8 +214,8 @@ def test_passes_that_are_left_to_the_log_come_to_so_many_samples(edges, epochs, 
     """But to 100 and 400 passes."""
     monkeypatch.setattr("models.bpr.model.STEPS", 2000)
     likes = csr_matrix(np.ones((1, edges)))
-    assert BPRSettings().resolved(likes).epochs == epochs
-    assert BPRSettings(epochs=7).resolved(likes).epochs == 7
+    assert BPRSettings().resolve(likes).epochs == epochs
+    assert BPRSettings(epochs=7).resolve(likes).epochs == 7
 
 
 def test_a_fit_makes_the_passes_that_are_left_to_the_log(long_tailed, monkeypatch):
@@ -223,4 +223,4 @@ def test_a_fit_makes_the_passes_that_are_left_to_the_log(long_tailed, monkeypatc
     monkeypatch.setattr("models.bpr.model.FEWEST", 2)
     passes = []
     model = BPRUniform(BPRSettings(factors=10)).fit(long_tailed, FitOptions(on_epoch=passes.append))
-    assert len(passes) == model.resolved.epochs == 7 and model.settings.epochs is None
+    assert len(passes) == model.params.epochs == 7 and model.settings.epochs is None

@@ -299,14 +299,14 @@ def with_likes(of_each: int, items: int) -> csr_matrix:
     ],
 )
 def test_what_is_left_to_the_log_follows_from_a_mean_users_likes(likes, vectors, low_pass, exponent, sharpening):
-    found = GraphFilterSettings().resolved(with_likes(likes, 100))
+    found = GraphFilterSettings().resolve(with_likes(likes, 100))
     assert (found.vectors, found.low_pass, found.low_pass_exponent, found.sharpening) == (
         vectors, low_pass, exponent, sharpening
     )  # fmt: skip
 
 
 def test_between_short_and_long_histories_settings_are_between():
-    found = GraphFilterSettings().resolved(with_likes(8, 100))
+    found = GraphFilterSettings().resolve(with_likes(8, 100))
     assert found.low_pass == pytest.approx(3 - 2 * 3 / 7)
     assert found.low_pass_exponent == pytest.approx(0.4 - 0.3 * 3 / 7)
     assert found.sharpening == pytest.approx(0.4 * 3 / 7)
@@ -314,6 +314,6 @@ def test_between_short_and_long_histories_settings_are_between():
 
 def test_what_is_given_is_not_left_to_the_log(likes):
     given = GraphFilterSettings(vectors=5, low_pass=0.0, low_pass_exponent=0.2, sharpening=0.1)
-    assert given.resolved(csr_matrix(likes)) == given
+    assert given.resolve(csr_matrix(likes)) == given
     model = GraphFilter().fit(csr_matrix(likes))
-    assert model.vectors.shape == (40, model.resolved.vectors) and model.settings.vectors is None
+    assert model.vectors.shape == (40, model.params.vectors) and model.settings.vectors is None

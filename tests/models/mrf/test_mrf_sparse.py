@@ -310,18 +310,18 @@ def test_l2_is_left_to_the_log(kind, long_tailed):
     likes = long_tailed.toarray().astype(float)
     norms = (likes.T * likes.sum(axis=1) ** -0.5).sum(axis=1) * 300 / (likes.sum(axis=1) ** -0.5).sum()
     typical = sum(norm * norm / norm**0.5 for norm in norms) / sum(norms)
-    resolved = kind.Settings().resolved(long_tailed)
+    resolved = kind.Settings().resolve(long_tailed)
     assert resolved.l2 == pytest.approx(6 * typical)
-    assert kind.Settings(l2=3.0).resolved(long_tailed).l2 == 3.0
+    assert kind.Settings(l2=3.0).resolve(long_tailed).l2 == 3.0
     by_rule, by_number = (kind(settings).fit(long_tailed).weights for settings in (kind.Settings(), resolved))
     assert (by_rule != by_number).sum() == 0
 
 
 def test_without_a_density_or_a_threshold_there_are_two_hundred_entries_an_item(long_tailed):
     wide = csr_matrix(np.hstack([long_tailed.toarray()] * 5))
-    assert MRFSparseSettings().resolved(long_tailed).density == 1.0
-    assert MRFSparseSettings().resolved(wide).density == pytest.approx(200 / 600)
-    by_threshold = MRFSparseSettings(threshold=0.3).resolved(wide)
+    assert MRFSparseSettings().resolve(long_tailed).density == 1.0
+    assert MRFSparseSettings().resolve(wide).density == pytest.approx(200 / 600)
+    by_threshold = MRFSparseSettings(threshold=0.3).resolve(wide)
     assert by_threshold.density is None and by_threshold.threshold == 0.3
 
 

@@ -126,9 +126,9 @@ def test_penalties_left_to_the_log_are_multiples_of_what_a_like_meets_on_the_dia
     gram, _ = problem(likes, alpha=chosen.alpha, user_weight_exponent=chosen.user_weight_exponent)
     norms = problem(likes, user_weight_exponent=chosen.user_weight_exponent)[0].diagonal()
     typical = sum(norms[item] * gram[item, item] for item in range(120)) / norms.sum()
-    resolved = chosen.resolved(long_tailed)
+    resolved = chosen.resolve(long_tailed)
     assert resolved.l1 == pytest.approx(0.05 * typical) and resolved.l2 == pytest.approx(5 * typical)
-    given = SLIMSettings(l1=2.0).resolved(long_tailed)
+    given = SLIMSettings(l1=2.0).resolve(long_tailed)
     assert given.l1 == 2.0 and given.l2 == resolved.l2
     by_rule, by_number = (SLIM(settings).fit(long_tailed).weights for settings in (chosen, resolved))
     assert (by_rule != by_number).nnz == 0

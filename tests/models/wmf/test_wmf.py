@@ -207,13 +207,13 @@ def test_tables_are_padded_with_zeros():
 
 def test_settings_left_to_the_log_follow_its_density(long_tailed):
     density = long_tailed.nnz / (300 * 120)
-    resolved = WMFSettings().resolved(long_tailed)
+    resolved = WMFSettings().resolve(long_tailed)
     assert resolved.unobserved_weight == pytest.approx(12 * density)
     degree = long_tailed.nnz / np.count_nonzero(long_tailed.getnnz(axis=1))
     assert degree < 35
     assert resolved.regularization * (1 + resolved.unobserved_weight / density) == pytest.approx(0.08 * 35 / degree)
     twice = csr_matrix(np.hstack([long_tailed.toarray(), np.zeros((300, 120))]))
-    of_twice = WMFSettings().resolved(twice)
+    of_twice = WMFSettings().resolve(twice)
     assert of_twice.unobserved_weight == pytest.approx(resolved.unobserved_weight / 2)
     assert of_twice.regularization == pytest.approx(resolved.regularization)
 
@@ -221,25 +221,25 @@ def test_settings_left_to_the_log_follow_its_density(long_tailed):
 def test_long_histories_have_a_penalty_of_their_length():
     likes = csr_matrix(np.random.default_rng(0).random((90, 200)) < 0.4, dtype=np.float32)
     assert likes.nnz / 90 > 35
-    assert WMFSettings().resolved(likes).regularization == pytest.approx(0.08 / 13)
+    assert WMFSettings().resolve(likes).regularization == pytest.approx(0.08 / 13)
 
 
 def test_given_numbers_stay_and_each_rule_stands_by_itself(long_tailed):
     given = WMFSettings(unobserved_weight=0.2, regularization=0.007)
-    assert given.resolved(long_tailed) == given
+    assert given.resolve(long_tailed) == given
     density = long_tailed.nnz / (300 * 120)
-    half = WMFSettings(unobserved_weight=0.2).resolved(long_tailed)
+    half = WMFSettings(unobserved_weight=0.2).resolve(long_tailed)
     assert half.unobserved_weight == 0.2 and half.regularization == pytest.approx(
         0.08 / (1 + 0.2 / density) * 35 * 300 / long_tailed.nnz
     )
-    assert WMFSettings(loss="hu2008").resolved(long_tailed).regularization == 0.007
+    assert WMFSettings(loss="hu2008").resolve(long_tailed).regularization == 0.007
 
 
 def test_a_fit_by_rule_is_the_fit_of_the_numbers_and_keeps_them(long_tailed, tmp_path):
     model = WMF(WMFSettings(factors=8, iterations=2)).fit(long_tailed)
-    explicit = WMF(model.resolved).fit(long_tailed)
+    explicit = WMF(model.params).fit(long_tailed)
     np.testing.assert_array_equal(model.item_factors, explicit.item_factors)
     model.save(tmp_path)
     loaded = WMF.load(tmp_path)
-    assert loaded.settings == model.settings != model.resolved == loaded.resolved
+    assert loaded.settings == model.settings != model.params == loaded.params
     np.testing.assert_array_equal(loaded.fold_in(long_tailed[:9]), model.fold_in(long_tailed[:9]))

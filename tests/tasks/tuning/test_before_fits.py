@@ -36,7 +36,7 @@ class DialSettings(ModelSettings):
     factors: int = Field(2, description="Nothing.")
     idle: float = Field(0.5, description="Nothing.")
 
-    def resolved(self, interactions):
+    def resolve(self, interactions):
         return self if self.dial is not None else self.model_copy(update={"dial": float(interactions.nnz)})
 
 
@@ -51,7 +51,7 @@ class Dial(Model):
         if self.settings.idle < 0:
             raise ValueError("idle is below 0")
         self.fits.append((interactions.nnz, self.settings))
-        off = abs(np.log(self.resolved.dial / (BEST * interactions.nnz)))
+        off = abs(np.log(self.params.dial / (BEST * interactions.nnz)))
         self.draws = 2 * off * np.random.default_rng(self.seed).random(interactions.shape[1])
 
     def _scores(self, histories, users, score):
@@ -361,7 +361,7 @@ def test_what_a_model_has_of_elsewhere_is_valid_and_not_its_default(name):
     kind = MODELS[name].Settings
     rows, places = np.indices((60, 8))
     likes = csr_matrix((np.ones(480, dtype=np.float32), (rows.ravel(), (7 * rows + 5 * places).ravel() % 400)))
-    start = kind().resolved(likes)
+    start = kind().resolve(likes)
     assert len(kind.elsewhere) < EARLY_OF_SHORT
     for values in kind.elsewhere:
         tried = kind().tried(values, likes)

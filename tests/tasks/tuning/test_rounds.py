@@ -32,7 +32,7 @@ class LeftToTheLog(TwoSettings):
 
     x: float | None = None
 
-    def resolved(self, interactions):
+    def resolve(self, interactions):
         return self.model_copy(update={"x": interactions.shape[0] / 8}) if self.x is None else self
 
 
