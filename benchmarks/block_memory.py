@@ -76,11 +76,9 @@ def report(pool: ProcessPoolExecutor, matrix: csr_matrix, small: csr_matrix, fit
     workers = Weighing(pool)
     here = fitted(MODELS[name], settings, matrix, workers)
     starts = matrix.indptr
-    said = max(
-        block_bytes(settings, end - first, matrix.shape[1], int(starts[end] - starts[first]))
-        for first, end in cuts(starts, blocks)
-    )
-    said_here = coordinator_bytes(MODELS[name], settings, matrix.shape)
+    sizes = MODELS[name].block_sizes(settings, matrix.shape[1])
+    said = max(block_bytes(sizes, end - first, int(starts[end] - starts[first])) for first, end in cuts(starts, blocks))
+    said_here = coordinator_bytes(sizes, blocks, matrix.shape, MODELS[name].item_matrices)
     row(fit, *(f"{number / 1e6:.0f}" for number in (here, said_here, workers.most, said)))
 
 

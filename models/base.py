@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models import fitting
-from models.fitting import NO_OPTIONS, FitOptions
+from models import memory
+from models.fitting import NO_OPTIONS, WIDTHS, FitOptions, Start
 from models.keeping import Keeping
-from models.memory import users_at_once
 from models.numerics.counts import checked, item_degrees, known_entries, one_each
 from models.numerics.products import dense_times, unit_columns
 from models.numerics.threads import kernel_threads
@@ -68,12 +67,27 @@ class Model(Keeping, ABC):
     @property
     def users_at_once(self) -> int:
         """Users of a block of scores, where many are scored."""
-        return users_at_once(type(self), self.item_count, int(self.item_degrees.sum()))
+        matrices = self.matrices_on(self.item_count, int(self.item_degrees.sum()))
+        return memory.users_at_once(self.item_count, matrices, self.block_bytes)
 
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
         """`item_matrices` of a fit on a log of so many items and edges; each block of scores then reads one of them."""
         return cls.item_matrices
+
+    @classmethod
+    def block_sizes(cls, settings: Any, items: int) -> memory.Sizes | None:
+        """What a fit with these settings holds where users are cut into blocks; None where they are not."""
+        return None
+
+    @classmethod
+    def fit_bytes(cls, settings: Any, shape: tuple[int, int], edges: int) -> int:
+        """Bytes that a fit in one process takes, its blocks one after another; arguments as of `memory.fit_bytes`."""
+        users, items = shape
+        if sizes := cls.block_sizes(settings, items):
+            of_block = memory.block_bytes(sizes, -(-users // settings.blocks), -(-edges // settings.blocks))
+            return memory.coordinator_bytes(sizes, settings.blocks, shape, cls.item_matrices) + of_block
+        return memory.fit_bytes(shape, edges, getattr(settings, "factors", 0), cls.matrices_on(items, edges))
 
     def fit(self, interactions: csr_matrix, options: FitOptions = NO_OPTIONS) -> Self:
         """Learn from the observed graph G. An earlier fit of this model is forgotten.
@@ -89,11 +103,27 @@ class Model(Keeping, ABC):
                 finite number, or a shape that the model cannot take; or the options do not fit the model or the matrix.
         """
         degrees, self._kept = self._degrees(interactions, options), None
-        fitting.check(self, interactions.shape, options)
+        self.check_options(interactions.shape, options)
         self.item_degrees = degrees
         self.params = self.settings.resolve(interactions)
         self._fit(interactions, options)
         return self
+
+    def check_options(self, shape: tuple[int, int], options: FitOptions) -> None:
+        """Refuse options that do not go with the model, or with a matrix of that shape.
+
+        Raises:
+            ValueError: the model cannot begin at an earlier fit, or not at this one, or the shapes do not agree.
+        """
+        if options.start:
+            self._check_start(shape, options.start)
+        if options.validation:
+            histories, targets = options.validation.histories.shape, options.validation.targets.shape
+            if histories != targets or histories[1] != shape[1]:
+                raise ValueError(
+                    f"validation users: the histories have the shape {histories} and the targets {targets}; "
+                    f"give both one row for each user and {shape[1]} columns, as many as the matrix has"
+                )
 
     def fold_in(self, histories: csr_matrix) -> Any:
         """What represents users who were not in training, by default their (users, items) histories themselves."""
@@ -253,6 +283,24 @@ class Model(Keeping, ABC):
     def _degrees(self, interactions: csr_matrix, options: FitOptions) -> np.ndarray:
         """The items' degrees, int64 (items,), of a matrix on which the model can be fitted, which is checked."""
         return item_degrees(checked(interactions))
+
+    def _check_start(self, shape: tuple[int, int], start: Start) -> None:
+        previous = start.previous
+        if not self.warm_startable:
+            raise ValueError(f"{self.name} cannot begin at an earlier fit")
+        if previous.name != self.name:
+            raise ValueError(f"{self.name} cannot begin at a fit of {previous.name}; give it one of its own kind")
+        for name in WIDTHS:
+            own, other = (getattr(one.settings, name, None) for one in (self, previous))
+            if own != other:
+                raise ValueError(
+                    f"{name}: {own} here, {other} in the fit to begin at; make them equal, or fit without a start"
+                )
+        if (len(start.users), len(start.items)) != shape:
+            raise ValueError(
+                f"the start names places for {len(start.users)} users and {len(start.items)} items; "
+                f"the matrix is {shape[0]} x {shape[1]}"
+            )
 
     @abstractmethod
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:

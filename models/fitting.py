@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-if TYPE_CHECKING:
-    from models.base import Model
-    from models.settings import ModelSettings
+from models.settings import ModelSettings
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Start:
             of `previous`, or -1 if it is new.
     """
 
-    previous: "Model"
+    previous: Any
     users: np.ndarray
     items: np.ndarray
 
@@ -171,7 +169,7 @@ def _tell_nobody(epoch: Epoch) -> None:
     """The default of `on_epoch`."""
 
 
-def _none_at_hand(name: str, settings: "ModelSettings") -> None:
+def _none_at_hand(name: str, settings: ModelSettings) -> None:
     """The default of `member`."""
 
 
@@ -215,7 +213,7 @@ class FitOptions:
     negatives: csr_matrix | None = None
     checkpoints: Path | None = None
     on_epoch: Callable[[Epoch], None] = _tell_nobody
-    member: "Callable[[str, ModelSettings], Model | None]" = _none_at_hand
+    member: Callable[[str, ModelSettings], Any] = _none_at_hand
     gram_sums: GramSums = _no_sums
     workers: Workers = HERE
     rows: Rows | None = None
@@ -228,39 +226,3 @@ NO_OPTIONS = FitOptions()
 def is_level(before: float, now: float, tolerance: float) -> bool:
     """Whether an objective has moved by less than this share of itself since the last look; never with tolerance 0."""
     return abs(now - before) < tolerance * abs(before)
-
-
-def check(model: "Model", shape: tuple[int, int], options: FitOptions) -> None:
-    """Check that a model can be fitted with these options on a matrix of that shape.
-
-    Raises:
-        ValueError: the model cannot begin at an earlier fit, or not at this one, or the shapes do not agree.
-    """
-    if options.start:
-        _check_start(model, shape, options.start)
-    if options.validation:
-        histories, targets = options.validation.histories.shape, options.validation.targets.shape
-        if histories != targets or histories[1] != shape[1]:
-            raise ValueError(
-                f"validation users: the histories have the shape {histories} and the targets {targets}; "
-                f"give both one row for each user and {shape[1]} columns, as many as the matrix has"
-            )
-
-
-def _check_start(model: "Model", shape: tuple[int, int], start: Start) -> None:
-    previous = start.previous
-    if not model.warm_startable:
-        raise ValueError(f"{model.name} cannot begin at an earlier fit")
-    if previous.name != model.name:
-        raise ValueError(f"{model.name} cannot begin at a fit of {previous.name}; give it one of its own kind")
-    for name in WIDTHS:
-        own, other = (getattr(one.settings, name, None) for one in (model, previous))
-        if own != other:
-            raise ValueError(
-                f"{name}: {own} here, {other} in the fit to begin at; make them equal, or fit without a start"
-            )
-    if (len(start.users), len(start.items)) != shape:
-        raise ValueError(
-            f"the start names places for {len(start.users)} users and {len(start.items)} items; "
-            f"the matrix is {shape[0]} x {shape[1]}"
-        )

@@ -6,9 +6,10 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import FitOptions
+from models.memory import Sizes
 from models.numerics.counts import check_edges, check_entries, check_kind, item_degrees
 from models.settings import ModelSettings
-from models.user_blocks import Block, Sizes, cut_into_blocks
+from models.user_blocks import Block, cut_into_blocks
 
 
 class PopularitySettings(ModelSettings):
@@ -21,10 +22,6 @@ class PopularitySettings(ModelSettings):
         "the bits of 1; 1 counts all as one.",
     )
 
-    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
-        """What a fit by blocks holds, for `models.memory`."""
-        return Sizes(24, 0, 8 * items, here=8 * items, call=0)
-
 
 class Popularity(Model):
     """The score of an item is the number of its training edges, whoever the user."""
@@ -32,6 +29,11 @@ class Popularity(Model):
     name = "popularity"
     Settings = PopularitySettings
     draws_nothing = True
+
+    @classmethod
+    def block_sizes(cls, settings: PopularitySettings, items: int) -> Sizes | None:
+        """The users' edges are counted, and the counts added."""
+        return Sizes(24, 0, 8 * items, here=8 * items, call=0) if settings.blocks > 1 else None
 
     def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """There are none: an item has its degree, and no more is known of it."""

@@ -26,29 +26,6 @@ SHARED = "shared"
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Bytes of what a fit by blocks holds, from which `models.memory` tells what it takes.
-
-    A model with a setting `blocks` gives them as `sizes_by_blocks(items, edges)` of its settings, edges of one block.
-
-    Attributes:
-        user: a user's arrays, as they lie with a block.
-        items: what a block is sent of all items.
-        answer: the largest answer of a block.
-        here: what the coordinator holds beside users, calls and answers.
-        call: what a call holds beside its edges, users, items and answer.
-        edge: an edge of a block in a call.
-    """
-
-    user: int
-    items: int
-    answer: int
-    here: int
-    call: int
-    edge: int = 24
-
-
-@dataclass(frozen=True)
 class Block:
     """What a worker is told of a block, with every call.
 

@@ -19,7 +19,6 @@ from models.blend import BlendSettings, Candidates, Member, Weighed, weigh
 from models.blend.scale import brought_to_scale
 from models.catalogue import MODELS
 from models.evaluation import metrics
-from models.memory import fit_bytes
 from models.numerics.threads import kernel_threads
 from models.settings import ModelSettings
 from tasks import machine
@@ -107,7 +106,8 @@ def _refitted(train: csr_matrix, settings: Mapping[str, ModelSettings], seed: in
     for name, chosen in settings.items():
         logger.info("blend: fitting %s on %s edges to weigh it", name, f"{train.nnz:,}")
         try:
-            with machine.memory_for_model(f"blend: {name}", fit_bytes(MODELS[name], chosen, train.shape, train.nnz)):
+            needed = MODELS[name].fit_bytes(chosen, train.shape, train.nnz)
+            with machine.memory_for_model(f"blend: {name}", needed):
                 fitted = MODELS[name](chosen, seed=seed, threads=threads).fit(train)
             yield fitted
         except Exception as error:

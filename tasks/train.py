@@ -18,7 +18,7 @@ import sql
 from models.base import Model
 from models.catalogue import MODELS
 from models.fitting import Epoch, FitOptions, Shelves, ValidationUsers, Workers
-from models.memory import block_bytes, by_blocks, coordinator_bytes, fit_bytes
+from models.memory import block_bytes, coordinator_bytes
 from models.settings import ModelSettings
 from models.user_blocks import cuts
 from tasks import machine
@@ -94,12 +94,12 @@ def begin(
     engine: Engine, home: Home, *, protocol: str, matrices_digest: str, model: str, settings: ModelSettings, seed: int
 ) -> Callable[[], Fit]:
     """Have a fit made by an engine; what is returned waits for it."""
-    if by_blocks(settings):  # its blocks are what the engine gets
+    matrix = matrices.read(home, matrices_digest, parts=()).train
+    if MODELS[model].block_sizes(settings, matrix.shape[1]):  # its blocks are what the engine gets
         return partial(fitted, home, matrices_digest, model, settings, seed, workers=engine)
     if home.store is not None and fits.find(home, model, fits.key_of(matrices_digest, model, settings, seed)):
         return partial(fitted, home, matrices_digest, model, settings, seed)  # it is here, and no worker need fetch it
-    matrix = matrices.read(home, matrices_digest, parts=()).train
-    memory = fit_bytes(MODELS[model], settings, matrix.shape, matrix.nnz)
+    memory = MODELS[model].fit_bytes(settings, matrix.shape, matrix.nnz)
     what = f"{model}: train on {protocol}"
     return engine.begin(what, fitted, home, matrices_digest, model, settings, seed, memory=memory)
 
@@ -169,10 +169,11 @@ def _scratch(home: Home, workers: Engine) -> Path | Shelves:
 
 def _least_memory(estimator: Model, train: csr_matrix, workers: Engine) -> int:
     """Bytes that a fit in this process takes at least, about; its blocks are not among them where others compute these."""
-    kind, settings = type(estimator), estimator.settings
-    if by_blocks(settings) and workers is not HERE:
-        return coordinator_bytes(kind, settings, train.shape)
-    return fit_bytes(kind, settings, train.shape, train.nnz)
+    settings = estimator.settings
+    sizes = estimator.block_sizes(settings, train.shape[1])
+    if sizes and workers is not HERE:
+        return coordinator_bytes(sizes, settings.blocks, train.shape, estimator.item_matrices)
+    return estimator.fit_bytes(settings, train.shape, train.nnz)
 
 
 def _with_room(what: str, estimator: Model, train: csr_matrix, workers: Engine) -> Workers:
@@ -182,15 +183,16 @@ def _with_room(what: str, estimator: Model, train: csr_matrix, workers: Engine) 
         OneclassError: no worker has declared so much.
     """
     settings = estimator.settings
-    if not by_blocks(settings):
+    sizes = estimator.block_sizes(settings, train.shape[1])
+    if not sizes:
         return workers
-    items, room = train.shape[1], workers.room
+    room = workers.room
     needed = max(
-        block_bytes(settings, end - first, items, int(train.indptr[end] - train.indptr[first]))
+        block_bytes(sizes, end - first, int(train.indptr[end] - train.indptr[first]))
         for first, end in cuts(train.indptr, settings.blocks)
     )
     if room is not None and needed > room:
-        shared = block_bytes(settings, 0, items, 0)
+        shared = block_bytes(sizes, 0, 0)
         remedy = f"take more blocks (--set {estimator.name}.blocks=N), or give a worker more memory"
         if shared > room:
             remedy = f"its items alone need {size_in_words(shared)} in each block: give a worker more memory"

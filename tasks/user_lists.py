@@ -10,7 +10,6 @@ import polars as pl
 
 import sql
 from models.base import Model
-from models.memory import reads_large_table
 from tasks.cluster import Engine, each, kept_last
 from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
@@ -66,7 +65,7 @@ def made(home: Home, lists: Lists, engine: Engine) -> Iterator[pl.DataFrame]:
     users, step = split.train.shape[0], model.users_at_once
     step *= max(1, USERS_OF_A_CALL // step)
     what, asked = f"{lists.model}: recommend", [(lists, first, first + step) for first in range(0, users, step)]
-    alone = reads_large_table(type(model), split.train.shape[1], split.train.nnz)
+    alone = model.matrices_on(split.train.shape[1], split.train.nnz) > 0
     yield from each(engine, what, ranked, home, asked, alone=alone)
     _model_and_split.cache_clear()
 

@@ -18,7 +18,6 @@ from flows.settings import resolve
 from models.base import Model
 from models.catalogue import MODELS
 from models.fitting import FitOptions, ValidationUsers
-from models.memory import fit_bytes
 from tasks import machine
 from tasks.evaluate.ranks import rank_each
 from tasks.stores import fits, matrices
@@ -38,7 +37,7 @@ def ours(given: Backfill, name: str, digest: str, rates: Rates) -> list[Took]:
     validation = ValidationUsers(parts.histories, parts.targets) if parts else None
     options = FitOptions(on_epoch=passes.append, validation=validation, negatives=split.negatives)
     model = kind(settings, seed=run.seed, threads=home.limits.threads)
-    needed = fit_bytes(kind, settings, split.train.shape, split.train.nnz)
+    needed = kind.fit_bytes(settings, split.train.shape, split.train.nnz)
     fit, scores = Took(f"{name}: fit"), Took(f"{name}: scores and ranks")
     with machine.memory_for_model(name, needed), clock(fit):
         model.fit(split.train, options)

@@ -16,6 +16,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions
+from models.memory import Sizes
 from models.mrf.dense_blocks import gram_by_blocks, stripes
 from models.numerics.gram_inverse import inverse_of_gram, regularized_inverse
 from models.numerics.no_evidence import factors_below, order_by_popularity
@@ -26,7 +27,6 @@ from models.numerics.spd_inverse import TILE
 from models.numerics.threads import kernel_threads
 from models.search_space import Choice, Multiple, SearchSpace, Span
 from models.settings import RecencySettings
-from models.user_blocks import Sizes
 
 RIDGE = 6.0  # times `mean_over_edges`
 
@@ -101,12 +101,6 @@ class MRFDenseSettings(MRFSettings):
         "sums over all users as one.",
     )
 
-    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
-        """What a fit by blocks holds, for `models.memory`."""
-        first, end = stripes(items, self.blocks)[-1]  # the largest
-        sums = 8 * (end - first) * end
-        return Sizes(8, 0, sums, here=sums, call=0)
-
 
 class MRFDense(Model):
     """Item-item regression weights in closed form.
@@ -122,6 +116,15 @@ class MRFDense(Model):
     draws_nothing = True
     cost_is_of_items = True
     item_matrices = 2
+
+    @classmethod
+    def block_sizes(cls, settings: MRFDenseSettings, items: int) -> Sizes | None:
+        """A weight of each user, and a stripe of the Gram matrix."""
+        if settings.blocks == 1:
+            return None
+        first, end = stripes(items, settings.blocks)[-1]  # the largest
+        sums = 8 * (end - first) * end
+        return Sizes(8, 0, sums, here=sums, call=0)
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights B_ji of the items j of the history, each times that of its place; the score is their sum plus `offset`.

@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix
 
 from models.base import Model
 from models.fitting import Epoch, FitOptions, Start, is_level, passed_by, seed_of_draws, take
+from models.memory import Sizes
 from models.negatives.balanced_histogram import balanced
 from models.negatives.draws import alias_table, histogram, histogram_power, room
 from models.negatives.laws import WithoutReplacement
@@ -28,6 +29,7 @@ from models.numerics.threads import kernel_threads
 from models.random_graph.blocks import begun
 from models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes
 from models.random_graph.kernels import fold_in_users
+from models.random_graph.messages import numbers
 from models.random_graph.partly_observed import PartlyObservedSampler, observed_edges
 from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
 from models.random_graph.settings import RandomGraphSettings
@@ -59,6 +61,15 @@ class RandomGraph(Model):
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
     warm_startable = True
     scorable_each_epoch = True
+
+    @classmethod
+    def block_sizes(cls, settings: RandomGraphSettings, items: int) -> Sizes | None:
+        """q of a user and of the items, and the messages for these."""
+        if settings.blocks == 1:
+            return None
+        q, sums = 8 * (settings.factors + 1) * items, 4 * numbers(settings.factors) * items
+        kept = settings.blocks * sums if 0 < settings.refreshed < settings.blocks else 0
+        return Sizes(8 * (settings.factors + 1), q, sums, here=2 * sums + kept, call=q)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads), self._iterations(interactions, options) as iterate:

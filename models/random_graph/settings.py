@@ -4,10 +4,8 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from models.random_graph.messages import numbers
 from models.search_space import Choice, SearchSpace, Span
 from models.settings import ModelSettings
-from models.user_blocks import Sizes
 
 
 class RandomGraphSettings(ModelSettings):
@@ -94,12 +92,6 @@ class RandomGraphSettings(ModelSettings):
         if self.observed_negatives and self.blocks > 1:
             raise ValueError("observed_negatives: a fit by blocks does not take them; set blocks = 1")
         return self
-
-    def sizes_by_blocks(self, items: int, edges: int) -> Sizes:
-        """What a fit by blocks holds, for `models.memory`."""
-        q, sums = 8 * (self.factors + 1) * items, 4 * numbers(self.factors) * items
-        kept = self.blocks * sums if 0 < self.refreshed < self.blocks else 0
-        return Sizes(8 * (self.factors + 1), q, sums, here=2 * sums + kept, call=q)
 
     def watched(self, t: int) -> bool:
         """Whether the bound is evaluated at iteration t."""

@@ -11,7 +11,7 @@ from models.base import Model
 from models.catalogue import MODELS
 from models.evaluation.beyond_accuracy import Exposure, Shown
 from models.generator.density_ratio import Truth
-from models.memory import judging_bytes, reads_large_table, users_at_once
+from models.memory import scoring_bytes, users_at_once
 from models.negatives.laws import NegativeLaw
 from tasks import machine
 from tasks.cluster import Engine, each, kept_last
@@ -65,9 +65,10 @@ def begin(
         truth: of the rows of `train`, where it is known.
     """
     kind, saved = MODELS[name], fits.saved_bytes(home, name, digest)
-    items, edges = split.train.shape[1], split.train.nnz
-    step = users_at_once(kind, items, edges)
-    step *= max(1, USERS_OF_A_CALL // step)
+    items, scores = split.train.shape[1], len(kind.score_names)
+    matrices = kind.matrices_on(items, split.train.nnz)
+    at_once = users_at_once(items, matrices, kind.block_bytes)
+    step = at_once * max(1, USERS_OF_A_CALL // at_once)
     parts, asked, memory = [], [], []
     for part in ("test", "validation"):
         if part not in split.parts or not len(with_targets(split.parts[part])):
@@ -78,10 +79,9 @@ def begin(
             of_these = truth.of_users(rows[first:end]) if truth and part == "test" else None
             asked.append((matrices_digest, name, digest, part, first, end, of_these))
             parts.append((part, end - first))
-            memory.append(judging_bytes(kind, items, edges, end - first, saved))
+            memory.append(scoring_bytes(min(end - first, at_once), items, scores, saved))
     what = f"{name}: judge on {split.protocol}"
-    alone = reads_large_table(kind, items, edges)
-    return Begun(parts, each(engine, what, judged, home, asked, memory=memory, alone=alone))
+    return Begun(parts, each(engine, what, judged, home, asked, memory=memory, alone=matrices > 0))
 
 
 def collected(name: str, begun: Begun) -> dict[str, list[Judged]]:

@@ -12,7 +12,6 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 import sql
-from models import fitting
 from models.base import Model
 from models.fitting import FitOptions, Start
 from tasks.stores import fits, manifest, matrices, warehouse
@@ -51,7 +50,7 @@ def start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> 
     users[np.isin(split.users, learned)] = -1
     found = Start(fits.load(home, previous.model, previous.digest), users, items)
     try:
-        fitting.check(estimator, split.train.shape, FitOptions(start=found))
+        estimator.check_options(split.train.shape, FitOptions(start=found))
     except ValueError as error:
         logger.warning("%s begins afresh: %s", estimator.name, error)
         return None

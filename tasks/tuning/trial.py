@@ -14,7 +14,6 @@ from models.catalogue import MODELS
 from models.evaluation import metrics
 from models.evaluation.metrics import Mean
 from models.fitting import Epoch, FitOptions, ValidationUsers
-from models.memory import fit_bytes
 from models.settings import ModelSettings
 from tasks import machine
 from tasks.cluster import Engine
@@ -39,7 +38,7 @@ def begin(engine: Engine, home: Home, search: Search, asked: Asked) -> Callable[
     """Have a trial made by an engine; what is returned waits for it."""
     judged, kind = search.judged_on(home), MODELS[search.model]
     try:
-        memory = fit_bytes(kind, _settings(search, asked, judged), judged.train.shape, judged.train.nnz)
+        memory = kind.fit_bytes(_settings(search, asked, judged), judged.train.shape, judged.train.nnz)
     except (ValueError, ArithmeticError):
         memory = 0  # settings that the model refuses, as whoever makes the trial will say
     return engine.begin(f"{search.model}: trial {asked.number}", make, home, search, asked, memory=memory)
@@ -63,7 +62,7 @@ def make(home: Home, search: Search, asked: Asked) -> Made:
         if kind.scorable_each_epoch:
             checkpoints = _Checkpoints(model, judged, asked.medians)
             options = replace(options, on_epoch=checkpoints)
-        needed = fit_bytes(kind, chosen, judged.train.shape, judged.train.nnz)
+        needed = kind.fit_bytes(chosen, judged.train.shape, judged.train.nnz)
         with machine.memory_for_model(f"tune: {search.model}", needed):
             model.fit(judged.train, options)
         ended = {"seconds": time.perf_counter() - began}

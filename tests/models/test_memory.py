@@ -7,7 +7,7 @@ import pytest
 
 from models.catalogue import MODELS
 from models.fitting import FitOptions
-from models.memory import block_bytes, by_blocks, coordinator_bytes, fit_bytes
+from models.memory import block_bytes, coordinator_bytes
 from models.user_blocks import cuts
 from tests.models.block_fits import planted, shelved
 
@@ -62,10 +62,9 @@ def test_a_call_and_the_coordinator_take_about_what_is_said(log, name, given):
     finally:
         tracemalloc.stop()
     starts, items = matrix.indptr, matrix.shape[1]
-    said = max(
-        block_bytes(settings, end - first, items, int(starts[end] - starts[first])) for first, end in cuts(starts, 4)
-    )
-    said_here = coordinator_bytes(kind, settings, matrix.shape)
+    sizes = kind.block_sizes(settings, items)
+    said = max(block_bytes(sizes, end - first, int(starts[end] - starts[first])) for first, end in cuts(starts, 4))
+    said_here = coordinator_bytes(sizes, 4, matrix.shape, kind.item_matrices)
     assert said / 5 < workers.most < 1.1 * said
     assert said_here / 5 < here < 1.1 * said_here
 
@@ -73,11 +72,15 @@ def test_a_call_and_the_coordinator_take_about_what_is_said(log, name, given):
 @pytest.mark.parametrize("name", WITH_BLOCKS)
 def test_more_blocks_need_less_each_but_for_the_items(name):
     shape, edges = (10_000_000, 1000), 10**9
-    one, few, many = (MODELS[name].Settings(blocks=blocks) for blocks in (1, 10, 1000))
-    assert not by_blocks(one) and by_blocks(few)
-    each = [block_bytes(of, shape[0] // of.blocks, 1000, edges // of.blocks) for of in (few, many)]
-    shared = block_bytes(many, 0, 1000, 0)
-    assert each[1] - shared == pytest.approx((each[0] - block_bytes(few, 0, 1000, 0)) / 100)
-    whole = coordinator_bytes(MODELS[name], few, shape) + each[0]
-    assert fit_bytes(MODELS[name], few, shape, edges) == whole < fit_bytes(MODELS[name], one, shape, edges)
+    kind = MODELS[name]
+    one, few, many = (kind.Settings(blocks=blocks) for blocks in (1, 10, 1000))
+    assert kind.block_sizes(one, 1000) is None
+    sizes = [kind.block_sizes(of, 1000) for of in (few, many)]
+    each = [
+        block_bytes(size, shape[0] // of.blocks, edges // of.blocks) - block_bytes(size, 0, 0)
+        for size, of in zip(sizes, (few, many), strict=True)
+    ]
+    assert each[1] == pytest.approx(each[0] / 100)
+    whole = coordinator_bytes(sizes[0], 10, shape, kind.item_matrices) + each[0] + block_bytes(sizes[0], 0, 0)
+    assert kind.fit_bytes(few, shape, edges) == whole < kind.fit_bytes(one, shape, edges)
     assert np.log10(whole) > 7

@@ -242,7 +242,8 @@ def test_a_large_filter_is_formed_where_that_is_less_work(items, edges, formed):
     assert formed_on(items, edges) == formed
     assert GraphFilter.matrices_on(items, edges) == (2 if formed and items > 5792 else 0)
     block = LARGE_BLOCK if formed and items > 5792 else Model.block_bytes
-    assert users_at_once(GraphFilter, items, edges) == block // (4 * items)
+    matrices = GraphFilter.matrices_on(items, edges)
+    assert users_at_once(items, matrices, GraphFilter.block_bytes) == block // (4 * items)
 
 
 def test_a_filter_is_made_by_the_square_where_edges_are_many():

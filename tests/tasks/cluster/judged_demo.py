@@ -42,7 +42,7 @@ def prepared(home):
 def in_small_calls(monkeypatch):
     """Cut into calls of some users, of which there would be one otherwise; workers have the blocks that they have."""
     monkeypatch.setattr(calls, "USERS_OF_A_CALL", 1)
-    monkeypatch.setattr(calls, "users_at_once", lambda model, items, edges: USERS_AT_ONCE)
+    monkeypatch.setattr(calls, "users_at_once", lambda *numbers: USERS_AT_ONCE)
 
 
 def evaluated(home, digests, **engine):

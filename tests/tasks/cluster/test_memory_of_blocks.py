@@ -40,7 +40,8 @@ def little(tmp_path_factory):
 
 def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, digest, monkeypatch):
     settings, shape = random_graph(blocks=30), matrices.read(home, digest).train.shape
-    needed = coordinator_bytes(MODELS["random_graph"], settings, shape) + OF_KERNELS
+    sizes = MODELS["random_graph"].block_sizes(settings, shape[1])
+    needed = coordinator_bytes(sizes, settings.blocks, shape, 0) + OF_KERNELS
     with opened(ClusterSettings(address=little.address), home) as engine:
         monkeypatch.setattr("tasks.machine.allowance.free_memory", lambda: needed - 1)
         with pytest.raises(OneclassError, match=r"train: random_graph \(leave_one_out\): needs about \d+ MB of memory"):

@@ -52,7 +52,7 @@ def test_of_the_calls_after_one_that_fails_none_is_waited_for_and_the_user_is_na
     """Places 10 to 14 of the test part are the third call's; other models go on. Here one call follows the other."""
     home = replace(home, limits=replace(home.limits, threads=1))
     monkeypatch.setattr(calls, "USERS_OF_A_CALL", 1)
-    monkeypatch.setattr(calls, "users_at_once", lambda model, items, edges: 5)
+    monkeypatch.setattr(calls, "users_at_once", lambda *numbers: 5)
     asked, whole = [], Popularity._scores
 
     class Odd(Popularity):
