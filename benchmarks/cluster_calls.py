@@ -2,7 +2,7 @@
 
     python -m benchmarks.cluster_calls [--workers 2] [--calls 50]
 
-`engine` hands plain functions to Dask, as a run does. `prefect-dask` runs each call as a Prefect task on a worker, with a
+The executor hands plain functions to Dask, as a run does. `prefect-dask` runs each call as a Prefect task on a worker, with a
 Prefect server for the workers to reach; that row needs the package prefect-dask, which the project does not use, and is
 left out without it. Wall seconds, and CPU seconds of this process, its workers and the server together.
 """
@@ -63,21 +63,21 @@ def process() -> int:
     return os.getpid()
 
 
-def by_engine(workers: int, calls: int, folder: Path) -> None:
+def by_executor(workers: int, calls: int, folder: Path) -> None:
     """Calls as a run makes them."""
-    from tasks.cluster import ClusterSettings, opened
+    from tasks.cluster import ClusterSettings, open_executor
     from tasks.stores.home import Home
 
     home = Home(folder, "none")
     wall, processor = time.perf_counter(), processor_seconds()
-    with opened(ClusterSettings(workers=workers), home) as engine:
-        engine.map(process, [()] * workers)
+    with open_executor(ClusterSettings(workers=workers), home) as executor:
+        executor.map(process, [()] * workers)
         wall, processor = time.perf_counter() - wall, processor_seconds() - processor
         print(
             f"the start of {workers} workers: {wall:.1f} s, {processor:.1f} CPU s\n\n| | ms a call | CPU ms |\n|---|---|---|"
         )
-        measured("engine, one after another", calls, lambda: [engine.map(process, [()]) for _ in range(calls)])
-        measured("engine, all at once", calls, lambda: engine.map(process, [()] * calls))
+        measured("executor, one after another", calls, lambda: [executor.map(process, [()]) for _ in range(calls)])
+        measured("executor, all at once", calls, lambda: executor.map(process, [()] * calls))
 
 
 def by_prefect_dask(workers: int, calls: int) -> None:
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=50)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        by_engine(options.workers, options.calls, Path(folder))
+        by_executor(options.workers, options.calls, Path(folder))
         try:
             import prefect_dask  # noqa: F401
         except ModuleNotFoundError:

@@ -19,7 +19,7 @@ from flows.parameters import Backfill
 from flows.settings import RunSettings, resolve
 from models.catalogue import MODELS
 from tasks.binarize import binarize
-from tasks.cluster import ClusterSettings, opened
+from tasks.cluster import ClusterSettings, open_executor
 from tasks.demo.story import make_demo
 from tasks.evaluate import evaluate
 from tasks.evaluate.tables import OF_LEAVE_ONE_OUT, OF_PROTOCOL
@@ -78,11 +78,11 @@ def main() -> None:
         run = resolve(Backfill(dataset=given.dataset, source=given.source, home=root, settings=settings))
         of_protocols = prepared(run, given.models.split(","))
         print("| | CPU s | wall s | digest of the tables |\n|---|---|---|---|", flush=True)
-        with opened(ClusterSettings(workers=given.workers), run.home) as engine:
+        with open_executor(ClusterSettings(workers=given.workers), run.home) as executor:
             for number in range(1, given.times + 1):
                 wall, processor = time.perf_counter(), processor_seconds()
                 for protocol, (digest, fits) in of_protocols.items():
-                    evaluate(run.home, RUN, protocol, digest, fits, engine)
+                    evaluate(run.home, RUN, protocol, digest, fits, executor)
                 wall, processor = time.perf_counter() - wall, processor_seconds() - processor
                 print(f"| time {number} | {processor:.2f} | {wall:.2f} | {tables(run.home)} |", flush=True)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.partitioned import reductions, steps, truth
 from benchmarks.partitioned.layout import Layout
 from benchmarks.posted import head, row
-from tasks.cluster import ClusterSettings, Engine, opened
+from tasks.cluster import ClusterSettings, Executor, open_executor
 from tasks.demo.story import DemoSettings, make_demo
 from tasks.stores.home import Home
 
@@ -52,18 +52,18 @@ def timed(step: Callable[[Layout], None], layout: Layout) -> list[float]:
     return [time.process_time() - began]
 
 
-def partitioned(engine: Engine, layout: Layout, sources: list[Path]) -> dict[str, list[float]]:
+def partitioned(executor: Executor, layout: Layout, sources: list[Path]) -> dict[str, list[float]]:
     """CPU seconds of each call of each step."""
     each = [(layout, part) for part in range(layout.parts)]
     return {
-        "ingest a log, cut it": engine.map(
+        "ingest a log, cut it": executor.map(
             steps.read, [(layout, number, str(source)) for number, source in enumerate(sources, 1)]
         ),
-        "binarize": engine.map(steps.edges, each),
+        "binarize": executor.map(steps.edges, each),
         "reduce: numbers": timed(reductions.number, layout),
-        "renumber": engine.map(steps.numbered, each),
+        "renumber": executor.map(steps.numbered, each),
         "reduce: items of training users": timed(reductions.train_items, layout),
-        "split": engine.map(steps.split, each),
+        "split": executor.map(steps.split, each),
     }
 
 
@@ -83,8 +83,8 @@ def main() -> None:
         lines = sum(source.read_bytes().count(b"\n") for source in sources)
         print(f"{lines:,} lines, {sum(source.stat().st_size for source in sources) / 1e6:.1f} MB, {len(sources)} logs")
         alone = truth.one_machine(layout, sources)
-        with opened(ClusterSettings(workers=given.workers or None), Home(folder, "demo"), steps.RUN) as engine:
-            found = partitioned(engine, layout, sources)
+        with open_executor(ClusterSettings(workers=given.workers or None), Home(folder, "demo"), steps.RUN) as executor:
+            found = partitioned(executor, layout, sources)
         show(alone, found, lines)
         head("between workers", "bytes", "bytes a line")
         for what, size in reductions.sizes(layout).items():

@@ -122,15 +122,15 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
         held.enter_context(machine.shortage_told(f"{run.dataset.name}: {flow_name}"))
         check(run)  # again: a deployment has no command that checks first, and whoever is to be told has to hear of it
         held.enter_context(recorded(run, run_id, flow_name))
-        engine = held.enter_context(cluster.opened(run.cluster, run.home, flow_run.id))
+        executor = held.enter_context(cluster.open_executor(run.cluster, run.home, flow_run.id))
         splits = prepare(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
-        run = replace(run, models=_tuned(run, run_id, splits, engine))
-        run, fits, failed = fitted(run, run_id, splits, engine)
+        run = replace(run, models=_tuned(run, run_id, splits, executor))
+        run, fits, failed = fitted(run, run_id, splits, executor)
         for protocol, of_protocol in fits.items():
-            judged = evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol, engine)
+            judged = evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol, executor)
             failed |= judged.failed
-        published = publish(run, run_id, splits, fits.get(promotion.PROTOCOL, {}), failed, engine)
+        published = publish(run, run_id, splits, fits.get(promotion.PROTOCOL, {}), failed, executor)
         report_task(run.home, run_id)
         artifacts.evaluation(run.home, published.table)
         artifacts.promotion(run.home, published.decision)
@@ -144,7 +144,7 @@ def run_sequence(run: RunSettings, flow_name: str) -> Published:
     return published
 
 
-def _tuned(run: RunSettings, run_id: str, splits: Splits, engine: cluster.Engine) -> dict[str, BaseModel]:
+def _tuned(run: RunSettings, run_id: str, splits: Splits, executor: cluster.Executor) -> dict[str, BaseModel]:
     """The settings that every fit of the run has."""
     return tune_task(
         run.home,
@@ -154,7 +154,7 @@ def _tuned(run: RunSettings, run_id: str, splits: Splits, engine: cluster.Engine
         wanted=Wanted(run.train.tune, run.given, list(run.dataset.models)),
         day=run.until or date.today(),
         seed=run.seed,
-        engine=engine,
+        executor=executor,
     )
 
 

@@ -10,7 +10,7 @@ from flows.sequence import prepare, recorded, run_name
 from flows.settings import RunSettings, resolve
 from tasks import cluster
 from tasks import sweep as sweeps
-from tasks.cluster import Engine
+from tasks.cluster import Executor
 from tasks.errors import InputError
 from tasks.orchestration import run_ids
 from tasks.protocols import PROTOCOLS
@@ -31,9 +31,12 @@ def sweep(given: Sweep) -> dict[str, list[Result]]:
     """
     run, names = planned(given)
     run_id = run_ids.current()
-    with recorded(run, run_id, "sweep", sweeps=names), cluster.opened(run.cluster, run.home, flow_run.id) as engine:
+    with (
+        recorded(run, run_id, "sweep", sweeps=names),
+        cluster.open_executor(run.cluster, run.home, flow_run.id) as executor,
+    ):
         digests = prepare(run, run_id).digests
-        results = {name: _swept(run, run_id, name, digests, engine) for name in names}
+        results = {name: _swept(run, run_id, name, digests, executor) for name in names}
         with warehouse.connect(run.home, read_only=True) as connection:
             latest = runs.latest_evaluated(connection)
         if latest:
@@ -53,21 +56,21 @@ def planned(given: Sweep) -> tuple[RunSettings, list[str]]:
     return resolve(given.as_backfill(models=models, protocols=protocols)), names
 
 
-def _swept(run: RunSettings, run_id: str, name: str, digests: dict[str, str], engine: Engine) -> list[Result]:
+def _swept(run: RunSettings, run_id: str, name: str, digests: dict[str, str], executor: Executor) -> list[Result]:
     """Every refit of one sweep, then its results in one transaction."""
     of_sweep = SWEEPS[name]
     if of_sweep.protocol not in digests:
         raise InputError(f"{name}: {of_sweep.protocol} has no edge to train on; the log is too small to sweep over.")
     chosen = sweeps.settings_of(of_sweep, run.models[of_sweep.model])
     log = {"matrices_digest": digests[of_sweep.protocol], "seed": run.seed}
-    begun = [
-        sweeps.begin(engine, run.home, name=name, place=place, settings=settings, **log)
+    pending = [
+        sweeps.submit_refit(executor, run.home, name=name, place=place, settings=settings, **log)
         for place, settings in enumerate(chosen)
     ]
     results: list[Result] = []
-    for place, refit in enumerate(begun):
+    for place, refit in enumerate(pending):
         logger.info("%s: refit %d of %d, %s", name, place + 1, len(chosen), sweeps.label(name, place))
-        results += refit_task(run.home, run_id, name=name, place=place, begun=refit)
+        results += refit_task(run.home, run_id, name=name, place=place, pending=refit)
     sweeps.record(run.home, run_id, name, results)
     return results
 

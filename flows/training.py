@@ -4,7 +4,6 @@ A model that fails does not stop the others.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 
@@ -13,23 +12,22 @@ from pydantic import BaseModel
 from flows.settings import RunSettings
 from tasks import promotion
 from tasks.blend import blend_task
-from tasks.cluster import HERE, Engine
+from tasks.cluster import LOCAL, Executor, PendingCall
 from tasks.errors import OneclassError
 from tasks.protocols import ALL_EDGES
 from tasks.publish import Published, choose, publish_task
 from tasks.split import Splits
-from tasks.stores.fits import Fit
-from tasks.train import begin, is_of_the_model, train_task
+from tasks.train import is_of_the_model, submit_fit, train_task
 
 logger = logging.getLogger(__name__)
 
 BLEND = "blend"
-Begun = dict[tuple[str, str], Callable[[], Fit]]  # by protocol and model, what waits for the fit
+PendingFits = dict[tuple[str, str], PendingCall]  # by protocol and model
 WEIGHED_ON = (promotion.PROTOCOL, "next_events", "given")  # the first that a run has
 
 
 def fitted(
-    run: RunSettings, run_id: str, splits: Splits, engine: Engine = HERE
+    run: RunSettings, run_id: str, splits: Splits, executor: Executor = LOCAL
 ) -> tuple[RunSettings, dict[str, dict[str, str]], dict[str, str]]:
     """Every model on the training edges of every protocol, the blend last, for it is made of the others.
 
@@ -40,8 +38,8 @@ def fitted(
     failed: dict[str, str] = {}
     asked = [protocol for protocol in run.protocols if protocol in splits.digests]
     alone = replace(run, models={name: of for name, of in run.models.items() if name != BLEND})
-    begun = _begun(run, splits, asked, engine)
-    fits = {protocol: train(alone, run_id, protocol, splits, failed, list(alone.models), begun) for protocol in asked}
+    pending = _submit_fits(run, splits, asked, executor)
+    fits = {protocol: train(alone, run_id, protocol, splits, failed, list(alone.models), pending) for protocol in asked}
     if BLEND not in run.models:
         return run, fits, failed
     settings = _blend(run, run_id, splits, fits)
@@ -73,16 +71,16 @@ def _blend(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[s
     )
 
 
-def _begun(run: RunSettings, splits: Splits, protocols: list[str], engine: Engine) -> Begun:
-    """Every fit, side by side where the engine has room, but for the blend's, whose members have to be there first.
+def _submit_fits(run: RunSettings, splits: Splits, protocols: list[str], executor: Executor) -> PendingFits:
+    """Submit every fit except the blend's, which needs the fits of its components.
 
-    None where fits begin at those of the last run: these are found in the warehouse, which the coordinator alone reads.
+    With warm starts nothing is submitted: the earlier fits are found in the warehouse, which the coordinator alone reads.
     """
     if run.train.warm_start:
         return {}
     return {
-        (protocol, model): begin(
-            engine,
+        (protocol, model): submit_fit(
+            executor,
             run.home,
             protocol=protocol,
             matrices_digest=splits.digests[protocol],
@@ -103,7 +101,7 @@ def train(
     splits: Splits,
     failed: dict[str, str],
     models: list[str],
-    begun: Begun | None = None,
+    pending: PendingFits | None = None,
 ) -> dict[str, str]:
     """Some of the run's models on the training edges of one protocol; the digests of the fits.
 
@@ -115,7 +113,7 @@ def train(
             continue
         logger.info("%s: fit %d of %d, %s", protocol, number, len(models), model)
         try:
-            fits[model] = _fit(run, run_id, protocol, splits, model, (begun or {}).get((protocol, model)))
+            fits[model] = _fit(run, run_id, protocol, splits, model, (pending or {}).get((protocol, model)))
         except Exception as error:
             if not is_of_the_model(error) or len(failed) == len(run.models) - 1:
                 raise
@@ -125,7 +123,7 @@ def train(
 
 
 def _fit(
-    run: RunSettings, run_id: str, protocol: str, splits: Splits, model: str, begun: Callable[[], Fit] | None = None
+    run: RunSettings, run_id: str, protocol: str, splits: Splits, model: str, pending: PendingCall | None = None
 ) -> str:
     fit = train_task(
         run.home,
@@ -136,7 +134,7 @@ def _fit(
         settings=run.models[model],
         seed=run.seed,
         warm=run.train.warm_start,
-        begun=begun,
+        pending=pending,
     )
     return fit.digest
 
@@ -147,7 +145,7 @@ def publish(
     splits: Splits,
     fits: dict[str, str],
     failed: dict[str, str],
-    engine: Engine = HERE,
+    executor: Executor = LOCAL,
 ) -> Published:
     """Choose on validation, judge, fit once more on every edge, recommend; `given` alone publishes its table only.
 
@@ -177,8 +175,8 @@ def publish(
     try:
         if not judgement.stays:
             chosen = replace(run, models={choice.model: run.models[choice.model]})
-            begun = _begun(chosen, splits, [ALL_EDGES], engine).get((ALL_EDGES, choice.model))
-            digest = _fit(run, run_id, ALL_EDGES, splits, choice.model, begun)
+            pending = _submit_fits(chosen, splits, [ALL_EDGES], executor).get((ALL_EDGES, choice.model))
+            digest = _fit(run, run_id, ALL_EDGES, splits, choice.model, pending)
     except Exception as error:
         if not is_of_the_model(error) or judgement.champion is None:
             raise
@@ -192,5 +190,5 @@ def publish(
         judgement=judgement,
         model_digest=digest,
         matrices_digest=splits.digests[ALL_EDGES],
-        engine=engine,
+        executor=executor,
     )

@@ -14,7 +14,7 @@ from flows.parameters import Tune, taking
 from flows.sequence import prepare, recorded, run_name
 from flows.settings import RunSettings, resolve
 from tasks import cluster, tuning
-from tasks.cluster import Engine
+from tasks.cluster import Executor
 from tasks.errors import InputError, OneclassError
 from tasks.orchestration import run_ids
 from tasks.settings import search_space
@@ -43,13 +43,13 @@ def tune(given: Tune) -> Tuned:
     run, space = planned(given)
     run_id = run_ids.current()
     kept = recorded(run, run_id, "tune", trials=given.trials, together=given.together)
-    with kept, cluster.opened(run.cluster, run.home, flow_run.id) as engine:
+    with kept, cluster.open_executor(run.cluster, run.home, flow_run.id) as executor:
         chosen, digests = run.protocols[0], prepare(run, run_id).digests
         if chosen not in digests:
             raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")
         settings = run.models[given.model]
         search = Search(given.model, chosen, digests[chosen], settings, space, run.seed, together=given.together)
-        return _searched(run, search, given, engine)
+        return _searched(run, search, given, executor)
 
 
 def planned(given: Tune) -> tuple[RunSettings, tuning.SearchSpace]:
@@ -71,7 +71,7 @@ def planned(given: Tune) -> tuple[RunSettings, tuning.SearchSpace]:
     return run, search_space(given.model, fixed=given.settings, **kept)
 
 
-def _searched(run: RunSettings, search: Search, given: Tune, engine: Engine) -> Tuned:
+def _searched(run: RunSettings, search: Search, given: Tune, executor: Executor) -> Tuned:
     """Rounds of trials until the study has as many as were asked for, or the time is up."""
     judged = search.judged_on(run.home)
     users = judged.users
@@ -81,9 +81,9 @@ def _searched(run: RunSettings, search: Search, given: Tune, engine: Engine) -> 
     command = command_line.spelt("flows.tune", given)
     file = tuning.write(run.home, search, study, fixed, users, command)
     while asked := study.ask(given.trials, judged.train):
-        begun = [tuning.begin(engine, run.home, search, one) for one in asked]
-        for one, made in zip(asked, begun, strict=True):
-            tuning.trial_task(run.home, search, one.number, made)
+        pending = [tuning.submit_trial(executor, run.home, search, one) for one in asked]
+        for one, call in zip(asked, pending, strict=True):
+            tuning.trial_task(run.home, search, one.number, call)
             file = tuning.write(run.home, search, study, fixed, users, command)
         if time.monotonic() > until and asked[-1].number < given.trials:
             logger.info("stopped after %g minutes; the same command goes on from here", given.timeout)

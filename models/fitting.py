@@ -6,7 +6,7 @@ last quarter of the passes (`passed_by`), with the step sizes that any fit has t
 what was learned.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,11 +107,7 @@ class RowsAtHand:
 
 
 class Shelf(Protocol):
-    """Where one fit by blocks keeps arrays between its calls, seen by all workers; it can be pickled.
-
-    Arrays are kept together under a name, or, for those that are too large to be read, as flat ones that are mapped. The
-    name of a flat array ends in its type, such as `sums.float64`.
-    """
+    """Scratch storage for the state of blocks between their calls, seen by all workers; it can be pickled."""
 
     def read(self, name: str) -> dict[str, np.ndarray]:
         """What was written under that name.
@@ -125,19 +121,6 @@ class Shelf(Protocol):
 
     def remove(self, name: str) -> None:
         """Forget a name, if it is there."""
-
-    def flat(self, name: str) -> np.ndarray:
-        """A flat array, memory-mapped and read-only.
-
-        Raises:
-            FileNotFoundError: as of `read`.
-        """
-
-    def write_flat(self, pieces: Iterable[Mapping[str, np.ndarray]]) -> None:
-        """Keep flat arrays, of each name the pieces one after the other; whole or not at all."""
-
-    def join(self, name: str, parts: Sequence[str]) -> None:
-        """Make flat arrays one, of that name and in the order of `parts`, which are forgotten."""
 
 
 Shelves = Callable[[str], AbstractContextManager[Shelf]]  # a new shelf for a fit of the model of that name

@@ -17,7 +17,7 @@ from pydantic import Field
 import sql
 from models import catalogue
 from tasks import main_table, promotion, publication_files, user_lists
-from tasks.cluster import HERE, Engine
+from tasks.cluster import LOCAL, Executor
 from tasks.decisions import Decision
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import VALIDATION_METRIC
@@ -93,7 +93,7 @@ def publish(
     model_digest: str | None = None,
     matrices_digest: str | None = None,
     evaluated: str | None = None,
-    engine: Engine = HERE,
+    executor: Executor = LOCAL,
 ) -> Published:
     """Fill `published.recommendations` by the chosen model, fitted on every curated edge, and write the files.
 
@@ -105,7 +105,7 @@ def publish(
         judgement: of the choice; without it there is nothing to decide.
         model_digest: of its fit on every edge; not needed where the judgement refuses it already.
         evaluated: the run whose evaluation is published; this one by default.
-        engine: where users' recommendations are made.
+        executor: where users' recommendations are made.
     """
     of_runs = {"run_id": run_id, "evaluated": evaluated or run_id}
     fresh = publications.begin(home, run_id)
@@ -116,7 +116,7 @@ def publish(
             stand = False
             if judgement is None or not judgement.stays:
                 lists = Lists(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
-                made, stand = user_lists.ranked_into(connection, home, lists, engine)
+                made, stand = user_lists.ranked_into(connection, home, lists, executor)
                 judgement = judgement and promotion.with_lists(connection, judgement, settings)
             decision = judgement and promotion.decide(connection, run_id, judgement)
             parameters["recommendations_made"] = decision is None or decision.promoted

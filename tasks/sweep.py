@@ -6,7 +6,7 @@ off goes on where it stopped. The scores of the refits are kept in `evaluation.s
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -21,7 +21,7 @@ from models.evaluation import metrics
 from models.evaluation.metrics import Mean
 from models.numerics.counts import item_degrees
 from models.settings import ModelSettings
-from tasks.cluster import Engine
+from tasks.cluster import Executor, PendingCall
 from tasks.errors import InputError
 from tasks.evaluate.ranks import by_degree, degrees_of_edges, rank_each
 from tasks.orchestration.stage_task import stage_task
@@ -117,8 +117,8 @@ def _varied(sweep: SweepPlan, place: int) -> dict[str, Any]:
     return {key: value for key, value in sweep.settings[place].items() if value is not None}
 
 
-def refit(home: Home, run_id: str, *, name: str, place: int, begun: Callable[[], list[Result]]) -> list[Result]:
-    """One fit of a sweep, judged on the test part; `begun` waits for it.
+def refit(home: Home, run_id: str, *, name: str, place: int, pending: PendingCall) -> list[Result]:
+    """One fit of a sweep, judged on the test part, submitted by `submit_refit`.
 
     Args:
         name: of the sweep.
@@ -127,14 +127,15 @@ def refit(home: Home, run_id: str, *, name: str, place: int, begun: Callable[[],
     Raises:
         OneclassError: the model cannot be fitted on this matrix.
     """
-    return begun()
+    return pending.result()
 
 
-def begin(
-    engine: Engine, home: Home, *, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int
-) -> Callable[[], list[Result]]:
-    """Have a refit made by an engine; what is returned waits for its results."""
-    return engine.begin(f"{label(name, place)}: refit", _refit, home, name, place, matrices_digest, settings, seed)
+def submit_refit(
+    executor: Executor, home: Home, *, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int
+) -> PendingCall:
+    """Submit a refit, whose result is a list of `Result`."""
+    call = f"{label(name, place)}: refit"
+    return executor.submit(_refit, home, name, place, matrices_digest, settings, seed, label=call)
 
 
 def _refit(home: Home, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int) -> list[Result]:

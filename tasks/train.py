@@ -22,12 +22,12 @@ from models.memory import block_bytes, coordinator_bytes
 from models.settings import ModelSettings
 from models.user_blocks import cuts
 from tasks import machine
-from tasks.cluster import HERE, Engine
+from tasks.cluster import LOCAL, Executor, PendingCall
 from tasks.errors import ClusterLost, InputError, MachineShort, OneclassError, StoreLost
 from tasks.orchestration import progress
 from tasks.orchestration.artifacts import key as artifact_key
 from tasks.orchestration.stage_task import stage_task
-from tasks.stores import fits, grams, manifest, matrices, run_at_url, warehouse, warm_start
+from tasks.stores import fits, grams, manifest, matrices, remote_scratch, warehouse, warm_start
 from tasks.stores.allowance import size_in_words
 from tasks.stores.fits import Fit
 from tasks.stores.home import Home
@@ -62,19 +62,19 @@ def train(
     settings: ModelSettings,
     seed: int,
     warm: bool = False,
-    begun: Callable[[], Fit] | None = None,
+    pending: PendingCall | None = None,
 ) -> Fit:
     """Fit `model` on the training edges of `protocol`, keep it, and note it in `operations.model_fits`.
 
     Args:
         warm: begin at the fit of the latest run, where the model can.
-        begun: waits for the fit, where it was begun elsewhere (`begin`).
+        pending: the fit, if it was submitted (`submit_fit`).
 
     Raises:
         OneclassError: the model cannot be fitted on this matrix.
     """
-    if begun is not None:
-        fit = begun()
+    if pending is not None:
+        fit = pending.result()
         fits.bring(home, fit)
     else:
         previous = warm_start.latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
@@ -90,18 +90,25 @@ def train(
     return fit
 
 
-def begin(
-    engine: Engine, home: Home, *, protocol: str, matrices_digest: str, model: str, settings: ModelSettings, seed: int
-) -> Callable[[], Fit]:
-    """Have a fit made by an engine; what is returned waits for it."""
+def submit_fit(
+    executor: Executor,
+    home: Home,
+    *,
+    protocol: str,
+    matrices_digest: str,
+    model: str,
+    settings: ModelSettings,
+    seed: int,
+) -> PendingCall:
+    """Submit a fit; of a fit by blocks the coordinator submits the blocks, when the result is asked for."""
     matrix = matrices.read(home, matrices_digest, parts=()).train
-    if MODELS[model].block_sizes(settings, matrix.shape[1]):  # its blocks are what the engine gets
-        return partial(fitted, home, matrices_digest, model, settings, seed, workers=engine)
+    if MODELS[model].block_sizes(settings, matrix.shape[1]):
+        return LOCAL.submit(fitted, home, matrices_digest, model, settings, seed, None, executor)
     if home.store is not None and fits.find(home, model, fits.key_of(matrices_digest, model, settings, seed)):
-        return partial(fitted, home, matrices_digest, model, settings, seed)  # it is here, and no worker need fetch it
+        return LOCAL.submit(fitted, home, matrices_digest, model, settings, seed)  # no worker need download it
     memory = MODELS[model].fit_bytes(settings, matrix.shape, matrix.nnz)
-    what = f"{model}: train on {protocol}"
-    return engine.begin(what, fitted, home, matrices_digest, model, settings, seed, memory=memory)
+    label = f"{model}: train on {protocol}"
+    return executor.submit(fitted, home, matrices_digest, model, settings, seed, label=label, memory=memory)
 
 
 def fitted(
@@ -111,7 +118,7 @@ def fitted(
     settings: ModelSettings,
     seed: int,
     previous: Fit | None = None,
-    workers: Engine = HERE,
+    workers: Executor = LOCAL,
 ) -> Fit:
     """A fit in the store: made now, or taken from there where one of that digest is whole.
 
@@ -145,7 +152,7 @@ def fitted(
                 on_epoch=_epochs(tell),
                 member=partial(_kept_member, home, matrices_digest, seed),
                 gram_sums=partial(grams.sums, home, matrices_digest),
-                workers=_with_room(what, estimator, split.train, workers),
+                workers=_with_block_memory(what, estimator, split.train, workers),
                 rows=matrices.StoredRows(home.absolute(), matrices_digest),
                 scratch=_scratch(home, workers),
             )
@@ -160,23 +167,23 @@ def fitted(
     return fit
 
 
-def _scratch(home: Home, workers: Engine) -> Path | Shelves:
-    """Where the users of a block lie between its calls: in a folder, where this process makes the calls itself."""
-    if home.store is None or workers is HERE:
+def _scratch(home: Home, workers: Executor) -> Path | Shelves:
+    """Scratch storage for the state of blocks: a local folder when running in-process."""
+    if home.store is None or workers is LOCAL:
         return home.absolute().spill
-    return run_at_url.shelves(home.absolute(), workers.everywhere)
+    return partial(remote_scratch.open_scratch, home.absolute())
 
 
-def _least_memory(estimator: Model, train: csr_matrix, workers: Engine) -> int:
+def _least_memory(estimator: Model, train: csr_matrix, workers: Executor) -> int:
     """Bytes that a fit in this process takes at least, about; its blocks are not among them where others compute these."""
     settings = estimator.settings
     sizes = estimator.block_sizes(settings, train.shape[1])
-    if sizes and workers is not HERE:
+    if sizes and workers is not LOCAL:
         return coordinator_bytes(sizes, settings.blocks, train.shape, estimator.item_matrices)
     return estimator.fit_bytes(settings, train.shape, train.nnz)
 
 
-def _with_room(what: str, estimator: Model, train: csr_matrix, workers: Engine) -> Workers:
+def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: Executor) -> Workers:
     """Workers whose calls declare what a block takes.
 
     Raises:
@@ -186,21 +193,21 @@ def _with_room(what: str, estimator: Model, train: csr_matrix, workers: Engine) 
     sizes = estimator.block_sizes(settings, train.shape[1])
     if not sizes:
         return workers
-    room = workers.room
+    most = workers.worker_memory
     needed = max(
         block_bytes(sizes, end - first, int(train.indptr[end] - train.indptr[first]))
         for first, end in cuts(train.indptr, settings.blocks)
     )
-    if room is not None and needed > room:
+    if most is not None and needed > most:
         shared = block_bytes(sizes, 0, 0)
         remedy = f"take more blocks (--set {estimator.name}.blocks=N), or give a worker more memory"
-        if shared > room:
+        if shared > most:
             remedy = f"its items alone need {size_in_words(shared)} in each block: give a worker more memory"
         raise OneclassError(
             f"train: {what}: a block of users needs about {size_in_words(needed)}, and no worker has declared more than "
-            f"{size_in_words(room)}; {remedy}."
+            f"{size_in_words(most)}; {remedy}."
         )
-    return workers.declaring(needed)
+    return workers.with_memory(needed)
 
 
 def is_of_the_model(error: BaseException) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import date
 
 from models.settings import ModelSettings
-from tasks.cluster import HERE, Engine
+from tasks.cluster import LOCAL, Executor
 from tasks.orchestration.stage_task import stage_task
 from tasks.protocols import PROTOCOLS
 from tasks.stores import matrices
@@ -22,7 +22,7 @@ def tune(
     wanted: Wanted,
     day: date,
     seed: int,
-    engine: Engine = HERE,
+    executor: Executor = LOCAL,
 ) -> dict[str, ModelSettings]:
     """The settings of each model for the fits of this run; where they come from is in `operations.model_settings`.
 
@@ -31,7 +31,7 @@ def tune(
         models: the settings without a search.
         wanted: which of them are searched.
         day: up to which the run takes events; no search of a later day is taken.
-        engine: where the searches are made, side by side where it has room.
+        executor: where the searches are made, side by side where it has room.
     """
     protocol = next((name for name in PROTOCOLS if name in digests), None)
     if protocol is None:
@@ -39,7 +39,7 @@ def tune(
     split = matrices.read(home, digests[protocol], parts=())
     log = Log(home, protocol, digests[protocol], split.train, day, seed, by_ends=split.ends is not None)
     begun = [
-        settle(log, model, settings, wanted, engine) for model, settings in models.items() if settings.search_space
+        settle(log, model, settings, wanted, executor) for model, settings in models.items() if settings.search_space
     ]
     found = [settled() for settled in begun]
     record(home, run_id, found)

@@ -10,7 +10,7 @@ import polars as pl
 
 import sql
 from models.base import Model
-from tasks.cluster import Engine, each, kept_last
+from tasks.cluster import Executor, imap, lru_cache_last
 from tasks.stores import fits, matrices, warehouse
 from tasks.stores.home import Home
 from tasks.stores.stage_results import StageResult
@@ -35,9 +35,9 @@ class Lists(NamedTuple):
 
 
 def ranked_into(
-    connection: duckdb.DuckDBPyConnection, home: Home, lists: Lists, engine: Engine
+    connection: duckdb.DuckDBPyConnection, home: Home, lists: Lists, executor: Executor
 ) -> tuple[StageResult, bool]:
-    """Have `ranked` hold the lists, made by an engine, or those that stand as published where nothing is new.
+    """Have `ranked` hold the lists, made by an executor, or those that stand as published where nothing is new.
 
     Returns:
         What `published.recommendations` is made from, and whether it holds these lists already.
@@ -54,19 +54,19 @@ def ranked_into(
         connection.execute(sql.statement("publish/standing"))
         return kept, True
     connection.execute(sql.statement("publish/ranked"))
-    for block in made(home, lists, engine):
+    for block in made(home, lists, executor):
         warehouse.insert(connection, "ranked", block)
     return kept, False
 
 
-def made(home: Home, lists: Lists, engine: Engine) -> Iterator[pl.DataFrame]:
+def made(home: Home, lists: Lists, executor: Executor) -> Iterator[pl.DataFrame]:
     """The best items of every user, for one block of users after another."""
     model, split = _model_and_split(home, lists)
     users, step = split.train.shape[0], model.users_at_once
     step *= max(1, USERS_OF_A_CALL // step)
-    what, asked = f"{lists.model}: recommend", [(lists, first, first + step) for first in range(0, users, step)]
-    alone = model.matrices_on(split.train.shape[1], split.train.nnz) > 0
-    yield from each(engine, what, ranked, home, asked, alone=alone)
+    asked = [(lists, first, first + step) for first in range(0, users, step)]
+    serial = model.matrices_on(split.train.shape[1], split.train.nnz) > 0
+    yield from imap(executor, ranked, home, asked, label=f"{lists.model}: recommend", serial=serial)
     _model_and_split.cache_clear()
 
 
@@ -78,7 +78,7 @@ def ranked(home: Home, lists: Lists, first: int, end: int) -> pl.DataFrame:
     return pl.concat([_ranked(model, split, lists, start, min(start + step, end)) for start in starts])
 
 
-@kept_last
+@lru_cache_last
 def _model_and_split(home: Home, lists: Lists) -> tuple[Model, matrices.SplitMatrices]:
     """The model and its edges, kept from one block to the next."""
     return fits.load(home, lists.model, lists.digest), matrices.read(home, lists.matrices_digest)

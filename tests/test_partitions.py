@@ -6,7 +6,7 @@ import pytest
 from benchmarks.partitioned import truth
 from benchmarks.partitioned.layout import TABLES, Layout
 from benchmarks.partitions import FILES, THRESHOLD, logs, partitioned
-from tasks.cluster import HERE
+from tasks.cluster import LOCAL
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +17,7 @@ def layout(tmp_path_factory):
     layout = Layout(tmp_path_factory.mktemp("parts"), 3, THRESHOLD, min_user_edges=70, held_out_share=0.3, seed=7)
     sources = logs(layout.folder, 6_000, 1_000, FILES)
     truth.one_machine(layout, sources)
-    partitioned(HERE, layout, sources)
+    partitioned(LOCAL, layout, sources)
     return layout
 
 

@@ -1,7 +1,10 @@
-"""What runs on a worker: it refuses to work for another version of the program, or where it sees neither the home nor its URL."""
+"""The calls of a Dask worker, which refuses those of another version of the program or of a home that it cannot read.
+
+Dask imports this module in the thread of its event loop, where Prefect and the stores' larger modules must not be loaded
+while another thread works: they are imported in the functions.
+"""
 
 import asyncio
-import contextlib
 import functools
 import hashlib
 import importlib
@@ -11,7 +14,7 @@ import os
 import pickle
 import platform
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +25,17 @@ from tasks.errors import OneclassError
 from tasks.stores import allowance
 from tasks.stores.home import Home
 
-ROOMS = ("models", "tasks", "sql", "data_contracts")
-SPOKEN = ("tasks", "models")  # loggers whose lines go to the coordinator
+SOURCE_FOLDERS = ("models", "tasks", "sql", "data_contracts")
+FORWARDED_LOGGERS = ("tasks", "models")
 LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "polars", "optuna", "distributed")
-_turn = threading.Lock()  # a call has all of the process's threads
+_one_call = threading.Lock()  # a call takes all of the process's threads
 
 
-class Unfit(OneclassError):
-    """A worker that must not do this run's work; `worker` is its address."""
+class IncompatibleWorker(OneclassError):
+    """A worker that must not run calls of this run; `worker` is its address."""
 
-    def __init__(self, why: str, worker: str) -> None:
-        super().__init__(why, worker)
+    def __init__(self, reason: str, worker: str) -> None:
+        super().__init__(reason, worker)
         self.worker = worker
 
     def __str__(self) -> str:
@@ -40,155 +43,132 @@ class Unfit(OneclassError):
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What a worker must have in common with the coordinator.
+class WorkerContext:
+    """Sent with every call: what worker and coordinator must have in common.
 
     Attributes:
-        version: the coordinator's `version()`.
-        home: of the coordinator, as an absolute path.
-        mark: the name of a file that the coordinator made for this run, in the home or, where this has one, at its URL.
-        threads: cores that each of its calls may use.
-        run_id: of the run in Prefect, on whose page the worker's lines appear; None outside of one.
+        versions: the coordinator's `versions()`.
+        home: the coordinator's, with an absolute path.
+        sentinel: name of a file of this run, in the home's `spill` or at its URL.
+        threads: cores that each call may use.
+        run_id: of the run in Prefect, on whose page the worker's log lines appear; None outside of one.
     """
 
-    version: tuple[tuple[str, str], ...]
+    versions: tuple[tuple[str, str], ...]
     home: Home
-    mark: str
+    sentinel: str
     threads: int
     run_id: str | None
 
 
 @functools.cache
-def version() -> tuple[tuple[str, str], ...]:
-    """What a result may depend on besides the call: (name, version or digest) of Python, libraries and own source."""
+def versions() -> tuple[tuple[str, str], ...]:
+    """(name, version or digest) of everything that a result depends on: Python, libraries and own source."""
     source = hashlib.sha256()
     root = Path(__file__).resolve().parents[2]
-    for file in sorted(file for room in ROOMS for file in (root / room).rglob("*") if file.suffix in (".py", ".sql")):
+    files = (file for folder in SOURCE_FOLDERS for file in (root / folder).rglob("*") if file.suffix in (".py", ".sql"))
+    for file in sorted(files):
         source.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
     libraries = [(name, importlib.metadata.version(name)) for name in LIBRARIES]
     return ("Python", platform.python_version()), *libraries, ("oneclass's source", source.hexdigest()[:16])
 
 
-def unfit(terms: Terms, own: distributed.Worker | None = None) -> str | None:
-    """Why this process must not work for such a coordinator; None where it may.
+def incompatibility(context: WorkerContext, dask_worker: distributed.Worker | None = None) -> str | None:
+    """Why this process must not work for such a coordinator; None if it may.
 
     Args:
-        own: Dask's worker in this process, outside of a call.
+        dask_worker: Dask's worker in this process; needed outside of a call only.
     """
-    for (name, own_version), (_, wanted) in zip(version(), terms.version, strict=True):
-        if own_version != wanted:
-            return f"it has {name} {own_version}, and the run {wanted}: install there what is installed here"
-    if terms.home.store is not None:
-        folder = Path((own or distributed.get_worker()).local_directory) / "oneclass"  # goes when the worker ends
-        return _without_url(terms.home, terms.mark, folder)
-    if not (terms.home.spill / terms.mark).exists():
-        return f"it does not see {terms.home.folder}: mount the home there under the same path, or give a --store"
+    for (name, own), (_, wanted) in zip(versions(), context.versions, strict=True):
+        if own != wanted:
+            return f"it has {name} {own}, and the run {wanted}: install there what is installed here"
+    if context.home.store is not None:
+        # Dask deletes its own folder when the worker ends.
+        cache = Path((dask_worker or distributed.get_worker()).local_directory) / "oneclass"
+        return _prepare_cache(context.home, context.sentinel, cache)
+    if not (context.home.spill / context.sentinel).exists():
+        return f"it does not see {context.home.folder}: mount the home there under the same path, or give a --store"
     return None
 
 
 @functools.cache
-def _without_url(home: Home, mark: str, cache: Path) -> str | None:
-    """Why this process cannot use the home's URL; None where it can, and has made its cache ready for a new run.
+def _prepare_cache(home: Home, sentinel: str, cache: Path) -> str | None:
+    """Check once a run that the home's URL is the coordinator's, and tidy the cache; returns what prevents it."""
+    from tasks.stores import remote, retention
 
-    Looked at once a run: what goes wrong there later says so by itself.
-    """
-    # Not above: Dask loads this module in the thread of its event loop.
-    from tasks.stores import remote, retention, run_at_url
-
-    remote.work_in(cache)
+    remote.use_cache(cache)
     try:
-        if not run_at_url.sees(home, mark):
+        if not remote.has_sentinel(home, sentinel):
             return f"it does not find at {home.store} what the run has put there; give a URL that is the same for all"
-        retention.tidy_cache(remote.here(home))
+        retention.tidy_cache(remote.local_home(home))
     except OneclassError as error:
         return str(error).rstrip(".")
     return None
 
 
-async def facts(terms: Terms, dask_worker: distributed.Worker) -> tuple[str | None, int]:
-    """`unfit`, and the cores of the machine that this process may use; Dask gives `dask_worker`.
+async def describe(context: WorkerContext, dask_worker: distributed.Worker) -> tuple[str | None, int]:
+    """`incompatibility`, and the cores of the machine that this process may use; Dask gives `dask_worker`.
 
-    A URL may keep one waiting, while Dask's event loop has to say that the worker is there.
+    In a thread, since reading a URL would block the event loop, and with it the worker's heartbeat.
     """
-    return await asyncio.to_thread(unfit, terms, dask_worker), allowance.cores()
+    return await asyncio.to_thread(incompatibility, context, dask_worker), allowance.cores()
 
 
-def packed(function: Callable[..., Any], *arguments: Any) -> bytes:
-    """A call, for `call` and `call_block`.
-
-    Dask would unpack it in the thread of its event loop, where Prefect must not be imported, while another thread works.
-    """
-    return pickle.dumps((function, arguments))
+def pickled_call(function: Callable[..., Any], *arguments: Any) -> bytes:
+    """A call for `run_call`, pickled, or Dask would import its modules in the thread of the event loop."""
+    return pickle.dumps((function, [one.absolute() if isinstance(one, Home) else one for one in arguments]))
 
 
-def call(terms: Terms, pack: bytes) -> Any:
-    """`function(home, ...)` with this worker's limits, one call at a time."""
-    with _turn, _taking_part(terms):
-        from tasks.stores import remote
+def run_call(context: WorkerContext, pickled: bytes) -> Any:
+    """Run a pickled call with this worker's limits and cache, one at a time.
 
-        function, (home, *arguments) = pickle.loads(pack)
-        home = replace(remote.here(home), limits=replace(home.limits, threads=terms.threads))
-        with home.writing():
-            return function(home, *arguments)
-
-
-def call_block(terms: Terms, pack: bytes) -> Any:
-    """`function(...)`, one call at a time."""
-    with _turn, _taking_part(terms):
-        function, arguments = pickle.loads(pack)
-        return function(*arguments)
-
-
-async def call_beside(terms: Terms, pack: bytes, dask_worker: distributed.Worker) -> None:
-    """`function(home, ...)` while another call may go on; nothing where this process cannot take part."""
-
-    def made() -> None:
-        if unfit(terms, dask_worker) is None:
-            function, arguments = pickle.loads(pack)
-            function(*arguments)
-
-    await asyncio.to_thread(made)
-
-
-@contextlib.contextmanager
-def _taking_part(terms: Terms) -> Iterator[None]:
-    """Look before each call, as workers may come late, and after one that failed, as a folder may have gone meanwhile.
+    The worker is checked before each call, since it may have joined late, and after a call that failed, since a shared folder
+    may be gone.
 
     Raises:
-        Unfit: this process must not do it, and others may.
+        IncompatibleWorker: this process must not run it; others may.
     """
-    _speak_through(terms.run_id)
-    _check(terms)
-    try:
-        yield
-    except Exception:
-        _check(terms)
-        raise
+    with _one_call:
+        forward_logs(context.run_id)
+        _require_compatible(context)
+        try:
+            function, arguments = pickle.loads(pickled)
+            with context.home.writing():
+                return function(*(_local(one, context) if isinstance(one, Home) else one for one in arguments))
+        except Exception:
+            _require_compatible(context)
+            raise
 
 
-def _check(terms: Terms) -> None:
-    if why := unfit(terms):
-        raise Unfit(why, distributed.get_worker().address)
+def _local(home: Home, context: WorkerContext) -> Home:
+    from tasks.stores import remote
+
+    return replace(remote.local_home(home), limits=replace(home.limits, threads=context.threads))
+
+
+def _require_compatible(context: WorkerContext) -> None:
+    if reason := incompatibility(context):
+        raise IncompatibleWorker(reason, distributed.get_worker().address)
 
 
 @functools.cache
-def _speak_through(run_id: str | None) -> None:
-    """Leave it to the coordinator, to which Dask hands every line, to show it: on its terminal and on the run's page.
+def forward_logs(run_id: str | None) -> None:
+    """Leave log lines to the coordinator, to which Dask forwards them, for its terminal and the run's page.
 
-    Prefect, which comes with the stages, would show it here, and start a server of its own to send it to.
+    Prefect, which comes with the stages, would print them here, and start a server of its own to send them to.
     """
     os.environ |= {"PREFECT_LOGGING_TO_API_ENABLED": "false", "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false"}
     importlib.import_module("prefect.main")
-    for name in (None, "flows", "tasks", "models"):
+    for name in (None, "flows", *FORWARDED_LOGGERS):
         handlers = logging.getLogger(name).handlers
-        handlers[:] = [one for one in handlers if not type(one).__module__.startswith("prefect")]
-    for name in SPOKEN:
+        handlers[:] = [handler for handler in handlers if not type(handler).__module__.startswith("prefect")]
+    for name in FORWARDED_LOGGERS:
         logging.getLogger(name).setLevel(logging.INFO)
 
-    def of_run(*values: Any, **more: Any) -> logging.LogRecord:
+    def make_record(*values: Any, **more: Any) -> logging.LogRecord:
         record = logging.LogRecord(*values, **more)
         if run_id:
             record.flow_run_id = run_id  # where Prefect's handler looks first
         return record
 
-    logging.setLogRecordFactory(of_run)
+    logging.setLogRecordFactory(make_record)

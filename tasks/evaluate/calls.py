@@ -1,4 +1,4 @@
-"""The judging of one model, cut into calls for an engine: each ranks for some users of a part, and judges `like` for them.
+"""The judging of one model, cut into calls for an executor: each ranks for some users of a part, and judges `like` for them.
 
 Calls are cut by the number of users alone, each into whole blocks of scores, and what they found is put together in their
 order. So nothing depends on where they are made, nor on how many are made at a time.
@@ -14,7 +14,7 @@ from models.generator.density_ratio import Truth
 from models.memory import scoring_bytes, users_at_once
 from models.negatives.laws import NegativeLaw
 from tasks import machine
-from tasks.cluster import Engine, each, kept_last
+from tasks.cluster import Executor, imap, lru_cache_last
 from tasks.evaluate import considered, like
 from tasks.evaluate.ranks import Ranks, rank_each, with_targets
 from tasks.orchestration import progress
@@ -41,23 +41,23 @@ class Judged(NamedTuple):
     pairs: considered.Pairs | None
 
 
-class Begun(NamedTuple):
-    """The calls that judge one model: how many users each has, of which part, and their answers in this order."""
+class PendingEvaluation(NamedTuple):
+    """The calls that judge one model: how many users each has, of which part, and their results in this order."""
 
     parts: list[tuple[str, int]]
-    answers: Iterator[Judged]
+    results: Iterator[Judged]
 
 
-def begin(
-    engine: Engine,
+def submit_evaluation(
+    executor: Executor,
     home: Home,
     matrices_digest: str,
     split: SplitMatrices,
     name: str,
     digest: str,
     truth: Truth | None,
-) -> Begun:
-    """Have one model judged on the test part, and ranked for on the validation part where it has users with a target.
+) -> PendingEvaluation:
+    """Submit one model's evaluation on the test part, and its ranking of the validation part if it has users with a target.
 
     Args:
         split: of that digest; its parts may lack the histories.
@@ -80,16 +80,17 @@ def begin(
             asked.append((matrices_digest, name, digest, part, first, end, of_these))
             parts.append((part, end - first))
             memory.append(scoring_bytes(min(end - first, at_once), items, scores, saved))
-    what = f"{name}: judge on {split.protocol}"
-    return Begun(parts, each(engine, what, judged, home, asked, memory=memory, alone=matrices > 0))
+    label = f"{name}: judge on {split.protocol}"
+    results = imap(executor, judged, home, asked, label=label, memory=memory, serial=matrices > 0)
+    return PendingEvaluation(parts, results)
 
 
-def collected(name: str, begun: Begun) -> dict[str, list[Judged]]:
+def collected(name: str, pending: PendingEvaluation) -> dict[str, list[Judged]]:
     """The answers of a model's calls by part, in their order; the progress is told."""
     found: dict[str, list[Judged]] = {}
-    users = sum(count for _, count in begun.parts)
-    for part, _ in progress.over(begun.parts, f"{name} ranks for {users:,} users", lambda of_call: of_call[1]):
-        found.setdefault(part, []).append(next(begun.answers))
+    users = sum(count for _, count in pending.parts)
+    for part, _ in progress.over(pending.parts, f"{name} ranks for {users:,} users", lambda of_call: of_call[1]):
+        found.setdefault(part, []).append(next(pending.results))
     return found
 
 
@@ -122,13 +123,13 @@ def judged(
         return Judged(ranks, {score: one.shown for score, one in exposures.items()}, sample, pairs)
 
 
-@kept_last
+@lru_cache_last
 def split_of(home: Home, digest: str) -> SplitMatrices:
     """A split without the histories of its parts, kept from one call to the next."""
     return matrices.read(home, digest, histories=False)
 
 
-@kept_last
+@lru_cache_last
 def _model_and_law(home: Home, matrices_digest: str, name: str, digest: str) -> tuple[Model, NegativeLaw | None]:
     """A model and, on leave_one_out, the law of its negatives, kept from one call to the next."""
     model, split = fits.load(home, name, digest), split_of(home, matrices_digest)

@@ -15,7 +15,7 @@ from models.evaluation import metrics
 from models.evaluation.beyond_accuracy import Exposure
 from models.numerics.counts import item_degrees
 from tasks import main_table
-from tasks.cluster import HERE, Engine
+from tasks.cluster import LOCAL, Executor
 from tasks.evaluate import calls, kept
 from tasks.evaluate import considered as evaluate_considered
 from tasks.evaluate import like as evaluate_like
@@ -55,7 +55,7 @@ def evaluate(
     protocol: str,
     matrices_digest: str,
     fit_digests: dict[str, str],
-    engine: Engine = HERE,
+    executor: Executor = LOCAL,
 ) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
@@ -68,7 +68,7 @@ def evaluate(
     Args:
         matrices_digest: the protocol's split in the matrix store.
         fit_digests: digest of each fitted model, by the model's name.
-        engine: where models are judged, some users a call.
+        executor: where models are judged, some users a call.
 
     Where an earlier run evaluated the same fits on the same split, its rows are taken (`tasks.evaluate.kept`). A model that
     cannot be evaluated, because it gives a user a NaN, say, is left out. One that is worse than guesses, or than
@@ -82,7 +82,7 @@ def evaluate(
     if earlier := kept.find(home, run_id, protocol, made):
         found = _Found(Evaluated(**earlier.result))
     else:
-        found = _judge(home, matrices_digest, fit_digests, engine)
+        found = _judge(home, matrices_digest, fit_digests, executor)
     with warehouse.stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         if earlier:
             kept.copy(connection, run_id, protocol, earlier.run_id)
@@ -106,7 +106,7 @@ class _Found:
     considered: list[evaluate_considered.Considered] = field(default_factory=list)
 
 
-def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine: Engine) -> _Found:
+def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], executor: Executor) -> _Found:
     """Every model's ranked lists, and its `like` on leave_one_out."""
     split = calls.split_of(home, matrices_digest)
     protocol, users = split.protocol, len(with_targets(split.parts["test"]))
@@ -120,14 +120,14 @@ def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], engine
         return found
     failed, degrees = found.evaluated.failed, _Degrees.of(split)
     truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
-    begun = {
-        name: calls.begin(engine, home, matrices_digest, split, name, digest, truth)
+    pending = {
+        name: calls.submit_evaluation(executor, home, matrices_digest, split, name, digest, truth)
         for name, digest in fit_digests.items()
     }
     for name in fit_digests:
         try:
             started = perf_counter()
-            of_parts = calls.collected(name, begun.pop(name))
+            of_parts = calls.collected(name, pending.pop(name))
             logger.info("%s %s: judged in %.1f s", protocol, name, perf_counter() - started)
             ranked = list(_ranked(name, split, degrees, of_parts))
             like, considered = _judged_by(name, of_parts["test"])

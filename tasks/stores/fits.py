@@ -84,7 +84,7 @@ def digest_from(key: str, previous: Fit | None) -> str:
 def find(home: Home, model: str, digest: str) -> Fit | None:
     """The fit of that digest; None where the store, and its URL, have none, or one that is damaged, which is said."""
     folder = folder_of(home, model, digest)
-    remote.fetch(home, folder, RECORD)
+    remote.download(home, folder, RECORD)
     return _described(model, digest, lambda: manifest.checked(folder, RECORD)) if os.path.lexists(folder) else None
 
 
@@ -126,7 +126,7 @@ def share(home: Home, fit: Fit) -> None:
     Raises:
         StoreLost: it cannot be written there.
     """
-    remote.put(home, folder_of(home, fit.model, fit.digest), RECORD)
+    remote.upload(home, folder_of(home, fit.model, fit.digest), RECORD)
 
 
 def bring(home: Home, fit: Fit) -> None:
@@ -136,7 +136,7 @@ def bring(home: Home, fit: Fit) -> None:
         StoreLost: it is not there, or not what was put there.
     """
     if home.store is not None and find(home, fit.model, fit.digest) is None:
-        raise StoreLost(remote.absent(home, folder_of(home, fit.model, fit.digest)))
+        raise StoreLost(remote.explain_absence(home, folder_of(home, fit.model, fit.digest)))
 
 
 def load(home: Home, model: str, digest: str) -> Model:

@@ -17,8 +17,8 @@ from tasks.errors import OneclassError
 
 logger = logging.getLogger(__name__)
 
-_known: dict[tuple[int, int, int, int | None], tuple[int, int, str]] = {}
-"""(device, inode) of a file and a stretch of it -> the file's size and time, and the digest, when this process last hashed it."""
+_known: dict[tuple[int, int], tuple[int, int, str]] = {}
+"""(device, inode) of a file -> the file's size and time, and the digest, when this process last hashed it."""
 AT_ONCE = 1 << 20  # bytes that are read and hashed at once
 
 
@@ -154,23 +154,15 @@ def _text(facts: dict[str, Any], digests: dict[str, str]) -> str:
     return json.dumps({**body, "sha256": own}, indent=1, sort_keys=True) + "\n"
 
 
-def sha256_of(file: Path, start: int, length: int) -> str:
-    """The sha256 of a stretch of a file, which alone is read, once in a process."""
-    return _sha256(file, start, length)
-
-
-def _sha256(file: Path, start: int = 0, length: int | None = None) -> str:
+def _sha256(file: Path) -> str:
     with file.open("rb", buffering=0) as stream:
         status = os.fstat(stream.fileno())
-        stamp, place = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino, start, length)
+        stamp, place = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino)
         known = _known.get(place)
         if known and known[:2] == stamp:
             return known[2]
         digest = hashlib.sha256()
-        stream.seek(start)
-        left = status.st_size - start if length is None else length
-        while left > 0 and (read := stream.read(min(AT_ONCE, left))):
+        while read := stream.read(AT_ONCE):
             digest.update(read)
-            left -= len(read)
     _known[place] = *stamp, digest.hexdigest()
     return digest.hexdigest()

@@ -1,7 +1,7 @@
 """The matrix store: a split as CSR arrays in `<home>/<dataset>/matrices/<digest>/`, memory-mapped when read.
 
 The digest is that of the arrays' bytes, so that equal splits are one folder, and a stage that is handed a
-digest knows what it reads. `split.json`, written last, says what the arrays are, and the sha256 of each and of its row blocks.
+digest knows what it reads. `split.json`, written last, says what the arrays are, and the sha256 of each.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from models.numerics.ordered_histories import ordered
-from tasks.stores import manifest, remote, row_blocks
+from tasks.stores import manifest, remote
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -88,23 +88,20 @@ class SplitMatrices:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows of a split's training matrix for whoever is asked for them, in whatever process (`models.fitting.Rows`)."""
+    """Loads rows of a split's training matrix in any process (`models.fitting.Rows`)."""
 
     home: Home
     digest: str
 
     def __call__(self, first: int, end: int) -> csr_matrix:
-        """Rows [first, end); of the others no page is read.
+        """Copy rows [first, end) out of the memory-mapped matrix.
 
         Raises:
             Damaged: they are not what was written.
         """
-        home = remote.here(self.home)
+        home = remote.local_home(self.home)
         with home.writing():
-            rows = row_blocks.read(home, self.digest, RECORD, first, end)
-            if rows is None:  # stored by an earlier version of this program
-                rows = read(home, self.digest, parts=()).train[first:end]
-        return rows
+            return read(home, self.digest, parts=()).train[first:end]
 
 
 def write(home: Home, split: SplitMatrices) -> str:
@@ -125,7 +122,6 @@ def write(home: Home, split: SplitMatrices) -> str:
             "parts": sorted(split.parts),
             "shape": list(split.train.shape),
             "numbering": split.numbering,
-            "rows": row_blocks.described(partial, arrays["train_indptr"]),
         }
         manifest.seal(partial, RECORD, description)
         partial.rename(target)
@@ -146,7 +142,7 @@ def share(home: Home, digests: Iterable[str]) -> None:
         StoreLost: it cannot be written there.
     """
     for digest in digests:
-        remote.put(home, home.matrices / digest, RECORD)
+        remote.upload(home, home.matrices / digest, RECORD)
 
 
 def read(home: Home, digest: str, parts: Collection[str] | None = None, *, histories: bool = True) -> SplitMatrices:

@@ -1,24 +1,27 @@
-"""The stores of matrices and fits by URL, for workers that share no folder with the coordinator.
+"""The stores of matrices and fits at a URL (`--store`), for workers that share no folder with the coordinator.
 
-Below `<url>/<dataset>/` they lie as in the home (`matrices/<digest>/`, `models/<model>/<digest>/`), at whatever fsspec reaches,
-such as `s3://bucket/prefix`. A folder is put there file by file and its record last, so that one that is half put counts as
-absent. Whoever needs it gets all of it, checks each file against the sha256 in the record, and renames it into the home that
-he has; behind that nothing knows of URLs. A worker has a home of its own for it, its cache. What is damaged at the URL loses
-its record, so that whoever has it whole puts it there anew.
+Below `<url>/<dataset>/` they lie as in the home (`matrices/<digest>/`, `models/<model>/<digest>/`), on any file system that
+fsspec knows, such as `s3://bucket/prefix`, with the credentials that it finds in the environment. A folder is uploaded file by
+file and its record last, so that a partial upload counts as absent. A download is checked against the sha256 in the record and
+moved into the local home, a worker's cache; no other code reads by URL. A damaged folder at the URL loses its record, so that
+whoever has it whole uploads it again.
 """
 
 import contextlib
+import errno
 import hashlib
 import logging
+import os
 import shutil
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from tasks.errors import StoreLost
-from tasks.stores import manifest, urls
+from tasks.errors import InputError, OneclassError, StoreLost
+from tasks.stores import manifest
 from tasks.stores.home import Home
 
 if TYPE_CHECKING:
@@ -26,25 +29,85 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STORES = "matrices", "models"  # what of a home lies at its URL for as long as it is kept
-_cache: Path | None = None  # of a worker, which has no other home
+STORES = "matrices", "models"
+SCRATCH = "spill"  # of the run in progress
+INSTALL_S3 = "python -m pip install -c constraints.txt -e '.[s3]'"
+_cache: Path | None = None  # a worker's, which has no other home
 
 
-def work_in(folder: Path) -> None:
-    """Let this process, a worker's, keep in a folder of its own what it gets from a URL."""
+def check_url(url: str) -> None:
+    """Check the form of a `--store` URL.
+
+    Raises:
+        InputError: it is not a URL, or has a password in it.
+    """
+    parts = urlsplit(url)
+    if not parts.scheme or not (parts.netloc or parts.path.strip("/")):
+        raise InputError(f"--store {url}: write it as s3://BUCKET/PREFIX, or another URL that fsspec knows.")
+    if parts.password is not None:
+        raise InputError(
+            "--store: has a password in it, which Prefect would show; give credentials by the environment."
+        )
+
+
+def url_of(home: Home, path: Path | str) -> str:
+    """The URL of a path of the home, absolute or relative to the data set's folder."""
+    relative = os.path.relpath(path, home.folder) if isinstance(path, Path) else path
+    return f"{home.store.rstrip('/')}/{home.dataset}/{relative}"
+
+
+@contextlib.contextmanager
+def open_store(home: Home) -> Iterator[tuple["AbstractFileSystem", str]]:
+    """The file system of the home's URL, and the path of the data set there.
+
+    Raises:
+        InputError: fsspec does not know such URLs, or lacks a package.
+        StoreLost: the server cannot be reached, or refuses.
+        FileNotFoundError: from the body, if it reads an absent file.
+    """
+    import fsspec  # here, since few commands need it
+
+    local = {"auto_mkdir": True} if home.store.startswith(("file:", "local:")) else {}
+    try:
+        system, path = fsspec.core.url_to_fs(home.store, use_listings_cache=False, **local)
+    except ImportError as error:
+        raise InputError(f"--store {home.store}: {error}. For s3:// run {INSTALL_S3}, on every worker too.") from error
+    except ValueError as error:
+        raise InputError(f"--store {home.store}: {error}.") from error
+    try:
+        yield system, f"{path}/{home.dataset}"
+    except (OneclassError, FileNotFoundError, MemoryError):
+        raise
+    except Exception as error:  # botocore's and other protocols' errors have no base class in common
+        if getattr(error, "errno", None) == errno.ENOSPC:  # of this machine's disk
+            raise
+        raise StoreLost(explain_failure(home, error)) from error
+
+
+def explain_failure(home: Home, error: BaseException) -> str:
+    """The message for a URL that cannot be used."""
+    return (
+        f"{home.store}: cannot be used ({type(error).__name__}: {error}). Check that the bucket exists, that the server "
+        "answers, and that the credentials in the environment may list, read, write and delete there. Fits that were made "
+        "are kept; the same command goes on from there."
+    )
+
+
+def use_cache(folder: Path | None) -> None:
+    """Let this process, a worker's, download into a folder of its own."""
     global _cache
     _cache = folder
 
 
-def here(home: Home) -> Home:
-    """The home as this process has it: on a worker, where the home has a URL, its cache."""
+def local_home(home: Home) -> Home:
+    """The home as this process has it: on a worker its cache, if the home has a URL."""
     if home.store is None or _cache is None:
         return home
     return replace(home, root=_cache / hashlib.sha256(home.store.encode()).hexdigest()[:16])
 
 
-def put(home: Home, folder: Path, record: str) -> None:
-    """Put a stored folder at the home's URL, if it has one, unless it is there.
+def upload(home: Home, folder: Path, record: str) -> None:
+    """Upload a stored folder to the home's URL, if it has one, unless it is there.
 
     Raises:
         StoreLost: it cannot be written there.
@@ -54,123 +117,138 @@ def put(home: Home, folder: Path, record: str) -> None:
     digests = manifest.files(folder, record)
     sizes = {name: (folder / name).stat().st_size for name in digests}
     try:
-        with urls.reached(home) as (system, path):
-            there = f"{path}/{urls.relative(home, folder)}"
-            if (before := _record(system, there, record)) == digests and _has(system, there, sizes):
+        with open_store(home) as (system, path):
+            target = f"{path}/{os.path.relpath(folder, home.folder)}"
+            before = _read_record(system, target, record)
+            if before == digests and _has_sizes(system, target, sizes):
                 return
             if before is not None and before != digests:
-                system.rm_file(f"{there}/{record}")
+                system.rm_file(f"{target}/{record}")
             for name in digests:
-                system.put_file(str(folder / name), f"{there}/{name}")
-            system.pipe_file(f"{there}/{record}", (folder / record).read_bytes())
+                system.put_file(str(folder / name), f"{target}/{name}")
+            system.pipe_file(f"{target}/{record}", (folder / record).read_bytes())
     except FileNotFoundError as error:
-        raise StoreLost(urls.lost(home, error)) from error
-    logger.info("%s: put there, %.1f MB", urls.of(home, folder), sum(sizes.values()) / 1e6)
+        raise StoreLost(explain_failure(home, error)) from error
+    logger.info("%s: uploaded, %.1f MB", url_of(home, folder), sum(sizes.values()) / 1e6)
 
 
-def fetch(home: Home, folder: Path, record: str) -> None:
-    """Have a stored folder in the home, from its URL where it is not here whole; where that has none, nothing is done.
+def download(home: Home, folder: Path, record: str) -> None:
+    """Download a stored folder, unless it is whole here; nothing is done if the URL has none.
 
     Raises:
         StoreLost: the URL cannot be read.
     """
     if home.store is None or manifest.is_whole(folder, record):
         return
-    half_made = folder.with_name(f"partial-{uuid.uuid4().hex}")
+    partial = folder.with_name(f"partial-{uuid.uuid4().hex}")
     try:
-        with urls.reached(home) as (system, path):
-            there = f"{path}/{urls.relative(home, folder)}"
+        with open_store(home) as (system, path):
+            source = f"{path}/{os.path.relpath(folder, home.folder)}"
             try:
-                text = system.cat_file(f"{there}/{record}")
+                text = system.cat_file(f"{source}/{record}")
             except FileNotFoundError:
                 return
-            half_made.mkdir(parents=True)
-            (half_made / record).write_bytes(text)
-            for name in manifest.files(half_made, record):
-                (half_made / name).parent.mkdir(parents=True, exist_ok=True)
-                system.get_file(f"{there}/{name}", str(half_made / name))
-        manifest.checked(half_made, record)
+            partial.mkdir(parents=True)
+            (partial / record).write_bytes(text)
+            for name in manifest.files(partial, record):
+                (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                system.get_file(f"{source}/{name}", str(partial / name))
+        manifest.checked(partial, record)
         manifest.remove(folder)
-        half_made.rename(folder)
+        partial.rename(folder)
     except (manifest.Damaged, FileNotFoundError) as error:
-        what = str(error).replace(f"{half_made}/", "")
-        logger.warning("%s: is damaged, and counts as absent: %s", urls.of(home, folder), what)
-        discard(home, folder, record)
+        reason = str(error).replace(f"{partial}/", "")
+        logger.warning("%s: is damaged, and counts as absent: %s", url_of(home, folder), reason)
+        with contextlib.suppress(FileNotFoundError), open_store(home) as (system, path):
+            system.rm_file(f"{path}/{os.path.relpath(folder, home.folder)}/{record}")
     finally:
-        shutil.rmtree(half_made, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def require(home: Home, folder: Path, record: str) -> None:
-    """As `fetch`, for a folder that has to be there.
+    """As `download`, for a folder that must exist.
 
     Raises:
         StoreLost: the URL cannot be read.
         Damaged: it has none that is whole.
     """
-    fetch(home, folder, record)
+    download(home, folder, record)
     if home.store is not None and not folder.exists():
-        raise manifest.Damaged(absent(home, folder))
+        raise manifest.Damaged(explain_absence(home, folder))
 
 
-def absent(home: Home, folder: Path) -> str:
-    """What is said of a folder that is not at the home's URL and should be."""
-    return f"{urls.of(home, folder)}: is not there, or not whole; run the same command again, which puts it there anew"
+def explain_absence(home: Home, folder: Path) -> str:
+    """The message for a folder that should be at the home's URL."""
+    return f"{url_of(home, folder)}: is not there, or not whole; run the same command again, which puts it there anew"
 
 
-def fetch_stretch(home: Home, place: Path, start: int, end: int | None, target: Path) -> None:
-    """Get the bytes [start, end) of a file of the home from its URL, whole or not at all.
-
-    Raises:
-        FileNotFoundError: it is not there.
-        StoreLost: the URL cannot be read.
-    """
-    half_made = target.with_name(f"partial-{uuid.uuid4().hex}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with urls.reached(home) as (system, path):
-        half_made.write_bytes(system.cat_file(f"{path}/{urls.relative(home, place)}", start=start, end=end))
-    half_made.rename(target)
+def list_folders(home: Home) -> set[str]:
+    """The stored folders at the home's URL, such as models/wmf/0123456789abcdef."""
+    with open_store(home) as (system, path):
+        return {_folder_of(file, path) for store in STORES for file in system.find(f"{path}/{store}")}
 
 
-def discard(home: Home, folder: Path, record: str) -> None:
-    """Take the record of a damaged folder away from the home's URL, so that it is put there anew."""
-    with contextlib.suppress(FileNotFoundError), urls.reached(home) as (system, path):
-        system.rm_file(f"{path}/{urls.relative(home, folder)}/{record}")
-
-
-def places(home: Home) -> set[str]:
-    """What folders of the stores lie at the home's URL, such as models/wmf/0123456789abcdef."""
-    with urls.reached(home) as (system, path):
-        return {_place(found, path) for store in STORES for found in system.find(f"{path}/{store}")}
-
-
-def drop_others(home: Home, kept: Collection[str]) -> None:
-    """Delete from the home's URL, if it has one, every folder of the stores but some; where it is away, that is said.
-
-    Args:
-        kept: of `places`.
-    """
+def delete_others(home: Home, kept: Collection[str]) -> None:
+    """Delete from the home's URL, if it has one, every stored folder except `kept` (of `list_folders`); failures are logged."""
     if home.store is None:
         return
     try:
-        with urls.reached(home) as (system, path):
-            found = [file for store in STORES for file in system.find(f"{path}/{store}")]
-            urls.delete(system, [file for file in found if _place(file, path) not in kept])
+        with open_store(home) as (system, path):
+            files = [file for store in STORES for file in system.find(f"{path}/{store}")]
+            delete_files(system, [file for file in files if _folder_of(file, path) not in kept])
     except (FileNotFoundError, StoreLost) as error:
         logger.warning("not tidied: %s", error)
 
 
-def _place(file: str, path: str) -> str:
+def write_sentinel(home: Home, name: str) -> None:
+    """Delete the scratch files of an earlier run, and write a file by which workers know that they see the same place.
+
+    Raises:
+        InputError: the URL cannot be written to.
+    """
+    try:
+        with open_store(home) as (system, path):
+            delete_files(system, system.find(f"{path}/{SCRATCH}"))
+            system.pipe_file(f"{path}/{SCRATCH}/{name}", b"a run of oneclass goes on\n")
+    except (FileNotFoundError, StoreLost) as error:
+        raise InputError(f"--store {explain_failure(home, error.__cause__ or error)}") from error
+
+
+def has_sentinel(home: Home, name: str) -> bool:
+    """Whether this process finds a run's sentinel at the URL.
+
+    Raises:
+        OneclassError: the URL cannot be read.
+    """
+    with contextlib.suppress(FileNotFoundError), open_store(home) as (system, path):
+        return bool(system.cat_file(f"{path}/{SCRATCH}/{name}"))
+    return False
+
+
+def remove_sentinel(home: Home, name: str) -> None:
+    """Delete a run's sentinel, if the URL can still be reached."""
+    with contextlib.suppress(FileNotFoundError, StoreLost), open_store(home) as (system, path):
+        system.rm_file(f"{path}/{SCRATCH}/{name}")
+
+
+def delete_files(system: "AbstractFileSystem", files: list[str]) -> None:
+    """Delete files; fsspec refuses an empty list."""
+    if files:
+        system.rm(files)
+
+
+def _folder_of(file: str, path: str) -> str:
     parts = file[len(path) :].strip("/").split("/")
     return "/".join(parts[: 3 if parts[0] == "models" else 2])
 
 
-def _record(system: "AbstractFileSystem", there: str, record: str) -> dict[str, str] | None:
-    """The sha256 of each file by the record that is there; None without one, or with one that is damaged."""
+def _read_record(system: "AbstractFileSystem", folder: str, record: str) -> dict[str, str] | None:
+    """The sha256 of each file, by the record at the URL; None if that is absent or damaged."""
     with contextlib.suppress(FileNotFoundError, UnicodeDecodeError, manifest.Damaged):
-        return manifest.parsed(system.cat_file(f"{there}/{record}").decode(), there)[1]
+        return manifest.parsed(system.cat_file(f"{folder}/{record}").decode(), folder)[1]
     return None
 
 
-def _has(system: "AbstractFileSystem", there: str, sizes: dict[str, int]) -> bool:
-    found = {path.rpartition(there + "/")[2]: about["size"] for path, about in system.find(there, detail=True).items()}
+def _has_sizes(system: "AbstractFileSystem", folder: str, sizes: dict[str, int]) -> bool:
+    found = {path.rpartition(folder + "/")[2]: info["size"] for path, info in system.find(folder, detail=True).items()}
     return all(found.get(name) == size for name, size in sizes.items())

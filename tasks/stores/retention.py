@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 
 import sql
-from tasks.stores import fits, grams, manifest, publications, remote, row_blocks, shelf_at_url, warehouse
+from tasks.stores import fits, grams, manifest, publications, remote, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
             manifest.remove(folder)
             deleted += 1
     deleted += grams.drop_others(home, used)
-    remote.drop_others(
+    remote.delete_others(
         home, {f"models/{fit.model}/{fit.digest}" for fit in staying} | {f"matrices/{digest}" for digest in used}
     )
     if deleted:
@@ -48,17 +48,15 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
 
 
 def tidy_cache(home: Home) -> None:
-    """Delete from a worker's cache the matrices that its URL no longer has, with all that belongs to them; also unfinished
-    fits, and what it keeps of fits by blocks.
+    """Delete from a worker's cache the matrices that its URL no longer has, with their fits and sums, and unfinished fits.
 
     A fit stays while its matrices are there: it may be one that could not be put there yet.
 
     Raises:
         StoreLost: the URL cannot be read.
     """
-    shelf_at_url.forget_all(home)
-    used = {place.rpartition("/")[2] for place in remote.places(home) if place.startswith("matrices/")}
-    for folder in [*home.matrices.glob("*"), *row_blocks.cached(home)]:
+    used = {folder.rpartition("/")[2] for folder in remote.list_folders(home) if folder.startswith("matrices/")}
+    for folder in home.matrices.glob("*"):
         if folder.name not in used:
             manifest.remove(folder)
     for folder in home.models.glob("*/*"):

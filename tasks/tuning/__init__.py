@@ -4,7 +4,7 @@ from models.search_space import SearchSpace
 from tasks.tuning.best_settings import table, write
 from tasks.tuning.search import Outcome, Search
 from tasks.tuning.study import Study
-from tasks.tuning.trial import begin, run_trial, trial_task
+from tasks.tuning.trial import run_trial, submit_trial, trial_task
 from tasks.tuning.validation import Validation, validation
 
 __all__ = [
@@ -13,8 +13,8 @@ __all__ = [
     "SearchSpace",
     "Study",
     "Validation",
-    "begin",
     "run_trial",
+    "submit_trial",
     "table",
     "trial_task",
     "validation",

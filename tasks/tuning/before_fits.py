@@ -18,15 +18,15 @@ from scipy.sparse import csr_matrix
 
 from models.catalogue import MODELS
 from models.settings import ModelSettings
-from tasks.cluster import HERE, Engine
+from tasks.cluster import LOCAL, Executor, PendingCall
 from tasks.errors import InputError
 from tasks.stores import warehouse
 from tasks.stores.home import Home
 from tasks.tuning.best_settings import short
-from tasks.tuning.search import Asked, Made, Outcome, Search, best_of
+from tasks.tuning.search import Asked, Outcome, Search, best_of
 from tasks.tuning.settled import Settled
 from tasks.tuning.study import Study
-from tasks.tuning.trial import LEAST_USERS, begin, log_outcome, run_trial, trial_task
+from tasks.tuning.trial import LEAST_USERS, log_outcome, run_trial, submit_trial, trial_task
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ LONG_FITS = 2_000_000  # training edges; with more, the numbers of factors and p
 DAYS, MOVED = 30, 1.25  # a search is good for so long, while users, items and edges are so many times as many at most
 
 When = Literal["auto", "off", "always"]
-Trial = Callable[[Home, Search, int, Callable[[], Made]], Outcome]
+Trial = Callable[[Home, Search, int, PendingCall], Outcome]
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ class Wanted:
 
 
 def settle(
-    log: Log, model: str, settings: ModelSettings, wanted: Wanted, engine: Engine = HERE
+    log: Log, model: str, settings: ModelSettings, wanted: Wanted, executor: Executor = LOCAL
 ) -> Callable[[], Settled]:
     """The settings of one model for the fits of a run; what is returned waits for the search, where there is one.
 
     Args:
-        engine: where a search is made; on a worker its trials are not task runs.
+        executor: where a search is made; on a worker its trials are not task runs.
         settings: those without a search.
     """
     given, tuned, when = wanted.given.get(model, ()), model in wanted.tuned, wanted.when
@@ -106,9 +106,9 @@ def settle(
         return lambda: kept
     if why := _not_worth_it(log, search):
         return lambda: Settled(model, origin, why, settings)
-    in_tasks = (log.trial,) if engine is HERE else ()
-    begun = engine.begin(f"{model}: search settings", trials, log.home, search, *in_tasks)
-    return lambda: _searched(log, search, origin, *begun())
+    in_tasks = (log.trial,) if executor is LOCAL else ()
+    pending = executor.submit(trials, log.home, search, *in_tasks, label=f"{model}: search settings")
+    return lambda: _searched(log, search, origin, *pending.result())
 
 
 def _search(log: Log, model: str, settings: ModelSettings, given: Collection[str]) -> Search:
@@ -148,7 +148,7 @@ def trials(home: Home, search: Search, trial: Trial = run_trial) -> tuple[list[O
     study, train = Study(home, search), search.judged_on(home).train
     while round_ := study.ask(TRIALS, train):
         for asked in round_:
-            trial(home, search, asked.number, begin(HERE, home, search, asked))
+            trial(home, search, asked.number, submit_trial(LOCAL, home, search, asked))
     found = study.outcomes(), study.best()
     study.forget()
     return *found, _on_more(home, search, found[1])
@@ -163,7 +163,7 @@ def _on_more(home: Home, search: Search, best: Outcome | None) -> list[Outcome]:
         return []
     found = []
     for number, values in enumerate(({}, best.values), TRIALS + 1):
-        found.append(begin(HERE, home, more, Asked(number, {}, values, {}))().outcome)
+        found.append(submit_trial(LOCAL, home, more, Asked(number, {}, values, {})).result().outcome)
         log_outcome(more, found[-1], best_of(found))
     return found
 

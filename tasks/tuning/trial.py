@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from models.evaluation.metrics import Mean
 from models.fitting import Epoch, FitOptions, ValidationUsers
 from models.settings import ModelSettings
 from tasks import machine
-from tasks.cluster import Engine
+from tasks.cluster import Executor, PendingCall
 from tasks.errors import OneclassError
 from tasks.evaluate.ranks import rank_each
 from tasks.stores.home import Home
@@ -34,14 +34,15 @@ SCORES_PER_EDGE = 2  # scores computed and ranked in the time that an epoch spen
 FOLD_IN = 3  # folding in one user costs at most so many times as much as a whole fit, divided by its training users
 
 
-def begin(engine: Engine, home: Home, search: Search, asked: Asked) -> Callable[[], Made]:
-    """Have a trial made by an engine; what is returned waits for it."""
+def submit_trial(executor: Executor, home: Home, search: Search, asked: Asked) -> PendingCall:
+    """Submit a trial, whose result is a `Made`."""
     judged, kind = search.judged_on(home), MODELS[search.model]
     try:
         memory = kind.fit_bytes(_settings(search, asked, judged), judged.train.shape, judged.train.nnz)
     except (ValueError, ArithmeticError):
         memory = 0  # settings that the model refuses, as whoever makes the trial will say
-    return engine.begin(f"{search.model}: trial {asked.number}", make, home, search, asked, memory=memory)
+    label = f"{search.model}: trial {asked.number}"
+    return executor.submit(make, home, search, asked, label=label, memory=memory)
 
 
 def make(home: Home, search: Search, asked: Asked) -> Made:
@@ -81,9 +82,9 @@ def make(home: Home, search: Search, asked: Asked) -> Made:
     return Made(asked, Outcome(asked.number, **{**common, **ended}), checkpoints.values if checkpoints else {})
 
 
-def run_trial(home: Home, search: Search, number: int, begun: Callable[[], Made]) -> Outcome:
-    """Wait for a trial that was begun, and tell the study; `number` is for the name of a task run."""
-    study, made = Study(home, search), begun()
+def run_trial(home: Home, search: Search, number: int, pending: PendingCall) -> Outcome:
+    """Wait for a submitted trial, and tell the study; `number` is for the name of a task run."""
+    study, made = Study(home, search), pending.result()
     study.tell(made)
     log_outcome(search, made.outcome, study.best())
     return made.outcome

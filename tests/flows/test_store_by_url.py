@@ -21,13 +21,11 @@ from tests.tasks.cluster.conftest import started
 pytestmark = pytest.mark.slow
 
 HIDES = Path(conftest.__file__).with_name("hidden_home.py")
+MODELS = "popularity", "random_graph", "mrf_dense", "wmf", "slim"
 IN_BLOCKS = "random_graph", "mrf_dense"
-SHORT = (
-    "random_graph.iterations=4",
-    "random_graph.factors=5",
-)
-BLOCKS = *(f"{model}.blocks=3" for model in IN_BLOCKS), *SHORT
-WHAT = "--models", ",".join(("popularity", *IN_BLOCKS)), "--set", *BLOCKS
+SHORT = "random_graph.iterations=4", "random_graph.factors=5"
+SETTINGS = *(f"{model}.blocks=3" for model in IN_BLOCKS), *SHORT, "wmf.iterations=3", "wmf.factors=8"
+WHAT = "--models", ",".join(MODELS), "--set", *SETTINGS
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +80,7 @@ def once_there_is(s3, what, act):
 
 
 def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
-    s3, cluster, caches, hidden, ratings, tmp_path, capsys, caplog
+    s3, cluster, hidden, ratings, tmp_path, capsys, caplog
 ):
     """Workers share no folder with it, or with each other. Its tables are those of a plain run."""
     assert run(tmp_path / "alone", "--source", ratings, *WHAT) == 0
@@ -107,11 +105,10 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     kept = query(hidden / "home", "select distinct model, digest from operations.model_fits")
     there = {tuple(name.split("/")[2:4]) for name in s3.names() if "/models/" in name}
     assert there == set(kept) and not any("/spill/" in name for name in s3.names())
-    assert not list((caches / "another").rglob("shelves/*/*"))
 
 
 def test_a_sweep_has_the_rows_of_a_plain_one(s3, cluster, hidden, ratings, tmp_path):
-    what = ["--sweep", "random_graph_r", "--set", "random_graph.blocks=3", *SHORT[:2], "--source", str(ratings)]
+    what = ["--sweep", "random_graph_r", "--set", "random_graph.blocks=3", *SHORT, "--source", str(ratings)]
     away = ["--dask", cluster.address, "--store", f"{s3.url}/swept"]
     rows = []
     for home, more in ((tmp_path, []), (hidden / "swept", away)):

@@ -45,10 +45,10 @@ def in_small_calls(monkeypatch):
     monkeypatch.setattr(calls, "users_at_once", lambda *numbers: USERS_AT_ONCE)
 
 
-def evaluated(home, digests, **engine):
+def evaluated(home, digests, **executor):
     """Every row of the evaluation's tables, bit for bit, as one run of a name leaves them."""
     for protocol, (matrices, fits) in digests.items():
-        assert evaluate(home, "run", protocol, matrices, fits, **engine).failed == {}
+        assert evaluate(home, "run", protocol, matrices, fits, **executor).failed == {}
     with warehouse.connect(home, read_only=True) as connection:
         return {
             table: connection.execute(f"select * from evaluation.{table}").fetchall()

@@ -22,7 +22,8 @@ from cryptography.x509.oid import NameOID
 from models.catalogue import MODELS
 from tasks import cluster as clusters
 from tasks.binarize import BinarizeSettings, binarize
-from tasks.cluster import ClusterSettings, dask_cluster, worker
+from tasks.cluster import ClusterSettings, worker
+from tasks.cluster import dask as dask_executor
 from tasks.errors import ClusterLost, InputError, OneclassError
 from tasks.split import SplitSettings, split
 from tasks.stores import warehouse
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.slow
 
 
 def opened(cluster, home):
-    return clusters.opened(ClusterSettings(address=cluster.address), home)
+    return clusters.open_executor(ClusterSettings(address=cluster.address), home)
 
 
 def wait_for_lines(file, count):
@@ -48,10 +49,10 @@ def wait_for_lines(file, count):
 
 
 def test_calls_are_made_by_other_processes_and_answered_in_their_order(cluster, home):
-    with opened(cluster, home) as engine:
-        begun = [engine.begin(f"call {number}", calls.who, home) for number in range(6)]
-        found = [one() for one in begun]
-        assert engine.map(calls.doubled, [(number,) for number in range(9)]) == list(range(0, 18, 2))
+    with opened(cluster, home) as executor:
+        pending = [executor.submit(calls.who, home, label=f"call {number}") for number in range(6)]
+        found = [call.result() for call in pending]
+        assert executor.map(calls.doubled, [(number,) for number in range(9)]) == list(range(0, 18, 2))
     assert os.getpid() not in {process for process, _ in found}
     assert len({process for process, _ in found}) == 2
     assert all(threads >= 1 for _, threads in found)
@@ -59,62 +60,64 @@ def test_calls_are_made_by_other_processes_and_answered_in_their_order(cluster, 
 
 
 def test_without_a_cluster_a_call_is_made_here_when_its_result_is_asked_for(home, tmp_path):
-    with clusters.opened(ClusterSettings(), home) as engine:
-        begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 0.0)
+    with clusters.open_executor(ClusterSettings(), home) as executor:
+        pending = executor.submit(calls.slowly, home, tmp_path / "began", 0.0, label="call")
         assert not (tmp_path / "began").exists()
-        assert begun() == os.getpid()
-        assert engine.map(calls.doubled, [(1,), (2,)]) == [2, 4]
+        assert pending.result() == os.getpid()
+        assert executor.map(calls.doubled, [(1,), (2,)]) == [2, 4]
 
 
 def test_an_error_of_a_call_is_raised_where_it_is_awaited(cluster, home):
-    with opened(cluster, home) as engine:
-        begun = engine.begin("call", calls.slowly, home, "no path", 0.0)
+    with opened(cluster, home) as executor:
+        pending = executor.submit(calls.slowly, home, "no path", 0.0, label="call")
         with pytest.raises(AttributeError, match="open"):
-            begun()
+            pending.result()
 
 
 @pytest.mark.parametrize("told", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_path, told):
     own_cluster.worker()
     own_cluster.worker()
-    with opened(own_cluster, home) as engine:
-        begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 2.0)
+    with opened(own_cluster, home) as executor:
+        pending = executor.submit(calls.slowly, home, tmp_path / "began", 2.0, label="call")
         (first,) = wait_for_lines(tmp_path / "began", 1)
         os.kill(first, told)
-        assert begun() != first
+        assert pending.result() != first
 
 
 def test_a_worker_that_comes_late_takes_part(own_cluster, home, tmp_path):
     own_cluster.worker()
-    with opened(own_cluster, home) as engine:
-        begun = [engine.begin(f"call {number}", calls.slowly, home, tmp_path / "began", 1.0) for number in range(8)]
+    with opened(own_cluster, home) as executor:
+        pending = [
+            executor.submit(calls.slowly, home, tmp_path / "began", 1.0, label=f"call {number}") for number in range(8)
+        ]
         own_cluster.worker()
-        assert len({one() for one in begun}) == 2
+        assert len({call.result() for call in pending}) == 2
 
 
 def test_a_call_that_ends_each_process_is_given_up_with_what_to_do(home):
     once = dask.config.set({"distributed.scheduler.allowed-failures": 0})
-    with once, clusters.opened(ClusterSettings(workers=1), home) as engine:
-        begun = engine.begin("fit of wmf", calls.ends_its_process, home)
+    with once, clusters.open_executor(ClusterSettings(workers=1), home) as executor:
+        pending = executor.submit(calls.ends_its_process, home, label="fit of wmf")
         with pytest.raises(OneclassError, match="fit of wmf: the worker died each time.*1 times.*more of it"):
-            begun()
+            pending.result()
 
 
 def test_a_scheduler_that_dies_ends_the_run_in_seconds(own_cluster, home, tmp_path, monkeypatch):
     own_cluster.worker()
-    monkeypatch.setattr(dask_cluster, "SECONDS_TO_ANSWER", 3.0)
-    with opened(own_cluster, home) as engine:
-        begun = engine.begin("call", calls.slowly, home, tmp_path / "began", 60.0)
+    monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 3.0)
+    with opened(own_cluster, home) as executor:
+        pending = executor.submit(calls.slowly, home, tmp_path / "began", 60.0, label="call")
         wait_for_lines(tmp_path / "began", 1)
         own_cluster.end(own_cluster.scheduler)
         with pytest.raises(ClusterLost, match="the same command goes on"):
-            begun()
+            pending.result()
 
 
 def other_source(folder):
     """The program's, with a comment more."""
-    for room in worker.ROOMS:
-        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in worker.SOURCE_FOLDERS:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     with (folder / "models" / "popularity.py").open("a") as file:
         file.write("# another version\n")
     return folder
@@ -130,48 +133,50 @@ def test_a_worker_of_other_source_is_refused_by_name(own_cluster, home, tmp_path
 
 
 def test_a_worker_that_does_not_see_the_home_says_so(home):
-    terms = worker.Terms(worker.version(), home, "cluster-1", 1, None)
+    context = worker.WorkerContext(worker.versions(), home, "cluster-1", 1, None)
     said = f"it does not see {home.folder}: mount the home there under the same path, or give a --store"
-    assert worker.unfit(terms) == said
+    assert worker.incompatibility(context) == said
 
 
 def test_a_worker_with_another_version_of_a_library_says_so(home):
-    wanted = tuple((name, "0.1" if name == "numpy" else version) for name, version in worker.version())
-    said = worker.unfit(worker.Terms(wanted, home, "cluster-1", 1, None))
+    wanted = tuple((name, "0.1" if name == "numpy" else version) for name, version in worker.versions())
+    said = worker.incompatibility(worker.WorkerContext(wanted, home, "cluster-1", 1, None))
     assert said == f"it has numpy {np.__version__}, and the run 0.1: install there what is installed here"
 
 
 def test_a_worker_that_came_late_with_another_source_does_no_call(own_cluster, home, tmp_path, caplog):
     fit = own_cluster.worker()
-    with opened(own_cluster, home) as engine:
+    with opened(own_cluster, home) as executor:
         late = own_cluster.worker(source=other_source(tmp_path / "other"))
-        begun = [engine.begin(f"call {number}", calls.slowly, home, tmp_path / "began", 0.5) for number in range(4)]
-        assert {one() for one in begun} == {fit.pid}
-        assert len({*engine.map(calls.process, [(number,) for number in range(4)])}) == 1
+        pending = [
+            executor.submit(calls.slowly, home, tmp_path / "began", 0.5, label=f"call {number}") for number in range(4)
+        ]
+        assert {call.result() for call in pending} == {fit.pid}
+        assert len({*executor.map(calls.process, [(number,) for number in range(4)])}) == 1
         assert caplog.text.count("cannot take part: it has oneclass's source") == 1  # others make its calls
         own_cluster.end(fit)
         with pytest.raises(OneclassError, match=r"worker tcp://[\d.:]+ cannot take part: it has oneclass's source"):
-            engine.begin("call", calls.who, home)()
+            executor.submit(calls.who, home, label="call").result()
     assert late.poll() is None
 
 
 def test_workers_that_lose_the_shared_folder_make_no_call_until_it_is_back(cluster, home, tmp_path):
     away = tmp_path / "away"
-    with opened(cluster, home) as engine:
-        begun = engine.begin("call", calls.reads_the_home_after, home, 1.0)
+    with opened(cluster, home) as executor:
+        pending = executor.submit(calls.reads_the_home_after, home, 1.0, label="call")
         home.folder.rename(away)
         with pytest.raises(OneclassError, match="cannot take part: it does not see .*mount the home there"):
-            begun()
+            pending.result()
         away.rename(home.folder)
-    with opened(cluster, home) as engine:
-        assert engine.begin("call", calls.reads_the_home_after, home, 0.0)()
+    with opened(cluster, home) as executor:
+        assert executor.submit(calls.reads_the_home_after, home, 0.0, label="call").result()
 
 
 def test_what_waits_for_a_slow_worker_is_made_by_the_others(cluster, home):
-    with opened(cluster, home) as engine:
-        slow = engine.begin("call", calls.who, home)()[0]
-        made = [engine.begin(f"call {number}", calls.slowly_in, home, slow, 6.0) for number in range(12)]
-        assert 1 <= [one() for one in made].count(slow) <= 2
+    with opened(cluster, home) as executor:
+        slow = executor.submit(calls.who, home, label="call").result()[0]
+        pending = [executor.submit(calls.slowly_in, home, slow, 6.0, label=f"call {number}") for number in range(12)]
+        assert 1 <= [call.result() for call in pending].count(slow) <= 2
 
 
 def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
@@ -184,33 +189,33 @@ def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
 
 
 def test_what_declares_more_memory_than_any_worker_has_is_made_by_the_coordinator(home, caplog):
-    with clusters.opened(ClusterSettings(workers=1), home) as engine:
-        assert engine.begin("mrf_dense", calls.who, home, memory=10**15)()[0] == os.getpid()
-        assert engine.begin("slim", calls.who, home, memory=10**6)()[0] != os.getpid()
+    with clusters.open_executor(ClusterSettings(workers=1), home) as executor:
+        assert executor.submit(calls.who, home, memory=10**15, label="mrf_dense").result()[0] == os.getpid()
+        assert executor.submit(calls.who, home, memory=10**6, label="slim").result()[0] != os.getpid()
     assert "mrf_dense needs about 1000000.0 GB" in caplog.text
 
 
 def test_two_that_need_most_of_a_workers_memory_do_not_meet_there(own_cluster, home, tmp_path):
     own_cluster.worker("--nthreads", "1", "--resources", "memory=100")
     own_cluster.worker("--nthreads", "1", "--resources", "memory=1000")
-    with opened(own_cluster, home) as engine:
-        small = engine.begin("small", calls.who, home, memory=50)
+    with opened(own_cluster, home) as executor:
+        small = executor.submit(calls.who, home, memory=50, label="small")
         large = [
-            engine.begin(f"large {number}", calls.slowly, home, tmp_path / "began", 0.5, memory=600)
+            executor.submit(calls.slowly, home, tmp_path / "began", 0.5, memory=600, label=f"large {number}")
             for number in (1, 2)
         ]
-        made_by = {one() for one in large}
+        made_by = {call.result() for call in large}
         assert len(made_by) == 1
-        assert small()
-        assert set(engine.declaring(600).map(calls.process, [(number,) for number in range(6)])) == made_by
+        assert small.result()
+        assert set(executor.with_memory(600).map(calls.process, [(number,) for number in range(6)])) == made_by
 
 
 def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
     script = (
-        "import sys, time; from pathlib import Path; from tasks.cluster import ClusterSettings, opened;"
+        "import sys, time; from pathlib import Path; from tasks.cluster import ClusterSettings, open_executor;"
         "from tasks.stores.home import Home; import psutil\n"
         "if __name__ == '__main__':\n"
-        "    with opened(ClusterSettings(workers=2), Home(Path(sys.argv[1]), 'small')):\n"
+        "    with open_executor(ClusterSettings(workers=2), Home(Path(sys.argv[1]), 'small')):\n"
         "        print(*[one.pid for one in psutil.Process().children()], flush=True); time.sleep(60)"
     )
     file = home.root / "run.py"
@@ -233,8 +238,8 @@ def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
 
 def test_a_runs_own_workers_do_not_speak_after_its_last_word(home, capfd):
     """They outlive it by a moment, and miss its scheduler."""
-    with clusters.opened(ClusterSettings(workers=1), home) as engine:
-        engine.begin("a call", calls.lose_the_scheduler, home)()
+    with clusters.open_executor(ClusterSettings(workers=1), home) as executor:
+        executor.submit(calls.lose_the_scheduler, home, label="a call").result()
     assert "scheduler" not in "".join(capfd.readouterr())
 
 
@@ -247,8 +252,8 @@ def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home, monkeypatc
     wanted = before_fits.Wanted("always")
     asked = {"digests": digests, "models": models, "wanted": wanted, "day": date(2026, 1, 2), "seed": 3}
     here = tune(home, "a", **asked)
-    with opened(cluster, home) as engine:
-        assert tune(home, "b", **asked, engine=engine) == here
+    with opened(cluster, home) as executor:
+        assert tune(home, "b", **asked, executor=executor) == here
     with warehouse.connect(home, read_only=True) as connection:
         of = "select model, reason, reached, trials from operations.model_settings where run_id = ? and origin = 'search'"
         found = [connection.execute(f"{of} order by all", [run_id]).fetchall() for run_id in ("a", "b")]
@@ -283,8 +288,8 @@ def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certific
     with started(tmp_path / "cluster", "tls") as cluster:
         cluster.worker()
         assert cluster.address.startswith("tls://")
-        with opened(cluster, home) as engine:
-            assert engine.begin("call", calls.who, home)()[0] != os.getpid()
+        with opened(cluster, home) as executor:
+            assert executor.submit(calls.who, home, label="call").result()[0] != os.getpid()
 
 
 @pytest.mark.parametrize(
@@ -298,21 +303,21 @@ def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certific
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused(home, monkeypatch, settings, message):
-    monkeypatch.setattr(dask_cluster, "SECONDS_TO_ANSWER", 1.0)
-    with pytest.raises(InputError, match=message), clusters.opened(ClusterSettings(**settings), home):
+    monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 1.0)
+    with pytest.raises(InputError, match=message), clusters.open_executor(ClusterSettings(**settings), home):
         pass
 
 
 def test_a_scheduler_without_workers_is_refused(own_cluster, home, monkeypatch):
-    monkeypatch.setattr(dask_cluster, "SECONDS_TO_ANSWER", 1.0)
+    monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 1.0)
     with pytest.raises(InputError, match="the scheduler has no worker"), opened(own_cluster, home):
         pass
 
 
 def test_a_url_is_used_that_workers_see_and_one_that_they_do_not_is_refused(cluster, home, tmp_path):
     home = replace(home, store=f"file://{tmp_path}/url")
-    with opened(cluster, home) as engine:
-        assert engine.begin("call", calls.kept, home)() != str(home.folder)
+    with opened(cluster, home) as executor:
+        assert executor.submit(calls.kept, home, label="call").result() != str(home.folder)
     assert not list((tmp_path / "url" / "small").rglob("cluster-*"))
     message = r"worker tcp://[\d.:]+ cannot take part: it does not find at memory://x what the run has put there"
     with pytest.raises(InputError, match=message), opened(cluster, replace(home, store="memory://x")):

@@ -2,12 +2,11 @@
 
 import pickle
 import random
-from functools import partial
 
 import pytest
 
 from tasks import cluster as clusters
-from tasks.cluster import ClusterSettings
+from tasks.cluster import LOCAL, ClusterSettings
 from tasks.stores.home import Home, Limits
 from tests.tasks.cluster.judged_demo import SHORT, evaluated, in_small_calls, prepared
 
@@ -15,45 +14,43 @@ pytestmark = pytest.mark.slow
 
 
 class InAnyOrder:
-    """Every call that waits is made when an answer is asked for, in a drawn order, and that one again; all of it is pickled."""
+    """Runs every waiting call when a result is asked for, in a drawn order, and that one again; all of it is pickled."""
 
     def __init__(self, seed):
-        self.random, self.asked, self.made = random.Random(seed), [], 0
+        self.random, self.submitted, self.run = random.Random(seed), [], 0
 
-    def begin(self, what, function, home, *arguments, memory=0):
+    def submit(self, function, *arguments, label, memory):
         assert memory > 0
-        self.asked.append(pickle.dumps((function, home, arguments)))
-        return partial(self.answer, len(self.asked) - 1)
+        self.submitted.append(pickle.dumps((function, arguments)))
+        return LOCAL.submit(self.answer, len(self.submitted) - 1)
 
     def answer(self, number):
-        waiting = list(range(self.made, len(self.asked)))
+        waiting = list(range(self.run, len(self.submitted)))
         self.random.shuffle(waiting)
-        self.made = len(self.asked)
+        self.run = len(self.submitted)
         for one in [*waiting, number]:
-            function, home, arguments = pickle.loads(self.asked[one])
-            answer = pickle.dumps(function(home, *arguments))
+            function, arguments = pickle.loads(self.submitted[one])
+            answer = pickle.dumps(function(*arguments))
         return pickle.loads(answer)
 
 
 class KillsOne:
-    """An engine one of whose workers is killed before the given answer is waited for, with all that it has made so far."""
+    """An executor that kills a worker, with all that it has computed, before the given result is waited for."""
 
-    def __init__(self, engine, worker, before):
-        self.engine, self.worker, self.before = engine, worker, before
-        self.asked, self.begun = 0, []
+    def __init__(self, executor, worker, before):
+        self.executor, self.worker, self.before = executor, worker, before
+        self.asked, self.labels = 0, []
 
-    def begin(self, what, *call, **more):
-        self.begun.append(what)
-        answer = self.engine.begin(what, *call, **more)
+    def submit(self, *call, label, **more):
+        self.labels.append(label)
+        return LOCAL.submit(self.answer, self.executor.submit(*call, label=label, **more))
 
-        def answered():
-            self.asked += 1
-            if self.asked == self.before:
-                self.worker.kill()
-                self.worker.wait()
-            return answer()
-
-        return answered
+    def answer(self, call):
+        self.asked += 1
+        if self.asked == self.before:
+            self.worker.kill()
+            self.worker.wait()
+        return call.result()
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +65,9 @@ def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(demo,
     assert all(whole.values())
     in_small_calls(monkeypatch)
     assert evaluated(home, digests) == whole
-    engine = InAnyOrder(1)
-    assert evaluated(home, digests, engine=engine) == whole
-    assert len(engine.asked) == len(SHORT) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40
+    executor = InAnyOrder(1)
+    assert evaluated(home, digests, executor=executor) == whole
+    assert len(executor.submitted) == len(SHORT) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40
 
 
 def test_two_workers_one_of_which_is_killed_judge_as_a_plain_run(own_cluster, demo, monkeypatch):
@@ -78,9 +75,9 @@ def test_two_workers_one_of_which_is_killed_judge_as_a_plain_run(own_cluster, de
     in_small_calls(monkeypatch)
     killed = own_cluster.worker()
     own_cluster.worker()
-    with clusters.opened(ClusterSettings(address=own_cluster.address), home) as engine:
-        engine = KillsOne(engine, killed, before=4)
-        assert evaluated(home, digests, engine=engine) == plain
+    with clusters.open_executor(ClusterSettings(address=own_cluster.address), home) as executor:
+        executor = KillsOne(executor, killed, before=4)
+        assert evaluated(home, digests, executor=executor) == plain
     assert killed.poll() is not None
     for name in SHORT:
-        assert engine.begun.count(f"{name}: judge on leave_one_out") > 2
+        assert executor.labels.count(f"{name}: judge on leave_one_out") > 2

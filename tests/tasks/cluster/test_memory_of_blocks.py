@@ -5,7 +5,7 @@ import pytest
 from models.catalogue import MODELS
 from models.memory import coordinator_bytes
 from tasks.binarize import BinarizeSettings, binarize
-from tasks.cluster import ClusterSettings, opened
+from tasks.cluster import ClusterSettings, open_executor
 from tasks.errors import OneclassError
 from tasks.machine import OF_KERNELS
 from tasks.split import SplitSettings, split
@@ -42,25 +42,25 @@ def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, d
     settings, shape = random_graph(blocks=30), matrices.read(home, digest).train.shape
     sizes = MODELS["random_graph"].block_sizes(settings, shape[1])
     needed = coordinator_bytes(sizes, settings.blocks, shape, 0) + OF_KERNELS
-    with opened(ClusterSettings(address=little.address), home) as engine:
+    with open_executor(ClusterSettings(address=little.address), home) as executor:
         monkeypatch.setattr("tasks.machine.allowance.free_memory", lambda: needed - 1)
         with pytest.raises(OneclassError, match=r"train: random_graph \(leave_one_out\): needs about \d+ MB of memory"):
-            fitted(home, digest, "random_graph", settings, 1, workers=engine)
+            fitted(home, digest, "random_graph", settings, 1, workers=executor)
         monkeypatch.setattr("tasks.machine.allowance.free_memory", lambda: needed)
-        assert fitted(home, digest, "random_graph", settings, 1, workers=engine)
+        assert fitted(home, digest, "random_graph", settings, 1, workers=executor)
         with pytest.raises(OneclassError, match=r"needs about \d+ MB of memory"):
             fitted(home, digest, "random_graph", settings, 2)  # here the blocks are in this process, too
 
 
 def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fitted(little, home, digest):
-    with opened(ClusterSettings(address=little.address), home) as engine:
+    with open_executor(ClusterSettings(address=little.address), home) as executor:
         with pytest.raises(
             OneclassError,
             match=r"random_graph \(leave_one_out\): a block of users needs about .* take more blocks \(--set random_graph\.bl",
         ):
-            fitted(home, digest, "random_graph", random_graph(blocks=2), 1, workers=engine)
+            fitted(home, digest, "random_graph", random_graph(blocks=2), 1, workers=executor)
         with pytest.raises(OneclassError, match="its items alone need .* in each block: give a worker more memory"):
-            fitted(home, digest, "random_graph", random_graph(blocks=2, factors=512), 1, workers=engine)
+            fitted(home, digest, "random_graph", random_graph(blocks=2, factors=512), 1, workers=executor)
         assert not list(home.models.rglob("*.npy")) and not list(home.spill.glob("random_graph-*"))
-        fit = fitted(home, digest, "random_graph", random_graph(blocks=30), 1, workers=engine)
+        fit = fitted(home, digest, "random_graph", random_graph(blocks=30), 1, workers=executor)
         assert fits.find(home, "random_graph", fit.digest) == fit

@@ -58,7 +58,7 @@ def home(split_once, tmp_path):
 def judged(monkeypatch):
     """The models that are ranked anew from now on."""
     found, collected = [], calls.collected
-    monkeypatch.setattr(calls, "collected", lambda name, begun: found.append(name) or collected(name, begun))
+    monkeypatch.setattr(calls, "collected", lambda name, pending: found.append(name) or collected(name, pending))
     return found
 
 

@@ -19,7 +19,7 @@ from models.search_space import Choice, Span
 from models.settings import ModelSettings
 from tasks import tuning
 from tasks.binarize import BinarizeSettings, binarize
-from tasks.cluster import HERE
+from tasks.cluster import LOCAL
 from tasks.errors import InputError
 from tasks.evaluate.ranks import rank
 from tasks.split import SplitSettings, split
@@ -108,7 +108,7 @@ def tried(home, what, trials):
     study, train = Study(home, what), what.judged_on(home).train
     while asked := study.ask(trials, train):
         for one in asked:
-            run_trial(home, what, one.number, tuning.begin(HERE, home, what, one))
+            run_trial(home, what, one.number, tuning.submit_trial(LOCAL, home, what, one))
     return [dataclasses.replace(one, seconds=0, checkpoint_seconds=0) for one in study.outcomes()]
 
 

@@ -2,17 +2,22 @@
 
 import hashlib
 import logging
+import pickle
 import random
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from fsspec.registry import known_implementations
 from scipy.sparse import random as random_matrix
 
+from models.fitting import FitOptions
 from models.popularity import Popularity
+from models.random_graph.model import RandomGraph
+from models.random_graph.settings import RandomGraphSettings
 from tasks.errors import InputError, StoreLost
-from tasks.stores import fits, manifest, matrices, remote, retention, row_blocks, run_at_url, shelf_at_url, urls
+from tasks.stores import fits, manifest, matrices, remote, remote_scratch, retention
 from tasks.stores.matrices import SplitMatrices, StoredRows
 from tests import s3_server
 
@@ -40,16 +45,15 @@ def worker(home, tmp_path):
 
 
 @pytest.fixture
-def stored(home, monkeypatch):
-    """The digest of matrices of seven row blocks, which are at the URL."""
-    monkeypatch.setattr(row_blocks, "EDGES", 100)
+def stored(home):
+    """The digest of matrices that are at the URL."""
     digest = matrices.write(home, SPLIT)
     matrices.share(home, [digest])
     return digest
 
 
 def place(s3, home, name):
-    return urls.of(home, name).removeprefix("s3://")
+    return remote.url_of(home, name).removeprefix("s3://")
 
 
 def damage(s3, home, name, at=None):
@@ -97,7 +101,7 @@ def test_damage_at_the_url_is_found_and_put_right(s3, home, worker, stored, name
     damage(s3, home, f"matrices/{stored}/{name}")
     with pytest.raises(manifest.Damaged, match="run the same command again"):
         matrices.read(worker, stored)
-    assert f"{name}: is damaged" in caplog.text and urls.of(home, f"matrices/{stored}") in caplog.text
+    assert f"{name}: is damaged" in caplog.text and remote.url_of(home, f"matrices/{stored}") in caplog.text
     matrices.share(home, [stored])
     assert (matrices.read(worker, stored).train != TRAIN).nnz == 0
 
@@ -141,181 +145,100 @@ def test_rows_are_those_of_the_matrix_wherever_it_lies(home, worker, stored, fir
         assert (found.indices.dtype, found.data.dtype) == (np.int32, np.float32)
 
 
-def test_a_worker_gets_the_row_blocks_of_its_users_alone(s3, home, worker, stored):
-    users = manifest.facts(home.matrices / stored, matrices.RECORD)["rows"]["users"]
-    assert len(users) == 8
-    StoredRows(worker, stored)(users[2], users[4])
-    (folder,) = row_blocks.cached(worker)
-    names = {f"{name}-{number}" for name in row_blocks.ARRAYS for number in (2, 3)}
-    assert {file.name for file in folder.iterdir()} == names | {"split.json"}
-    assert not worker.matrices.exists()
-
-
-@pytest.mark.parametrize("away", [True, False], ids=["at the url", "in a folder"])
-def test_a_damaged_row_block_is_found_by_whose_it_is(s3, home, worker, stored, away):
-    last = (home.matrices / stored / "train_counts.npy").stat().st_size - 1
-    if away:
-        damage(s3, home, f"matrices/{stored}/train_counts.npy", last)
-    else:
-        worker = replace(home, store=None)
-        with (home.matrices / stored / "train_counts.npy").open("r+b") as file:
-            file.seek(last)
-            file.write(b"\x7f")
-    rows = StoredRows(worker, stored)
-    assert rows(0, 20).shape == (20, 30)
-    with pytest.raises(manifest.Damaged, match=r"row block 6"):
-        rows(190, 200)
-    if away:
-        matrices.share(home, [stored])
-        assert (rows(190, 200) != TRAIN[190:]).nnz == 0
-
-
-def test_matrices_of_an_earlier_version_have_no_row_blocks_and_give_rows(home, worker, stored):
-    folder = home.matrices / stored
-    facts = manifest.facts(folder, matrices.RECORD)
-    del facts["rows"]
-    manifest.seal(folder, matrices.RECORD, facts)
-    matrices.share(home, [stored])
-    assert (StoredRows(worker, stored)(3, 9) != TRAIN[3:9]).nnz == 0
-
-
 def test_the_url_keeps_what_the_home_keeps(home, stored):
     fits.share(home, fits.keep(home, Popularity().fit(TRAIN), "d", **FIT))
     kept = {"models/popularity/d", f"matrices/{stored}"}
-    assert remote.places(home) == kept
-    remote.drop_others(home, {"models/popularity/d"})
-    assert remote.places(home) == {"models/popularity/d"}
+    assert remote.list_folders(home) == kept
+    remote.delete_others(home, {"models/popularity/d"})
+    assert remote.list_folders(home) == {"models/popularity/d"}
 
 
 def test_a_cache_keeps_what_is_of_matrices_at_the_url(home, worker, stored):
     fits.keep(worker, Popularity().fit(TRAIN), "d", **FIT | {"matrices": stored})  # and could not be put
     fits.keep(worker, Popularity().fit(TRAIN), "e", **FIT)
     fits.checkpoints(worker, "popularity", "f").mkdir()
-    StoredRows(worker, stored)(0, 1)
     matrices.read(worker, stored)
     retention.tidy_cache(worker)
     assert [folder.name for folder in (worker.models / "popularity").iterdir()] == ["d"]
-    assert row_blocks.cached(worker) and (worker.matrices / stored).exists()
-    remote.drop_others(home, set())
+    assert (worker.matrices / stored).exists()
+    remote.delete_others(home, set())
     retention.tidy_cache(worker)
-    assert not row_blocks.cached(worker) and not list(worker.matrices.iterdir()) and not list(worker.models.glob("*/*"))
+    assert not list(worker.matrices.iterdir()) and not list(worker.models.glob("*/*"))
 
 
-def here(function, *arguments):
-    """Every worker that is there: this process."""
-    function(*arguments)
-
-
-def test_a_shelf_at_the_url_keeps_arrays_while_a_fit_goes_on(s3, home):
-    run_at_url.begin(home, "mark")
-    with run_at_url.shelves(home, here)("wmf") as shelf:
-        shelf.write("a", {"x": np.arange(3.0), "y": np.eye(2)})
-        shelf.write("b", {"x": np.arange(2.0)})
-        found = shelf.read("a")
+def test_scratch_at_the_url_holds_arrays_while_a_fit_goes_on(s3, home):
+    remote.write_sentinel(home, "sentinel")
+    with remote_scratch.open_scratch(home, "random_graph") as scratch:
+        scratch.write("a", {"x": np.zeros(1)})
+        scratch.write("a", {"x": np.arange(3.0), "y": np.eye(2)})
+        scratch.write("b", {"x": np.arange(2.0)})
+        found = pickle.loads(pickle.dumps(scratch)).read("a")
         assert set(found) == {"x", "y"} and np.array_equal(found["x"], np.arange(3.0))
-        shelf.remove("b")
-        shelf.remove("b")
+        scratch.remove("b")
+        scratch.remove("b")
         with pytest.raises(FileNotFoundError, match=r"s3://.*/b.npz: not there"):
-            shelf.read("b")
-        damage(s3, home, f"{shelf.place}/a.npz", at=-200)
+            scratch.read("b")
+        damage(s3, home, f"{scratch.folder}/a.npz", at=-200)
         with pytest.raises(manifest.Damaged, match=r"s3://.*/a.npz: is damaged"):
-            shelf.read("a")
-    assert [name.rpartition("/")[2] for name in s3.names() if "/spill/" in name] == ["mark"]
-    assert run_at_url.sees(home, "mark") and not run_at_url.sees(home, "another")
-    run_at_url.begin(home, "next")  # clears what a run before left
-    assert not run_at_url.sees(home, "mark")
-    run_at_url.end(home, "next")
-    assert not run_at_url.sees(home, "next")
+            scratch.read("a")
+    assert [name.rpartition("/")[2] for name in s3.names() if "/spill/" in name] == ["sentinel"]
+
+
+def test_a_run_deletes_the_scratch_of_an_earlier_one_and_leaves_its_sentinel(home):
+    remote.write_sentinel(home, "sentinel")
+    assert remote.has_sentinel(home, "sentinel") and not remote.has_sentinel(home, "another")
+    remote.write_sentinel(home, "next")
+    assert not remote.has_sentinel(home, "sentinel")
+    remote.remove_sentinel(home, "next")
+    assert not remote.has_sentinel(home, "next")
 
 
 class Apart:
-    """Every call is made by two workers, one after the other, each with a cache of its own; the last one answers."""
+    """Runs every call on two workers, one after the other, each with a cache of its own; the last one answers."""
 
     def __init__(self, folder):
-        self.caches, self.holding = [folder / name for name in ("one", "another")], 0
+        self.caches = [folder / name for name in ("one", "another")]
 
     def map(self, function, calls):
         for cache in self.caches:
-            remote.work_in(cache)
-            answers = [function(*call) for call in calls]
-        remote.work_in(None)
-        self.holding = max(self.holding, len({file.parent for file in self.kept() if file.name.startswith("columns.")}))
+            remote.use_cache(cache)
+            answers = [function(*pickle.loads(pickle.dumps(call))) for call in calls]
+        remote.use_cache(None)
         return answers
 
-    def everywhere(self, function, *arguments):
-        for cache in self.caches:
-            remote.work_in(cache)
-            function(*arguments)
-        remote.work_in(None)
 
-    def kept(self):
-        return [file for cache in self.caches for file in cache.rglob("*") if file.is_file()]
-
-
-@pytest.fixture
-def joined(home):
-    """A shelf with an array of two parts, as the coordinator has it."""
-    parts = ["run-0-sums.float64", "run-1-sums.float64"]
-    with run_at_url.shelves(home, here)("slim") as shelf:
-        for first, name in zip((0, 10), parts, strict=True):
-            shelf.write_flat({name: np.arange(at, at + 5.0)} for at in (first, first + 5))
-        shelf.join("sums.float64", parts)
-        yield shelf
-
-
-def test_flat_arrays_are_got_once_and_joined_by_whoever_maps_them(s3, home, worker, joined):
-    of_worker = replace(joined, home=worker)
-    found = of_worker.flat("sums.float64")
-    np.testing.assert_array_equal(found, np.arange(20.0))
-    assert not found.flags.writeable
-    of_worker.write_flat([{"none.int32": np.zeros(0, np.int32)}])
-    assert len(joined.flat("none.int32")) == 0
-    (folder,) = (worker.spill / "shelves").iterdir()
-    assert [file.name for file in folder.iterdir()] == ["sums.float64"]
-    s3.files.rm(place(s3, home, joined.place), recursive=True)
-    np.testing.assert_array_equal(of_worker.flat("sums.float64"), np.arange(20.0))
-    retention.tidy_cache(worker)
-    assert not folder.exists()
-
-
-def test_a_large_array_travels_in_parts(home, worker, joined, monkeypatch):
-    monkeypatch.setattr(shelf_at_url, "AT_ONCE", 5 << 20)  # the least that S3 takes for a part
-    large = np.arange(1_500_000.0)
-    joined.write_flat([{"large.float64": large}])
-    np.testing.assert_array_equal(replace(joined, home=worker).flat("large.float64"), large)
-
-
-@pytest.mark.parametrize("name", ["run-1-sums.float64", "sums.float64.json"])
-def test_damage_to_a_flat_array_is_told_with_its_place(s3, home, worker, joined, name):
-    of_worker, there = replace(joined, home=worker), place(s3, home, f"{joined.place}/{name}")
-    damage(s3, home, f"{joined.place}/{name}", at=0)
-    with pytest.raises(manifest.Damaged, match=rf"s3://.*/spill/slim-.*/{name}: is damaged .*begins this fit again"):
-        of_worker.flat("sums.float64")
-    s3.files.rm_file(there)
-    with pytest.raises(FileNotFoundError, match=rf"s3://.*/spill/slim-.*/{name}: not there; nobody may delete"):
-        of_worker.flat("sums.float64")
-    assert not list(worker.spill.rglob("sums*"))
+def test_a_fit_by_blocks_has_the_bits_of_one_process(s3, home, stored, tmp_path):
+    options = FitOptions(
+        workers=Apart(tmp_path),
+        rows=StoredRows(home, stored),
+        scratch=partial(remote_scratch.open_scratch, home),
+    )
+    settings = RandomGraphSettings(factors=3, iterations=4, blocks=3)
+    there = RandomGraph(settings).fit(TRAIN, options)._arrays()
+    for name, array in RandomGraph(settings).fit(TRAIN)._arrays().items():
+        np.testing.assert_array_equal(there[name], array)
+    assert not list(home.spill.rglob("*.*")) and not any(f"{tmp_path.name}/small/spill" in name for name in s3.names())
 
 
 def test_a_bucket_that_is_not_there_is_told_before_a_run(home):
     with pytest.raises(InputError, match=r"--store s3://no-such-bucket/x: cannot be used .*bucket does not exist"):
-        run_at_url.begin(replace(home, store="s3://no-such-bucket/x"), "mark")
+        remote.write_sentinel(replace(home, store="s3://no-such-bucket/x"), "sentinel")
 
 
 def test_a_bucket_that_goes_is_told_with_what_to_do(s3, home, stored):
     gone = replace(home, store="s3://no-such-bucket/x")
     with pytest.raises(StoreLost, match=r"s3://no-such-bucket/x: cannot be used .*the same command goes on"):
         matrices.share(gone, [stored])
-    with pytest.raises(StoreLost, match="no-such-bucket"), run_at_url.shelves(gone, here)("wmf") as shelf:
-        shelf.write("a", {})
-    remote.drop_others(gone, set())  # at the end of a run, which has published: said, no more
+    with pytest.raises(StoreLost, match="no-such-bucket"), remote_scratch.open_scratch(gone, "wmf") as scratch:
+        scratch.write("a", {})
+    remote.delete_others(gone, set())  # at the end of a run, which has published: said, no more
 
 
 def test_a_package_that_is_not_installed_is_named(home, monkeypatch):
     absent = {"class": "no_such_module.FileSystem", "err": "Install s3fs to access S3"}
     monkeypatch.setitem(known_implementations, "absent", absent)
     with pytest.raises(InputError, match=r"--store absent://bucket/x: Install s3fs .* run .*pip install .*\[s3\]"):
-        run_at_url.begin(replace(home, store="absent://bucket/x"), "mark")
+        remote.write_sentinel(replace(home, store="absent://bucket/x"), "sentinel")
 
 
 @pytest.mark.parametrize(
@@ -328,11 +251,11 @@ def test_a_package_that_is_not_installed_is_named(home, monkeypatch):
 )
 def test_a_url_that_is_none_is_refused(url, message):
     with pytest.raises(InputError, match=message) as refused:
-        urls.check(url)
+        remote.check_url(url)
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.slow
 def test_a_protocol_that_nobody_knows_is_told(home):
     with pytest.raises(InputError, match=r"--store nowhere://x/y: Protocol not known"):
-        run_at_url.begin(replace(home, store="nowhere://x/y"), "mark")
+        remote.write_sentinel(replace(home, store="nowhere://x/y"), "sentinel")

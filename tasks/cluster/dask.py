@@ -1,0 +1,306 @@
+"""An executor over `distributed.Client`, and the clusters it runs on; the coordinator imports Dask nowhere else.
+
+Prefect's tasks stay in the coordinator, which submits plain functions: a Prefect task on a worker needs a server that the
+worker can reach, and starts one of its own otherwise.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import copy
+import ipaddress
+import itertools
+import logging
+import os
+import socket
+import time
+import uuid
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import distributed
+from distributed.client import FutureCancelledError
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import KilledWorker
+
+from models.fitting import Workers
+from tasks.cluster import worker
+from tasks.errors import ClusterLost, InputError, OneclassError
+from tasks.orchestration import artifacts
+from tasks.stores import allowance, remote
+from tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+MEMORY = "memory"  # the resource that a worker may declare, in bytes
+MEMORY_SHARE = 0.8  # of the machine's memory, declared by a run's own workers together
+CONNECT_SECONDS = 30.0  # for a scheduler, and then for its first worker
+RESUBMIT_SECONDS = 0.2
+# A signal to the run's process group is for the run: Dask would restart workers that the signal ends.
+OWN_PROCESS_GROUP = "import os; os.setpgid(0, 0)"
+DASHBOARD = "127.0.0.1:8787"
+LOST = (CommClosedError, FutureCancelledError, concurrent.futures.CancelledError, asyncio.CancelledError, TimeoutError)
+
+
+class DaskExecutor:
+    """An executor (`tasks.cluster.Executor`) whose calls run on the workers of a Dask cluster.
+
+    Args:
+        client: of a cluster whose workers have been checked.
+        context: sent with every call.
+        worker_memory: as in `Executor`.
+        submit_locally: submits calls that no worker has memory for.
+    """
+
+    def __init__(
+        self,
+        client: distributed.Client,
+        context: worker.WorkerContext,
+        worker_memory: int | None,
+        submit_locally: Callable[..., Any],
+    ) -> None:
+        self.worker_memory = worker_memory
+        self._client, self._context, self._submit_locally = client, context, submit_locally
+        self._count = itertools.count()
+        self._incompatible: set[str] = set()
+        self._block_memory = 0
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, label: str = "call", memory: int = 0) -> Any:
+        """As in `Executor`; calls start in the order of their submission."""
+        if self.worker_memory is not None and memory > self.worker_memory:
+            needed, most = f"{memory / 1e9:.1f} GB", f"{self.worker_memory / 1e9:.1f} GB"
+            logger.warning("%s needs about %s, no worker has more than %s: run by the coordinator", label, needed, most)
+            return self._submit_locally(function, *arguments)
+        return _Call(self, label, worker.pickled_call(function, *arguments), memory, priority=-next(self._count))
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """As in `Workers`; before submitted calls that wait."""
+        label = function.__name__.strip("_").replace("_", " ")
+        pickled = [worker.pickled_call(function, *call) for call in calls]
+        pending = [_Call(self, f"{label} {number}", one, self._block_memory, 0) for number, one in enumerate(pickled)]
+        return [call.result() for call in pending]
+
+    def with_memory(self, memory: int) -> Workers:
+        """As in `Executor`."""
+        other = copy.copy(self)
+        other._block_memory = memory
+        return other
+
+    def compatible_workers(self) -> list[str]:
+        """Addresses of the connected workers, without those that turned out incompatible."""
+        return [one for one in self._client.scheduler_info(n_workers=-1)["workers"] if one not in self._incompatible]
+
+    def send(self, label: str, pickled: bytes, memory: int, priority: int) -> distributed.Future:
+        """Submit a pickled call to the compatible workers."""
+        among = {"workers": self.compatible_workers(), "allow_other_workers": True} if self._incompatible else {}
+        resources = {MEMORY: memory} if memory and self.worker_memory is not None else None
+        options = {"key": f"{label}-{uuid.uuid4().hex}", "pure": False, "resources": resources, "priority": priority}
+        return self._client.submit(worker.run_call, self._context, pickled, **options, **among)
+
+    def exclude(self, error: worker.IncompatibleWorker) -> None:
+        """Send no further calls to a worker that turned out incompatible.
+
+        Raises:
+            IncompatibleWorker: no other worker is left.
+        """
+        if error.worker in self._incompatible:
+            # Dask lets an idle worker steal what waits for the others.
+            time.sleep(RESUBMIT_SECONDS)
+        else:
+            self._incompatible.add(error.worker)
+            logger.warning("%s Others make its calls.", error)
+        if not self.compatible_workers():
+            raise error
+
+
+class _Call:
+    """A call on the cluster. Dask runs it again if its worker dies; it is sent again if an incompatible worker refused it."""
+
+    def __init__(self, executor: DaskExecutor, label: str, pickled: bytes, memory: int, priority: int) -> None:
+        self._label, self._exclude = label, executor.exclude
+        self._send = partial(executor.send, label, pickled, memory, priority)
+        self._future = self._send()
+
+    def result(self) -> Any:
+        """As in `PendingCall`.
+
+        Raises:
+            OneclassError: each worker that ran it died.
+            ClusterLost: the scheduler is gone.
+        """
+        while True:
+            try:
+                return self._future.result()
+            except worker.IncompatibleWorker as error:
+                self._exclude(error)
+                self._future = self._send()
+            except KilledWorker as error:
+                raise OneclassError(
+                    f"{self._label}: the worker died each time that it was tried ({error.allowed_failures + 1} times). If "
+                    "memory was short there, give each worker more of it, or let fewer share a machine."
+                ) from error
+            except LOST as error:
+                raise ClusterLost(
+                    f"{self._label}: the cluster's scheduler does not answer any more. Fits that were made are kept; the "
+                    "same command goes on from there."
+                ) from error
+
+
+@contextlib.contextmanager
+def open_cluster(
+    home: Home,
+    run_id: str | None,
+    submit_locally: Callable[..., Any],
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+    unencrypted: bool = False,
+) -> Iterator[DaskExecutor]:
+    """Start so many workers, or connect to the scheduler at an address, and open an executor over them.
+
+    Args:
+        run_id, unencrypted: as in `tasks.cluster.open_executor` and `ClusterSettings`.
+        submit_locally: as in `DaskExecutor`.
+
+    Raises:
+        InputError: no scheduler or no worker answers, a worker is incompatible, or the connection is open to others.
+    """
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    if address is None:
+        option, threads = f"--workers {workers}", max(1, home.limits.threads // workers)
+        connection = _start_workers(home, workers, threads)
+    else:
+        option, threads = f"--dask {address}", None
+        connection = _connect(address, unencrypted)
+    with _sentinel(home) as sentinel, connection as client:
+        artifacts.workers(home, client.dashboard_link)
+        context = worker.WorkerContext(worker.versions(), home.absolute(), sentinel, 1, run_id)
+        cores, memory = _check_workers(client, option, context)
+        for name in worker.FORWARDED_LOGGERS:
+            client.forward_logging(name, logging.INFO)
+        count, threads = len(client.scheduler_info(n_workers=-1)["workers"]), threads or cores
+        declared = "" if memory is None else f", up to {memory / 1e9:.1f} GB each"
+        logger.info("%d workers with %d threads each%s; dashboard: %s", count, threads, declared, client.dashboard_link)
+        yield DaskExecutor(client, replace(context, threads=threads), memory, submit_locally)
+
+
+@contextlib.contextmanager
+def _sentinel(home: Home) -> Iterator[str]:
+    """A file in the home and at its URL, by which workers check that they see the same place; yields its name."""
+    home.spill.mkdir(parents=True, exist_ok=True)
+    name = f"cluster-{uuid.uuid4().hex}"
+    if home.store is not None:
+        remote.write_sentinel(home, name)
+    (home.spill / name).touch()
+    try:
+        yield name
+    finally:
+        (home.spill / name).unlink(missing_ok=True)
+        if home.store is not None:
+            remote.remove_sentinel(home, name)
+
+
+@contextlib.contextmanager
+def _start_workers(home: Home, workers: int, threads: int) -> Iterator[distributed.Client]:
+    """Start a cluster of this run's own, on the loopback interface."""
+    # For the process in which Python cleans up after a killed run, or its warning would be the last line.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")
+    with (
+        warnings.catch_warnings(action="ignore"),  # of a taken port; the dashboard's address is logged below
+        distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=DASHBOARD,
+            memory_limit=0,  # Dask would kill a worker that exceeds it; calls declare their memory instead
+            resources={MEMORY: int(MEMORY_SHARE * allowance.memory() / workers)},
+            env={"NUMBA_NUM_THREADS": str(threads)},
+            preload=[OWN_PROCESS_GROUP],
+            local_directory=str(home.spill.absolute()),
+            silence_logs=logging.CRITICAL,  # a call's exception comes with its result
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@contextlib.contextmanager
+def _connect(address: str, unencrypted: bool) -> Iterator[distributed.Client]:
+    """Connect to a scheduler; the certificates are those of Dask's own configuration.
+
+    Raises:
+        InputError: no scheduler answers there, or others could impersonate it.
+    """
+    tls = distributed.Security()
+    _check_address(address, unencrypted, tls)
+    try:
+        client = distributed.Client(address, security=tls, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(f"--dask {address}: no scheduler answers there ({error}).") from error
+    with client:
+        yield client
+
+
+def _check_address(address: str, unencrypted: bool, tls: distributed.Security) -> None:
+    """Refuse a scheduler that others could impersonate, since a scheduler can run code on its workers and clients.
+
+    Raises:
+        InputError: it is on another machine, and the connection is not encrypted.
+    """
+    scheme, separator, rest = address.partition("://")
+    host = rest.rpartition(":")[0].strip("[]")
+    if not separator or not host:
+        raise InputError(f"--dask {address}: write it as tcp://HOST:PORT or tls://HOST:PORT.")
+    if scheme == "tls" and not tls.tls_client_cert:
+        raise InputError(
+            f"--dask {address}: needs certificates; name them in Dask's configuration, such as "
+            "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT and ..__TLS__CLIENT__KEY."
+        )
+    if scheme != "tls" and not unencrypted and not _is_loopback(host):
+        raise InputError(
+            f"--dask {address}: is on another machine, and tcp is not encrypted: whoever can reach that port can run code "
+            "on every worker. Use tls://, or say --dask-unencrypted where the network is your own."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError as error:
+        raise InputError(f"--dask: the host {host} is not known ({error}).") from error
+    return all(ipaddress.ip_address(address).is_loopback for address in addresses)
+
+
+def _check_workers(client: distributed.Client, option: str, context: worker.WorkerContext) -> tuple[int, int | None]:
+    """Check every connected worker.
+
+    Returns:
+        The cores that each worker may use, and the largest memory that one declares; None if some declare none.
+
+    Raises:
+        InputError: there is no worker, or one is incompatible.
+    """
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+    except TimeoutError as error:
+        raise InputError(f"{option}: the scheduler has no worker. Start some with `dask worker ADDRESS`.") from error
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    for address, info in workers.items():
+        if info["nthreads"] != 1:
+            raise InputError(
+                f"{option}: worker {address} has {info['nthreads']} threads of Dask; start it with --nthreads 1. A call "
+                "takes the cores by itself."
+            )
+    answers = client.run(worker.describe, context, on_error="return")
+    for address, answer in answers.items():
+        reason = f"{type(answer).__name__}: {answer}" if isinstance(answer, Exception) else answer[0]
+        if reason:
+            raise InputError(f"{option}: worker {address} cannot take part: {reason}.")
+    on_host = Counter(info["host"] for info in workers.values())
+    cores = min(answer[1] // on_host[workers[address]["host"]] for address, answer in answers.items())
+    declared = [info["resources"].get(MEMORY) for info in workers.values()]
+    return max(1, cores), None if None in declared else int(max(declared))

@@ -1,0 +1,192 @@
+"""The executor that stages submit their calls to, and its local form."""
+
+import contextlib
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from models.fitting import Here, Workers
+from models.numerics.threads import side_by_side, take_at_most
+from tasks.errors import InputError
+from tasks.stores import remote
+from tasks.stores.home import Home
+
+INSTALL_DASK = "python -m pip install -c constraints.txt -e '.[dask]'"
+
+
+class PendingCall(Protocol):
+    """A submitted call, as `concurrent.futures.Future`."""
+
+    def result(self) -> Any:
+        """Wait for the call; return its result, or raise its exception."""
+        ...
+
+
+class Executor(Workers, Protocol):
+    """Runs calls, as `concurrent.futures.Executor`, and the blocks of a fit (`map`). A call may run twice if its process died.
+
+    Attributes:
+        worker_memory: the largest memory that a worker has declared, in bytes; None if not every worker declares some.
+    """
+
+    worker_memory: int | None
+
+    def submit(
+        self, function: Callable[..., Any], /, *arguments: Any, label: str = "call", memory: int = 0
+    ) -> PendingCall:
+        """Submit `function(*arguments)`.
+
+        Args:
+            function: of module level; on a worker a `Home` among its arguments has that worker's cache and threads.
+            label: the call's name on Dask's pages and in errors.
+            memory: bytes that the call takes, about; it goes where a worker has declared as much.
+        """
+        ...
+
+    def with_memory(self, memory: int) -> Workers:
+        """Workers for a `map` whose calls take so many bytes each."""
+        ...
+
+
+class LocalCall:
+    """A call that runs in this process when its result is asked for."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.result = partial(function, *arguments)
+
+
+class LocalExecutor(Here):
+    """Runs each call in this process when its result is asked for, so that calls follow each other."""
+
+    worker_memory: int | None = None
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **placement: Any) -> LocalCall:
+        """As in `Executor`; there is nothing to label or to place."""
+        return LocalCall(function, arguments)
+
+    def with_memory(self, memory: int) -> Workers:
+        """As in `Executor`."""
+        return self
+
+
+LOCAL = LocalExecutor()
+
+
+def imap(
+    executor: Executor,
+    function: Callable[..., Any],
+    home: Home,
+    calls: Sequence[tuple[Any, ...]],
+    *,
+    label: str,
+    memory: Sequence[int] = (),
+    serial: bool = False,
+) -> Iterator[Any]:
+    """Yield `function(home, *call)` of each call, in their order, whatever order they end in.
+
+    A cluster gets all calls at once. This process runs as many at a time as it has threads, each with its share of them,
+    or as many as the run's memory has room for.
+
+    Args:
+        function, label: as in `Executor.submit`.
+        memory: bytes that each call takes, about.
+        serial: in this process, run one call at a time on all threads, for calls that are quicker so.
+    """
+    memory = memory or [0] * len(calls)
+    pending = [
+        executor.submit(function, home, *call, label=label, memory=of) for call, of in zip(calls, memory, strict=True)
+    ]
+    room = home.limits.memory // max(1, *memory) if calls else 0
+    count = 1 if serial or executor is not LOCAL else side_by_side(home.limits.threads, min(len(pending), room))
+    if count == 1:
+        return (call.result() for call in pending)
+    return _run_in_threads(pending, count, home.limits.threads // count)
+
+
+def _run_in_threads(pending: list[PendingCall], count: int, threads: int) -> Iterator[Any]:
+    """Run `count` calls at a time with `threads` each; yield their results in order."""
+    running: deque[Future] = deque()
+    pool = ThreadPoolExecutor(count, initializer=take_at_most, initargs=(threads,))
+    try:
+        for call in pending:
+            # Prefect's log handler finds the run in the context.
+            running.append(pool.submit(copy_context().run, call.result))
+            # Bounded, or results that nobody has asked for yet would pile up.
+            if len(running) > 2 * count:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def lru_cache_last(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Cache the last result of a function; of concurrent calls only one computes it. `cache_clear` empties the cache."""
+    lock, cached = threading.Lock(), functools.lru_cache(maxsize=1)(function)
+
+    @functools.wraps(function)
+    def locked(*arguments: Any) -> Any:
+        with lock:
+            return cached(*arguments)
+
+    locked.cache_clear = cached.cache_clear
+    return locked
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """The cluster of a run; with neither workers nor an address the run stays in this process.
+
+    Attributes:
+        workers: processes of the run's own cluster on this machine.
+        address: of the scheduler of an existing cluster, such as tcp://10.0.0.1:8786.
+        unencrypted: allow a scheduler on another machine without TLS.
+        store: URL of the matrices and fits, for workers that do not see the home.
+
+    Raises:
+        InputError: `workers` and `address` are both given; `workers` is below 1; `store` is not a URL, or is given without
+            workers to use it.
+    """
+
+    workers: int | None = None
+    address: str | None = None
+    unencrypted: bool = False
+    store: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"--workers {self.workers}: must be at least 1.")
+        if self.workers is not None and self.address is not None:
+            raise InputError("--workers and --dask: give one of them; the cluster at an address has its own workers.")
+        if self.store is not None:
+            remote.check_url(self.store)
+            if self.workers is None and self.address is None:
+                raise InputError(f"--store {self.store}: is for the workers of --dask or --workers; give one of them.")
+
+
+@contextlib.contextmanager
+def open_executor(settings: ClusterSettings, home: Home, run_id: str | None = None) -> Iterator[Executor]:
+    """Open the executor of a run; its own workers end with it.
+
+    Args:
+        run_id: of the run in Prefect, on whose page the workers' log lines appear.
+
+    Raises:
+        InputError: Dask is not installed, or the cluster cannot be used; the message says why and what to do.
+    """
+    if settings.workers is None and settings.address is None:
+        yield LOCAL
+        return
+    try:
+        from tasks.cluster import dask
+    except ModuleNotFoundError as error:
+        raise InputError(f"--workers and --dask need Dask, which is not installed: {INSTALL_DASK}") from error
+    cluster = {"workers": settings.workers, "address": settings.address, "unencrypted": settings.unencrypted}
+    with dask.open_cluster(home, run_id, LOCAL.submit, **cluster) as executor:
+        yield executor

@@ -1,0 +1,80 @@
+"""Scratch storage of a fit by blocks (`models.fitting.Shelf`) at the URL of a home's stores, for workers that share no folder."""
+
+import contextlib
+import io
+import logging
+import uuid
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks.errors import StoreLost
+from tasks.stores import manifest, remote
+from tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RemoteScratch:
+    """Scratch storage in a folder at the URL, one `.npz` a name, whose format has a checksum of each array.
+
+    Attributes:
+        folder: relative to the data set's folder at the URL.
+    """
+
+    home: Home
+    folder: str
+
+    def read(self, name: str) -> dict[str, np.ndarray]:
+        """As in `models.fitting.Shelf`.
+
+        Raises:
+            Damaged: it is not what was written.
+        """
+        url = remote.url_of(self.home, f"{self.folder}/{name}.npz")
+        try:
+            with remote.open_store(self.home) as (system, path):
+                content = system.cat_file(f"{path}/{self.folder}/{name}.npz")
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                return dict(arrays)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{url}: not there; nobody may delete there while a run goes on") from error
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise manifest.Damaged(f"{url}: is damaged ({error}); the same command begins this fit again") from error
+
+    def write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """As in `models.fitting.Shelf`.
+
+        Raises:
+            StoreLost: the URL cannot be written to.
+        """
+        content = io.BytesIO()
+        np.savez(content, **arrays)
+        try:
+            with remote.open_store(self.home) as (system, path):
+                system.pipe_file(f"{path}/{self.folder}/{name}.npz", content.getvalue())
+        except FileNotFoundError as error:
+            raise StoreLost(remote.explain_failure(self.home, error)) from error
+
+    def remove(self, name: str) -> None:
+        """As in `models.fitting.Shelf`."""
+        with contextlib.suppress(FileNotFoundError), remote.open_store(self.home) as (system, path):
+            system.rm_file(f"{path}/{self.folder}/{name}.npz")
+
+
+@contextlib.contextmanager
+def open_scratch(home: Home, name: str) -> Iterator[RemoteScratch]:
+    """Scratch storage for one fit of the model of that name, deleted at the end (`models.fitting.Shelves`)."""
+    scratch = RemoteScratch(home, f"{remote.SCRATCH}/{name}-{uuid.uuid4().hex}")
+    try:
+        yield scratch
+    finally:
+        try:
+            with remote.open_store(home) as (system, path):
+                remote.delete_files(system, system.find(f"{path}/{scratch.folder}"))
+        except (FileNotFoundError, StoreLost) as error:
+            url = remote.url_of(home, scratch.folder)
+            logger.warning("%s: is left there until the next run deletes it: %s", url, error)
