@@ -1,13 +1,9 @@
-"""Graph filters on Gowalla: the published rows, and settings of our own by the ends of the lines of train.txt.
+"""Graph filters on Gowalla: the published rows beside the settings of tasks/datasets/gowalla.toml.
 
     python -m benchmarks.graph_filter --root ../shared/data [--threads N] [--rows GF-CF]
-    python -m benchmarks.graph_filter --root ../shared/data --line-ends [--draws 40] [--judges 3000]
 
-The first fits the settings that were published with three filters on ROOT/gowalla/train.txt and ranks for all users of
-test.txt; their authors chose these settings looking at that very file. Beside them stand the settings of
-tasks/datasets/gowalla.toml. The second reads train.txt alone: the last fifth of each line, by the order within the
-line, is to be found, for a drawn sample of the users. It judges the published settings, the defaults, and seeded draws
-from the model's search space. Seconds are of the wall clock: of the fit, and of ranking for a thousand users.
+Fits the published settings of three filters on ROOT/gowalla/train.txt and ranks for all users of test.txt. Their authors
+chose these settings on that test file. Seconds are wall time: of the fit, and of ranking for a thousand users.
 """
 
 import argparse
@@ -19,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bayesian_models import prepared
-from benchmarks.transfer import Log, drawn
 from flows.parameters import Backfill
 from flows.settings import resolve
 from models.evaluation.metrics import mean
@@ -51,20 +46,6 @@ PUBLISHED: dict[str, tuple[dict[str, Any], tuple[float, float]]] = {  # settings
 }
 OURS = "gowalla.toml"
 EXACT = {"passes": 16}  # with twice the vectors; the authors had theirs from Lanczos iterations
-
-
-def ends_cut_off(train: Path, folder: Path) -> tuple[Path, Path]:
-    """Two files of lines `user item ...`: the first four fifths of every line's items, and the others."""
-    head, tail = [], []
-    for line in train.read_text().splitlines():
-        user, *items = line.split()
-        kept = (8 * len(items) + 5) // 10
-        head.append(" ".join([user, *items[:kept]]))
-        tail.append(" ".join([user, *items[kept:]]))
-    files = folder / "head.txt", folder / "tail.txt"
-    for file, lines in zip(files, (head, tail), strict=True):
-        file.write_text("\n".join(lines) + "\n")
-    return files
 
 
 def split(files: tuple[Path, Path], folder: Path, threads: int) -> tuple[SplitMatrices, dict[str, Any]]:
@@ -127,35 +108,17 @@ def on_test(options: argparse.Namespace, folder: Path) -> None:
         print_row(said, judged(settings, parts, part, options.seed, options.threads))
 
 
-def on_line_ends(options: argparse.Namespace, folder: Path) -> None:
-    """Published settings, the defaults, and draws from the search space."""
-    parts, _ = split(ends_cut_off(options.root / "gowalla" / "train.txt", folder), folder, options.threads)
-    part = sample(parts.parts["test"], options.judges or 3000, options.seed)
-    log = Log("gowalla", parts.train[:], part.histories[:], part.targets[:])
-    rng = np.random.default_rng(options.seed)
-    trials = {name: settings for name, (settings, _) in PUBLISHED.items()} | {"the defaults": {}}
-    for _ in range(options.draws):
-        settings = drawn(GraphFilterSettings, log, rng)
-        shown = {key: round(value, 4) if isinstance(value, float) else value for key, value in settings.items()}
-        trials[" ".join(f"{key}={value}" for key, value in shown.items())] = shown
-    print_head(parts, part)
-    for name, settings in trials.items():
-        print_row(name, judged(settings, parts, part, options.seed, options.threads))
-
-
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--root", type=Path, required=True, help="the folder of the logs' folders")
-    parser.add_argument("--line-ends", action="store_true", help="settings judged on the ends of the training lines")
     parser.add_argument("--rows", nargs="+", choices=[*PUBLISHED, OURS], default=[*PUBLISHED, OURS])
-    parser.add_argument("--draws", type=int, default=40, help="settings that are drawn")
-    parser.add_argument("--judges", type=int, help="users that judge; all of the test file, 3000 on line ends")
+    parser.add_argument("--judges", type=int, help="users of the test file that are ranked for; all by default")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        (on_line_ends if options.line_ends else on_test)(options, Path(folder))
+        on_test(options, Path(folder))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from benchmarks.shortage import groups
 from tasks.stores.home import share_of
+from tests import control_groups as groups
 
 LIMIT, FILE = 400 << 20, 100 << 20
 SEEN = f"""

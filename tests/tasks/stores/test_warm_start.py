@@ -157,7 +157,7 @@ def test_a_user_whose_only_like_is_left_out_now_begins_as_a_new_one(home, log_ev
 
 
 def test_a_night_of_the_demo_ranks_as_a_fit_from_nothing_after_less_than_half_the_passes(home, log_events, tmp_path):
-    """As `benchmarks.warm_starts` has it, by the pipeline's own splits."""
+    """Splits are those of the pipeline."""
     likes, settings = _demo_likes(tmp_path), MODELS["hpf"].Settings(factors=8)
     yesterday = round(0.99 * len(likes))
     log_events(likes[:yesterday])
