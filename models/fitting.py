@@ -156,20 +156,6 @@ def _none_at_hand(name: str, settings: ModelSettings) -> None:
     """The default of `member`."""
 
 
-class GramSums(Protocol):
-    """The sums behind a Gram matrix, where they are kept from fit to fit."""
-
-    def __call__(self, interactions: csr_matrix, exponent: float, threads: int) -> np.ndarray | None:
-        """sum_m w_m x_ma x_mb for b <= a, a row after the other, with w of `exact_degree_weights`; float64, read-only.
-
-        `interactions` is the training matrix. None where nothing is kept: the model then makes its own, of the same bits.
-        """
-
-
-def _no_sums(interactions: csr_matrix, exponent: float, threads: int) -> None:
-    """The default of `gram_sums`."""
-
-
 @dataclass(frozen=True, eq=False)
 class FitOptions:
     """The options of one fit; the model does not keep them.
@@ -184,7 +170,6 @@ class FitOptions:
         on_epoch: called after every pass.
         member: asked by a model that is made of others: for a model's name and settings, a fit of it on the same edges
             that is at hand, or None.
-        gram_sums: kept sums of the training matrix, for a model that needs X'X of all users.
         workers: where the blocks are computed, for a model with a setting `blocks`; others ignore this and what follows.
         rows: how a worker gets its rows of the matrix; None: they travel with each call.
         scratch: where the users of a block lie between its calls: shelves, or a folder that all workers see. The fit makes
@@ -197,7 +182,6 @@ class FitOptions:
     checkpoints: Path | None = None
     on_epoch: Callable[[Epoch], None] = _tell_nobody
     member: Callable[[str, ModelSettings], Any] = _none_at_hand
-    gram_sums: GramSums = _no_sums
     workers: Workers = HERE
     rows: Rows | None = None
     scratch: Path | Shelves | None = None

@@ -27,7 +27,7 @@ from tasks.errors import ClusterLost, InputError, MachineShort, OneclassError, S
 from tasks.orchestration import progress
 from tasks.orchestration.artifacts import key as artifact_key
 from tasks.orchestration.stage_task import stage_task
-from tasks.stores import fits, grams, manifest, matrices, remote_scratch, warehouse, warm_start
+from tasks.stores import fits, manifest, matrices, remote_scratch, warehouse, warm_start
 from tasks.stores.allowance import size_in_words
 from tasks.stores.fits import Fit
 from tasks.stores.home import Home
@@ -151,7 +151,6 @@ def fitted(
                 checkpoints=fits.checkpoints(home, model, digest),
                 on_epoch=_epochs(tell),
                 member=partial(_kept_member, home, matrices_digest, seed),
-                gram_sums=partial(grams.sums, home, matrices_digest),
                 workers=_with_block_memory(what, estimator, split.train, workers),
                 rows=matrices.StoredRows(home.absolute(), matrices_digest),
                 scratch=_scratch(home, workers),

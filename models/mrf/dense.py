@@ -6,7 +6,6 @@ its section 5. Minimizes |X - X B|^2 + l2 |B|^2 under diag(B) = 0 (eq. 3) over t
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from time import perf_counter
 from typing import ClassVar, Self
 
@@ -139,9 +138,7 @@ class MRFDense(Model):
         moments = columns(interactions, self.params.user_weight_exponent)
         rescaled = rescaling(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
         if self.params.blocks == 1:
-            exponent = self.params.user_weight_exponent
-            kept = partial(options.gram_sums, interactions, exponent, self.threads)
-            matrix = regularized_inverse(interactions, moments, rescaled, self.params.l2, self.threads, kept)
+            matrix = regularized_inverse(interactions, moments, rescaled, self.params.l2, self.threads)
         else:
             gram = gram_by_blocks(interactions, moments, rescaled, self.params.blocks, self.threads, options)
             matrix = inverse_of_gram(gram, self.params.l2, self.threads)

@@ -3,7 +3,7 @@
 Before it is centred and rescaled, a Gram matrix is a sum over users. Each block adds its users in float64, and the blocks
 are added in float64; as sums of the users' weights are exact (`models.numerics.degree_weights`), so are these, and the
 matrix has the bits of one machine. It travels in stripes of rows, so that the parts of all blocks take no more memory than
-`AT_ONCE`, or a row each. Sums that were kept are not asked for.
+`AT_ONCE`, or a row each.
 """
 
 import numpy as np

@@ -112,7 +112,7 @@ class MRFSparse(Model):
         started = perf_counter()
         moments = columns(interactions, self.params.user_weight_exponent)
         rescaled = rescaling(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
-        pattern, table = self._solve(interactions, moments, rescaled, options)
+        pattern, table = self._solve(interactions, moments, rescaled)
         table.data *= np.repeat(rescaled.back, np.diff(table.indptr)) / rescaled.scale[table.indices]
         table = table.tocsr()
         table.eliminate_zeros()
@@ -124,12 +124,9 @@ class MRFSparse(Model):
         kept = len(pattern.indices) / self.item_count**2
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
-    def _solve(
-        self, interactions: csr_matrix, moments: Columns, rescaled: Rescaling, options: FitOptions
-    ) -> tuple[Pattern, csc_matrix]:
+    def _solve(self, interactions: csr_matrix, moments: Columns, rescaled: Rescaling) -> tuple[Pattern, csc_matrix]:
         """The pattern, and B of the rescaled columns."""
-        sums = options.gram_sums(interactions, self.params.user_weight_exponent, self.threads)
-        gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor, sums)
+        gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
         pattern = self._pattern(gram)
         chosen = blocks(pattern, self.params.r, self._in_paper)
         solved = inverses(gram, pattern, *chosen, self.params.l2, self.threads)

@@ -1,11 +1,9 @@
 """The centred and rescaled Gram matrix of a sparse users x items matrix, as a dense float32 triangle.
 
 Rows are summed in float64, of weights whose sums are exact (`exact_degree_weights`). So the bits depend neither on the number
-of threads nor on the order of the users, sums that were kept can be read instead (`models.numerics.gram_sums`), and
-centring loses no digits to cancellation. What columns are centred and rescaled by is in `models.numerics.rescaled_columns`.
+of threads nor on the order of the users, and centring loses no digits to cancellation. What columns are centred and rescaled by is in `models.numerics.rescaled_columns`.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +23,6 @@ class GramRows(NamedTuple):
         item_entries: int64, for each entry of `item_users`, its place in `indices`.
         weights: float64 (users,).
         shift, factor: float64 (items,), as in `lower_gram`.
-        sums: float64, the rows sum_m w_m x_ma x_mb for b <= a, one after the other, to be read instead of summed; or
-            empty. Where there are `starts`, the elements of whole rows that are not zero, in ascending columns.
-        starts, columns: int64 (items + 1,) and int32, where each row begins in `sums`, and the columns there; or empty.
     """
 
     indptr: np.ndarray
@@ -38,9 +33,6 @@ class GramRows(NamedTuple):
     weights: np.ndarray
     shift: np.ndarray
     factor: np.ndarray
-    sums: np.ndarray
-    starts: np.ndarray
-    columns: np.ndarray
 
 
 def gram_rows(
@@ -48,7 +40,6 @@ def gram_rows(
     weights: np.ndarray,
     shift: np.ndarray,
     factor: np.ndarray,
-    sums: np.ndarray | None = None,
 ) -> GramRows:
     """The `GramRows` of a matrix that is read as zeros and ones; arguments as in `lower_gram`."""
     entries = np.arange(interactions.nnz, dtype=np.int64)
@@ -62,50 +53,12 @@ def gram_rows(
         read_only(weights, np.float64),
         read_only(shift, np.float64),
         read_only(factor, np.float64),
-        read_only(np.zeros(0) if sums is None else sums, np.float64),
-        *_nothing(np.int64, np.int32),
     )
-
-
-def summed_rows(
-    starts: np.ndarray,
-    columns: np.ndarray,
-    sums: np.ndarray,
-    item_indptr: np.ndarray,
-    shift: np.ndarray,
-    factor: np.ndarray,
-) -> GramRows:
-    """The `GramRows` of sums that were made; no user is in it. `item_indptr` tells how many users each item has."""
-    return GramRows(
-        *_nothing(np.int64, np.int32),
-        read_only(item_indptr, np.int64),
-        *_nothing(np.int32, np.int64, np.float64),
-        read_only(shift, np.float64),
-        read_only(factor, np.float64),
-        read_only(sums, np.float64),
-        read_only(starts, np.int64),
-        read_only(columns, np.int32),
-    )
-
-
-def _nothing(*types: type) -> Iterator[np.ndarray]:
-    return (read_only(np.zeros(0), kind) for kind in types)
 
 
 @njit(nogil=True, cache=True)
 def add_lower_row(gram, item, row):
     """Add sum_m w_m x_m,item x_mb to `row` for b <= item; returns how many numbers were added, at most."""
-    if len(gram.starts) > 0:
-        for at in range(gram.starts[item], gram.starts[item + 1]):
-            if gram.columns[at] > item:
-                break
-            row[gram.columns[at]] += gram.sums[at]
-        return item + 1
-    if len(gram.sums) > 0:
-        start = item * (item + 1) // 2
-        for other in range(item + 1):
-            row[other] += gram.sums[start + other]
-        return item + 1
     terms = 0
     for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
         user = gram.item_users[at]
@@ -119,17 +72,6 @@ def add_lower_row(gram, item, row):
 @njit(nogil=True, cache=True)
 def add_row(gram, item, row):
     """Add sum_m w_m x_m,item x_mb to `row` for all b."""
-    if len(gram.starts) > 0:
-        for at in range(gram.starts[item], gram.starts[item + 1]):
-            row[gram.columns[at]] += gram.sums[at]
-        return
-    if len(gram.sums) > 0:
-        add_lower_row(gram, item, row)
-        at = item * (item + 1) // 2 + item
-        for other in range(item + 1, len(row)):
-            at += other
-            row[other] += gram.sums[at]
-        return
     for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
         user = gram.item_users[at]
         weight = gram.weights[user]
@@ -143,7 +85,6 @@ def lower_gram(
     shift: np.ndarray,
     factor: np.ndarray,
     threads: int,
-    sums: np.ndarray | None = None,
 ) -> np.ndarray:
     """factor_a factor_b (sum_m w_m x_ma x_mb - shift_a shift_b) for b <= a, and zeros above.
 
@@ -152,12 +93,11 @@ def lower_gram(
         weights: float64 (users,).
         shift: float64 (items,), to centre the columns, or zeros to leave them as they are.
         factor: float64 (items,); where it is zero, so is the row.
-        sums: the sums, if they were kept (`models.fitting.GramSums`).
 
     Returns:
         float32 (items, items), C order.
     """
-    gram = gram_rows(interactions, weights, shift, factor, sums)
+    gram = gram_rows(interactions, weights, shift, factor)
     out = np.zeros((interactions.shape[1],) * 2, dtype=np.float32)
     with kernel_threads(threads):
         _fill(gram, heaviest_first(gram), max(1, threads), out)

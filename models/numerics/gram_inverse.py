@@ -33,7 +33,6 @@ def regularized_inverse(
     rescaled: Rescaling,
     l2: float,
     threads: int,
-    kept: Callable[[], np.ndarray | None] = lambda: None,
 ) -> np.ndarray:
     """The lower triangle of (Y'Y + l2 I)^-1; the numbers above the diagonal mean nothing.
 
@@ -42,7 +41,6 @@ def regularized_inverse(
         moments: of `interactions`; its weights are those of the users.
         rescaled: the centring and rescaling of the columns.
         l2: the ridge penalty, above 0.
-        kept: the sums of Y'Y before centring and rescaling, where they are kept; asked where the inverse is over items.
 
     Returns:
         float32 (items, items), C order. The bits do not depend on the number of threads.
@@ -52,7 +50,7 @@ def regularized_inverse(
     """
     if moments.users < FEWER * interactions.shape[1]:
         return _over_users(interactions[moments.weights > 0], moments, rescaled, l2, threads)
-    gram = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, threads, kept())
+    gram = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, threads)
     return inverse_of_gram(gram, l2, threads)
 
 

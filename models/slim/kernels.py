@@ -42,21 +42,14 @@ def count_pairs(rows, workers, out):
     """
     for worker in prange(workers):
         last = np.full(len(out), -1, dtype=np.int32)
-        total = np.zeros(len(out))
         for item in range(worker, len(out), workers):
             count = 0
-            if len(rows.sums) > 0:
-                add_row(rows, item, total)
-                for other in range(len(out)):
-                    count += total[other] > 0
-                total[:] = 0.0
-            else:
-                for at in range(rows.item_indptr[item], rows.item_indptr[item + 1]):
-                    user = rows.item_users[at]
-                    for entry in range(rows.indptr[user], rows.indptr[user + 1]):
-                        other = rows.indices[entry]
-                        count += last[other] != item
-                        last[other] = item
+            for at in range(rows.item_indptr[item], rows.item_indptr[item + 1]):
+                user = rows.item_users[at]
+                for entry in range(rows.indptr[user], rows.indptr[user + 1]):
+                    other = rows.indices[entry]
+                    count += last[other] != item
+                    last[other] = item
             out[item] = len(out) if DENSE * count > len(out) else count
 
 
@@ -77,12 +70,8 @@ def fill_pairs(rows, workers, gram):
         for item in range(worker, len(factor), workers):
             whole = starts[item + 1] - starts[item] == len(factor)
             at = starts[item]
-            if whole or len(rows.sums) > 0:
+            if whole:
                 add_row(rows, item, total)
-                for other in range(0 if whole else len(factor)):
-                    if total[other] > 0:
-                        columns[at] = other
-                        at += 1
             else:
                 for place in range(rows.item_indptr[item], rows.item_indptr[item + 1]):
                     user = rows.item_users[place]

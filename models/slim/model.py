@@ -128,9 +128,8 @@ class SLIM(Model):
         Args:
             scaled: the factor of each row and column of the Gram matrix, float64 (items,), and its diagonal, float32.
         """
-        sums = options.gram_sums(interactions, self.params.user_weight_exponent, self.threads)
         factor, diagonal = scaled
-        rows = gram_rows(interactions, moments.weights, np.zeros(len(factor)), factor, sums)
+        rows = gram_rows(interactions, moments.weights, np.zeros(len(factor)), factor)
         with kernel_threads(self.threads):
             gram, regression, parts = _gram(rows, self.threads), self._regression(), []
             found = batches(gram, regression)

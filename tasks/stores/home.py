@@ -109,10 +109,6 @@ class Home:
         return self.folder / "matrices"
 
     @property
-    def sums(self) -> Path:
-        return self.folder / "sums"
-
-    @property
     def models(self) -> Path:
         return self.folder / "models"
 

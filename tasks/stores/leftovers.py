@@ -14,7 +14,6 @@ logger = logging.getLogger(__name__)
 HALF_MADE = (
     "spill/*",
     "matrices/partial-*",
-    "sums/partial-*",
     "models/*/partial-*",
     "models/*/*/partial-*",
     ".demo-*",

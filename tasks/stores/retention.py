@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 
 import sql
-from tasks.stores import fits, grams, manifest, publications, remote, warehouse
+from tasks.stores import fits, manifest, publications, remote, warehouse
 from tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -34,13 +34,13 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
         if folder.name not in used:
             manifest.remove(folder)
             deleted += 1
-    deleted += grams.drop_others(home, used)
+    manifest.remove(home.folder / "sums")  # of a version that stored X'X
     remote.delete_others(
         home, {f"models/{fit.model}/{fit.digest}" for fit in staying} | {f"matrices/{digest}" for digest in used}
     )
     if deleted:
         logger.info(
-            "%d folders of matrices, models and sums that the latest %d evaluated runs did not use were deleted",
+            "%d folders of matrices and models that the latest %d evaluated runs did not use were deleted",
             deleted,
             runs,
         )
@@ -62,7 +62,6 @@ def tidy_cache(home: Home) -> None:
     for folder in home.models.glob("*/*"):
         if _matrices_of(folder) not in used:
             manifest.remove(folder)
-    grams.drop_others(home, used)
 
 
 def _matrices_of(fit: Path) -> str | None:
