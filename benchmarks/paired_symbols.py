@@ -56,7 +56,7 @@ def operations(factors: int) -> int:
     return n * (n + 1) + 12 * n
 
 
-@njit(cache=True)
+@njit
 def _fetch(rows, neighbours):
     total = np.float32(0)
     for edge in range(len(neighbours)):

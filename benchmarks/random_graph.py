@@ -79,13 +79,13 @@ def median_seconds(work: Callable[[], object], repeats: int) -> float:
     return float(np.median(seconds))
 
 
-@njit(cache=True)
+@njit
 def _multiply_adds(target, left, right, count, rounds):
     for _ in range(rounds):
         add_outer(target, 0, LANES, left, 0, ROWS, right, 0, LANES, count)
 
 
-@njit(cache=True)
+@njit
 def _fetch(table, width, neighbours):
     total = np.float32(0)
     for edge in range(len(neighbours)):

@@ -4,7 +4,6 @@ No Prefect, no DuckDB, no files but a model's own saved form. Importing this pac
 kernels and where to keep the machine code, before any kernel is declared.
 """
 
-from models import kernel_cache, kernel_code
+from models import numba_cache
 
-kernel_code.install()
-kernel_cache.install()
+numba_cache.install()

@@ -2,7 +2,7 @@
 
 The first run after an installation, or after an edit of `models/`, compiles for minutes, one kernel at a time. The other
 process takes the run's models from the last to the first, each on a tiny log; whichever of the two comes to a kernel
-first compiles it, and the other reads it from numba's cache (`models.kernel_cache`). What it has done is noted there,
+first compiles it, and the other reads it from numba's cache (`models.numba_cache`). What it has done is noted there,
 so that the next run starts no such process.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import BaseModel
 from scipy.sparse import csr_matrix
 
-from models import fingerprint, kernel_cache
+from models import fingerprint, numba_cache
 from models.base import Model
 from models.catalogue import MODELS
 from models.evaluation.ranking import target_ranks
@@ -43,7 +43,7 @@ def compiling(models: Mapping[str, BaseModel], limits: Limits) -> Iterator[None]
         models: settings by name.
     """
     missing = {name: chosen for name, chosen in models.items() if not _note(name, chosen).exists()}
-    if not missing or limits.threads < 2 or limits.memory < MEMORY or not kernel_cache.can_keep():
+    if not missing or limits.threads < 2 or limits.memory < MEMORY or not numba_cache.can_keep():
         yield
         return
     asked = json.dumps({name: chosen.model_dump(mode="json") for name, chosen in reversed(missing.items())})
@@ -109,4 +109,4 @@ def _note(name: str, settings: BaseModel) -> Path:
     """The file, beside numba's cache, that says that a model with these settings was compiled here."""
     made_by = (sys.version, numba.__version__, llvmlite.binding.get_host_cpu_name())
     words = json.dumps([fingerprint.of_model(MODELS[name]), settings.model_dump(mode="json"), *made_by])
-    return kernel_cache.root() / f"compiled-{name}-{hashlib.sha256(words.encode()).hexdigest()[:16]}"
+    return numba_cache.root() / f"compiled-{name}-{hashlib.sha256(words.encode()).hexdigest()[:16]}"

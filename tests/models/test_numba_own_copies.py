@@ -28,5 +28,5 @@ def test_a_kernel_shares_no_machine_code_with_what_was_compiled_before_it():
     assert (out == 18).all()
     (made,) = dots.overloads.values()
     parts = [one for one in made.library._final_module.functions if "gufunc" in one.name]
-    assert parts, "numba no longer puts the body of a loop into its kernel: is models/kernel_code.py still needed?"
+    assert parts, "numba no longer puts the body of a loop into its kernel: is models/numba_cache.py still needed?"
     assert [one.linkage for one in parts if not one.is_declaration] == [Linkage.internal] * len(parts)

@@ -14,7 +14,7 @@ import pytest
 from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 
-from models import fingerprint, kernel_cache
+from models import numba_cache
 from models.catalogue import MODELS
 
 SOURCES = {
@@ -53,8 +53,8 @@ def checkout(tmp_path):
     """A tree with what sets numba up, and three small rooms."""
     package = tmp_path / "checkout" / "models"
     package.mkdir(parents=True)
-    for name in ("__init__.py", "fingerprint.py", "kernel_cache.py", "kernel_code.py"):
-        shutil.copy(fingerprint.PACKAGE / name, package)
+    for name in ("__init__.py", "numba_cache.py"):
+        shutil.copy(numba_cache.PACKAGE / name, package)
     for name, source in SOURCES.items():
         (package / name).parent.mkdir(exist_ok=True)
         (package / name).write_text(source)
@@ -72,6 +72,12 @@ def run(checkout, **environment):
     return json.loads(done.stdout)
 
 
+def flipped(whole):
+    """The bytes with one bit of the middle one the other way round."""
+    at = len(whole) // 2
+    return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+
+
 def edit(checkout, file, before, after):
     path = checkout / "models" / file
     assert before in path.read_text()
@@ -83,14 +89,24 @@ def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(ch
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
     elsewhere = shutil.copytree(checkout, tmp_path / "elsewhere")
+    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
     edit(checkout, "first/helpers.py", "2 * x", "3 * x")
-    assert run(checkout, **cache) == [{"first": 31, "second": 11}, {"first": 0, "second": 1}]
+    assert run(checkout, **cache) == [{"first": 31, "second": 11}, {"first": 0, "second": 0}]
     edit(checkout, "shared/sums.py", "x + 1", "x + 5")
     assert run(checkout, **cache) == [{"first": 35, "second": 15}, {"first": 0, "second": 0}]
-    edit(elsewhere, "first/model.py", "x = 1", "x = 2")
-    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
-    edit(elsewhere, "kernel_code.py", "\n\n\n", "\n\n\n# compiled in another way\n")
-    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
+
+
+@pytest.mark.parametrize("damage", [lambda whole: b"", lambda whole: whole[: len(whole) // 2], flipped])
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_a_damaged_file_is_made_anew(checkout, tmp_path, kind, damage):
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    run(checkout, **cache)
+    files = list((tmp_path / "cache").rglob(f"*.{kind}"))
+    assert len(files) == 2
+    for file in files:
+        file.write_bytes(damage(file.read_bytes()))
+    assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
+    assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
 
 
 def test_what_one_process_compiles_others_wait_for_and_read(checkout, tmp_path):
@@ -101,18 +117,19 @@ def test_what_one_process_compiles_others_wait_for_and_read(checkout, tmp_path):
 
 
 def test_a_process_that_compiles_for_ever_is_waited_for_no_longer(tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_cache, "PATIENCE", 0.1)
+    monkeypatch.setattr(numba_cache, "PATIENCE", 0.1)
     with open(tmp_path / "lock", "w") as held, open(tmp_path / "lock", "w") as lock:
         fcntl.flock(held, fcntl.LOCK_EX)
-        kernel_cache._wait_for(lock)
+        numba_cache._wait_for(lock)
         with pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_folder_of_the_users_own_is_used(checkout, tmp_path):
     run(checkout, NUMBA_CACHE_DIR=str(tmp_path / "mine"), XDG_CACHE_HOME=str(tmp_path / "cache"))
-    kept = {folder.name.split("-")[0] for folder in (tmp_path / "mine").iterdir()}
-    assert kept == {"first.kernels", "second.kernels"}
+    (folder,) = (tmp_path / "mine").iterdir()
+    kept = {file.name.split("-")[1].partition(".py")[0] for file in folder.glob("*.nbi")}
+    assert kept == {"first.kernels.8", "second.kernels.3"}
     assert not (tmp_path / "cache").exists()
 
 
@@ -124,16 +141,14 @@ def test_a_cache_that_cannot_be_written_to_stops_nothing(checkout, tmp_path):
     assert not list((tmp_path / "temporary").glob("oneclass-numba-*"))
 
 
-def test_every_kernel_of_the_models_is_kept_by_its_file():
+def test_every_kernel_of_the_models_has_a_place_of_its_own():
     assert list(MODELS.values())  # imports every family
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("models.")]
     dispatchers = {kernel for module in modules for kernel in vars(module).values() if isinstance(kernel, Dispatcher)}
-    folders = {kernel.py_func.__code__.co_filename: kernel.stats.cache_path for kernel in dispatchers}
-    kept = {Path(file): Path(folder) for file, folder in folders.items() if folder}
-    assert {fingerprint.dotted_name(file) for file in kept} > {"numerics.lanes", "slim.kernels", "wmf.kernels"}
-    for file, folder in kept.items():
-        assert folder.name == f"{fingerprint.dotted_name(file)}-{fingerprint.of_file(file)}"
-        assert not folder.is_relative_to(fingerprint.PACKAGE)
+    kept = [kernel._cache for kernel in dispatchers if kernel.stats.cache_path]
+    assert {Path(cache.cache_path) for cache in kept} == {numba_cache.folder()}
+    assert not numba_cache.folder().is_relative_to(numba_cache.PACKAGE)
+    assert len({cache._impl.filename_base for cache in kept}) == len(kept) > 20
 
 
 def test_signatures_compiled_at_once_keep_machine_code_of_their_own(tmp_path):
@@ -152,19 +167,19 @@ def test_signatures_compiled_at_once_keep_machine_code_of_their_own(tmp_path):
 def test_other_libraries_kernels_stay_where_numba_puts_them(tmp_path):
     file = tmp_path / "theirs.py"
     file.write_text("import numba\n")
-    assert kernel_cache.FileLocator.from_function(lambda: None, str(file)) is None
-    assert kernel_cache.FileLocator.from_function(lambda: None, "<ipython-input-1>") is None
+    assert numba_cache.ModelsLocator.from_function(lambda: None, str(file)) is None
+    assert numba_cache.ModelsLocator.from_function(lambda: None, "<ipython-input-1>") is None
 
 
 def test_versions_long_unused_are_deleted(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    kept = ["toy-" + "1" * 16, "toys-" + "2" * 16, "toy-notes"]
-    for name in [*kept, "toy-" + "2" * 16]:
+    used, edited, old = (f"models-{digit * 16}" for digit in "123")
+    for name in [edited, old, "models-notes"]:
         (tmp_path / name).mkdir()
-    long_ago = time.time() - (kernel_cache.DAYS_KEPT + 1) * 24 * 3600
-    for name in ["toys-" + "2" * 16, "toy-notes", "toy-" + "2" * 16, "toy-" + "3" * 16]:
+    monkeypatch.setattr(numba_cache, "source_digest", lambda: "1" * 16)
+    long_ago = time.time() - (numba_cache.DAYS_KEPT + 1) * 24 * 3600
+    for name in [used, old, "models-notes"]:
         (tmp_path / name).mkdir(exist_ok=True)
         os.utime(tmp_path / name, (long_ago, long_ago))
-    used = kernel_cache._folder("toy", "3" * 16)  # it was not used for long, and is now
-    assert used.name == "toy-" + "3" * 16
-    assert {folder.name for folder in tmp_path.iterdir()} == {*kept, used.name}
+    assert numba_cache.folder.__wrapped__() == tmp_path / used  # it was not used for long, and is now
+    assert {folder.name for folder in tmp_path.iterdir()} == {used, edited, "models-notes"}
