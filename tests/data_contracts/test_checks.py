@@ -6,9 +6,10 @@ import duckdb
 import pytest
 from pydantic import ValidationError
 
-from data_contracts import ContractBroken, RuleResult, check, docs, raise_if_broken, suites
+from data_contracts import ContractBroken, RuleResult, check, docs, raise_if_broken
 from data_contracts.checks import check_contracts
 from data_contracts.contracts import STAGES, Column, Contract, Rule
+from data_contracts.session import session
 from tasks.stores import warehouse
 from tasks.stores.home import Home, Limits
 
@@ -86,7 +87,7 @@ def test_an_expectation_takes_the_stage_s_values(numbers, kwargs, success):
     between = rule(type="expect_column_values_to_be_between", query=None, kwargs={"column": "number", **kwargs})
     result = only(check_contracts(numbers, [contract_of(between)], {"least": 2}))
     assert result.success is success
-    assert result.observed == ("0 of 3 rows" if success else "1 of 3 rows")
+    assert result.observed == ("0 rows" if success else "1 of 3 rows")
     assert result.samples == ([] if success else [{"number": 1}])
 
 
@@ -132,11 +133,18 @@ def test_where_the_columns_are_not_as_declared_the_rules_are_left_out(numbers):
 
 
 def test_a_query_that_fails_is_a_broken_rule_and_says_why(numbers):
+    for table in ("wrong_numbers", "last_numbers"):
+        numbers.execute(f"create temp table {table} as from numbers")
     wrong = rule(name="wrong", query="select no_such_column from {batch}", severity="warning")
     of_another_type = rule(name="few", type="expect_table_row_count_to_be_between", kwargs={"max_value": 2}, query=None)
-    contracts = [contract_of(rule(), of_another_type), contract_of(rule(), wrong), contract_of(rule(name="last"))]
+    contracts = [
+        contract_of(rule(), of_another_type),
+        contract_of(of_another_type, wrong, table="wrong_numbers"),
+        contract_of(rule(name="last"), table="last_numbers"),
+    ]
     results = check_contracts(numbers, contracts, {})
-    assert [result.rule for result in results] == ["columns", "small", "wrong"]
+    assert [result.rule for result in results] == ["columns", "small", "few", "wrong"]
+    assert (results[1].success, results[1].observed) == (False, None)  # nothing can be asked after a failure
     assert results[-1].observed.startswith("could not be checked") and "no_such_column" in results[-1].observed
     with pytest.raises(ContractBroken, match="no_such_column"):
         raise_if_broken("ingest", results)
@@ -151,9 +159,10 @@ def test_conditions_are_each_counted_and_shown(numbers):
 
 def test_a_condition_that_fails_is_a_broken_rule_and_says_why(numbers):
     rules = [rule(query=None, where="number >= 10"), rule(name="wrong", query=None, where="no_such_column > 1")]
-    results = check_contracts(numbers, [contract_of(*rules), contract_of(rule())], {})
-    assert [result.rule for result in results] == ["small"] and not results[0].success
-    assert results[0].observed.startswith("could not be checked") and "no_such_column" in results[0].observed
+    numbers.execute("create temp table other_numbers as from numbers")
+    results = check_contracts(numbers, [contract_of(*rules), contract_of(rule(), table="other_numbers")], {})
+    assert [result.rule for result in results] == ["wrong"] and not results[0].success
+    assert results[-1].observed.startswith("could not be checked") and "no_such_column" in results[-1].observed
 
 
 @pytest.mark.parametrize(
@@ -169,7 +178,7 @@ def test_checks_that_overlap_ask_their_own_connections(tmp_path):
     with duckdb.connect() as one, duckdb.connect() as other:
         one.execute("create table numbers as select 1 as number")
         other.execute("create table numbers as select 30 as number")
-        with suites.session(one):
+        with session(one):
             assert not only(check_contracts(other, [contract], {})).success
             assert only(check_contracts(one, [contract], {})).success
 
@@ -209,7 +218,7 @@ def test_a_stage_that_breaks_its_contract_is_taken_back_and_its_results_are_kept
             "select stage, success, observed, samples->>'$[0].value' "
             "from operations.contract_results where rule = 'value_finite'"
         ).fetchall()
-    assert kept == [("ingest", False, "1 row", "nan")]
+    assert kept == [("ingest", False, "1 of 1 rows", "nan")]
 
 
 def test_a_stage_that_keeps_its_contract_is_committed_with_its_results(tmp_path, parameters):

@@ -24,7 +24,8 @@ LAW = "insert into diagnostics.power_law_fits values ('user', 'x', null, null,"
 
 # table, rule, and what is done to the good rows to break it
 BREACHES = [
-    ("raw.events", "ids_not_empty", "insert into raw.events values ('u1', '', 5, null, 1, 9)"),
+    ("raw.events", "user_named", "insert into raw.events values ('', 'i1', 5, null, 1, 9)"),
+    ("raw.events", "item_named", "insert into raw.events values ('u1', '', 5, null, 1, 9)"),
     ("raw.events", "value_finite", "update raw.events set value = 'nan' where line_number = 1"),
     ("raw.events", "value_in_range", "update raw.events set value = 5.5 where line_number = 1"),
     ("raw.events", "value_in_range", "update raw.events set value = 0.5 where line_number = 1"),
@@ -84,8 +85,9 @@ BREACHES = [
         "decided_once",
         "insert into operations.promotions from operations.promotions",
     ),
-    ("operations.promotions", "numbers_finite", "update operations.promotions set difference = 'nan'"),
-    ("operations.promotions", "numbers_finite", "update operations.promotions set standard_error = -1"),
+    ("operations.promotions", "difference_finite", "update operations.promotions set difference = 'nan'"),
+    ("operations.promotions", "standard_error_in_range", "update operations.promotions set standard_error = -1"),
+    ("operations.promotions", "margin_in_range", "update operations.promotions set margin = 'inf'"),
     ("operations.promotions", "compared_by_something", "update operations.promotions set champion = null"),
     ("operations.promotions", "reason_given", "update operations.promotions set reason = ' '"),
     ("indexed.interactions", "not_empty", "delete from indexed.interactions"),
@@ -94,14 +96,14 @@ BREACHES = [
         "edge_once",
         "insert into indexed.interactions from indexed.interactions limit 1",
     ),
-    ("indexed.users", "one_to_one", "update indexed.users set user_index = 1 where user_index = 0"),
-    ("indexed.users", "one_to_one", "update indexed.users set user_id = 'u1' where user_index = 1"),
+    ("indexed.users", "index_once", "update indexed.users set user_index = 1 where user_index = 0"),
+    ("indexed.users", "id_once", "update indexed.users set user_id = 'u1' where user_index = 1"),
     ("indexed.users", "indices_dense", "update indexed.users set user_index = 3 where user_index = 2"),
     ("indexed.users", "with_an_edge", "insert into indexed.users values (3, 'u4')"),
     ("indexed.users", "with_an_edge", "delete from indexed.users where user_index = 2"),
     ("indexed.users", "with_an_edge", "delete from indexed.interactions where user_index = 0"),
-    ("indexed.items", "one_to_one", "update indexed.items set item_index = 1 where item_index = 0"),
-    ("indexed.items", "one_to_one", "update indexed.items set item_id = 'i1' where item_index = 1"),
+    ("indexed.items", "index_once", "update indexed.items set item_index = 1 where item_index = 0"),
+    ("indexed.items", "id_once", "update indexed.items set item_id = 'i1' where item_index = 1"),
     ("indexed.items", "indices_dense", "update indexed.items set item_index = item_index + 1"),
     ("indexed.items", "with_an_edge", "insert into indexed.items values (6, 'i9')"),
     ("indexed.items", "with_an_edge", "delete from indexed.items where item_index = 5"),
@@ -286,7 +288,8 @@ BREACHES = [
     ("indexed.leave_one_out", "held_out_as_drawn", "select 1"),
     ("diagnostics.degrees", "side_known", "insert into diagnostics.degrees values ('users', 1, 1)"),
     ("diagnostics.degrees", "degree_once", "insert into diagnostics.degrees values ('user', 5, 1)"),
-    ("diagnostics.degrees", "counts_positive", "insert into diagnostics.degrees values ('user', 9, 0)"),
+    ("diagnostics.degrees", "vertices_positive", "insert into diagnostics.degrees values ('user', 9, 0)"),
+    ("diagnostics.degrees", "degree_positive", "insert into diagnostics.degrees values ('user', 0, 9)"),
     ("diagnostics.degrees", "vertices_recounted", "delete from diagnostics.degrees where side = 'item'"),
     ("diagnostics.degrees", "densities_agree", "insert into diagnostics.degrees values ('user', 1, 1)"),
     ("diagnostics.power_law_fits", "side_known", "update diagnostics.power_law_fits set side = 'left'"),
@@ -298,6 +301,7 @@ BREACHES = [
     ("diagnostics.power_law_fits", "ks_in_range", LAW + "1, 2, -5, 12, 1.2, 0.5)"),
     ("diagnostics.power_law_fits", "p_value_in_range", LAW + "1, 2, -5, 12, 0.2, 1.5)"),
     ("diagnostics.power_law_fits", "likelihood_finite", LAW + "1, 2, '-inf', 12, 0.2, 0.5)"),
+    ("diagnostics.power_law_fits", "aic_finite", LAW + "1, 2, -5, 'nan', 0.2, 0.5)"),
     ("operations.model_settings", "settled_once", "update operations.model_settings set model = 'wmf'"),
     ("operations.model_settings", "origin_known", SETTLED + "origin = 'guess' where model = 'slim'"),
     ("operations.model_settings", "search_told", SETTLED + "origin = 'kept' where model = 'slim'"),
@@ -338,8 +342,8 @@ BREACHES = [
         f"{COMPARED} 'b', 's', 0, 0, 1, 9); {COMPARED} 'b', 's', 0, 0, 1, 9)",
     ),
     ("evaluation.comparisons", "pair_once", f"{COMPARED} 'a', 's', 0, 0, 1, 9)"),
-    ("evaluation.comparisons", "difference_in_range", f"{COMPARED} 'b', 's', 'nan', 0, 1, 9)"),
-    ("evaluation.comparisons", "difference_in_range", f"{COMPARED} 'b', 's', 0, -1, 1, 9)"),
+    ("evaluation.comparisons", "difference_finite", f"{COMPARED} 'b', 's', 'nan', 0, 1, 9)"),
+    ("evaluation.comparisons", "standard_error_in_range", f"{COMPARED} 'b', 's', 0, -1, 1, 9)"),
     ("evaluation.comparisons", "p_value_in_range", f"{COMPARED} 'b', 's', 0, 0, 1.1, 9)"),
     ("evaluation.comparisons", "difference_agrees", "update evaluation.comparisons set difference = -difference"),
     ("evaluation.comparisons", "difference_agrees", "update evaluation.comparisons set users = 2"),
@@ -475,7 +479,7 @@ BREACHES = [
     ),
     ("published.recommendations", "everybody_served", "delete from published.recommendations where user_id = 'u1'"),
     ("published.recommendations", "like_in_range", "update published.recommendations set like_mean = 1.1"),
-    ("published.recommendations", "like_in_range", "update published.recommendations set like_sd = 'nan'"),
+    ("published.recommendations", "like_sd_in_range", "update published.recommendations set like_sd = 'nan'"),
     ("published.recommendations", "nothing_seen", "update published.recommendations set item_id = 'i1'"),
     ("published.recommendations", "ids_curated", "update published.recommendations set user_id = 'u9'"),
     ("published.recommendations", "ids_curated", "update published.recommendations set item_id = 'i9'"),
@@ -599,8 +603,8 @@ def test_recommendations_that_the_run_did_not_make_are_not_held_against_its_edge
 
 def test_the_count_is_of_all_rows_and_the_samples_are_some(good, parameters):
     good.execute("insert into raw.events select '', 'i1', 5, null, 1, i from range(1000) as lines(i)")
-    result = broken(good, "raw.events", parameters)["ids_not_empty"]
-    assert result.observed == "1,000 rows"
+    result = broken(good, "raw.events", parameters)["user_named"]
+    assert result.observed == "1,000 of 1,017 rows"
     assert 0 < len(result.samples) < 100
     assert result.samples[0]["item_id"] == "i1"
 

@@ -1,0 +1,85 @@
+"""DuckDB as a data source of Great Expectations, which does not know it.
+
+Imported only when a check runs, as Great Expectations takes seconds to load.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import sqlalchemy
+from great_expectations.core.metric_domain_types import MetricDomainTypes
+from great_expectations.datasource.fluent import SQLDatasource
+from great_expectations.execution_engine import ExecutionEngine, SqlAlchemyExecutionEngine
+from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+from great_expectations.expectations.metrics.metric_provider import metric_value
+from great_expectations.expectations.metrics.query_metrics.query_table.unexpected_rows_query_table import (
+    UnexpectedRowsQueryTable,
+)
+from great_expectations.validator.metric_configuration import MetricConfiguration
+
+import sql
+
+MAX_SAMPLES = 20
+
+
+class TransactionExecutionEngine(SqlAlchemyExecutionEngine):
+    """Keeps its connection: Great Expectations reads rows after it has returned the connection to the pool."""
+
+    @contextmanager
+    def get_connection(self) -> Iterator[sqlalchemy.Connection]:
+        """Yield the one connection."""
+        if self._connection is None:
+            self._connection = self.engine.connect()
+        yield self._connection
+
+
+class DuckDBDatasource(SQLDatasource):
+    """Defining it makes `context.data_sources.add_duckdb`."""
+
+    type: Literal["duckdb"] = "duckdb"
+
+    @property
+    def execution_engine_type(self) -> "type[SqlAlchemyExecutionEngine]":
+        """Return the engine that keeps its connection."""
+        return TransactionExecutionEngine
+
+
+class FirstUnexpectedRows(UnexpectedRowsQueryTable):
+    """The rows of an `UnexpectedRowsExpectation`: the first `MAX_SAMPLES` in a fixed order, read only if there are any.
+
+    The metric of Great Expectations runs the query a second time and lets DuckDB hold every row that it finds.
+    """
+
+    @metric_value(engine=TransactionExecutionEngine)
+    def _sqlalchemy(
+        cls,
+        execution_engine: TransactionExecutionEngine,
+        metric_domain_kwargs: dict,
+        metric_value_kwargs: dict,
+        metrics: dict[str, Any],
+        runtime_configuration: dict,
+    ) -> list[dict[str, Any]]:
+        if metrics["row_count"] == 0:
+            return []
+        batch, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
+        query = cls._get_substituted_batch_subquery_from_query_and_batch_selectable(
+            query=cls._get_query_from_metric_value_kwargs(metric_value_kwargs),
+            batch_selectable=batch,
+            execution_engine=execution_engine,
+        )
+        text = sql.statement("data_contracts/breaches", samples=str(MAX_SAMPLES), query=query)
+        return cls._get_sqlalchemy_records_from_substituted_batch_subquery(text, execution_engine)
+
+    @classmethod
+    def _get_evaluation_dependencies(
+        cls,
+        metric: MetricConfiguration,
+        configuration: ExpectationConfiguration | None = None,
+        execution_engine: ExecutionEngine | None = None,
+        runtime_configuration: dict | None = None,
+    ) -> dict[str, MetricConfiguration]:
+        count = MetricConfiguration(
+            "unexpected_rows_query.row_count", metric.metric_domain_kwargs, metric.metric_value_kwargs
+        )
+        return {"row_count": count}
