@@ -194,7 +194,8 @@ class Model(Keeping, ABC):
         """Mean and standard deviation of the like probability; None if the model has no such probability.
 
         Args:
-            histories, users: as in `scores`.
+            histories: as in `scores`.
+            users: as in `scores`.
             items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all by default.
 
         Returns:

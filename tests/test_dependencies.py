@@ -24,7 +24,7 @@ CONSTRAINTS = [
     for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     if not line.startswith("#")
 ]
-PAGE = (ROOT / "docs" / "internals.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "internals.md").read_text(encoding="utf-8")
 
 
 def names(requirements: list[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""What the documents tell people to type is taken by the commands, and the file they show is a data set."""
+"""Every documented command parses, every named file exists, and the pages keep to their limits."""
 
 import re
 import shlex
@@ -11,7 +11,9 @@ from models.catalogue import MODELS
 from tasks import datasets, model_names
 
 ROOT = Path(__file__).parents[2]
-ADDED = "item_knn"  # the model that docs/adding_a_model.md adds
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+ADDED = "item_knn"  # the model that docs/how-to/adding_a_model.md adds
 COMMANDS = {
     "flows.backfill": backfill.parser,
     "flows.deploy": deploy.parser,
@@ -26,7 +28,7 @@ COMMANDS = {
 
 
 def typed() -> list[str]:
-    texts = [page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]]
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
     return [found for text in texts for found in re.findall(r"^    .*?-m (flows\.\S+ .*)$", text, flags=re.MULTILINE)]
 
 
@@ -53,7 +55,7 @@ def test_there_are_commands_to_check():
 
 
 def test_the_documented_data_set_is_taken(tmp_path):
-    page = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "datasets.md").read_text(encoding="utf-8")
     shown = page.split("## A file of your own")[1].split("Columns are found")[0]
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop.toml").write_text("\n".join(line[4:] for line in shown.splitlines()))
@@ -80,8 +82,28 @@ def test_the_nightly_commands_tell_prefect_to_send_nothing_home():
     assert all(PREFECT_DEFAULTS[name] == value for name, value in (word.split("=") for word in before[1:]))
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))])
-def test_every_file_that_a_page_names_is_there(page):
+@pytest.mark.parametrize("page", NAMES)
+def test_every_file_that_a_page_names_exists(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:flows|tasks|models|sql|data_contracts|tests|benchmarks|docs)/[\w/.-]*)", text))
     assert not [name for name in named if not (ROOT / name).exists() and name != f"models/{ADDED}.py"]
+
+
+def test_the_readme_and_the_docs_are_short():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 130 and len(readme.split()) <= 900
+    docs = [page for page in PAGES if page.parent != ROOT and page.name != "reference.md"]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in docs) <= 45_000
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert len(glossary.splitlines()) <= 45
+
+
+@pytest.mark.parametrize("page", [page for page in NAMES if page != "docs/reference.md"])
+def test_prose_has_at_most_100_columns(page):
+    """Tables and code, which cannot be wrapped, are exempt."""
+    fenced, long = False, []
+    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+        fenced ^= line.startswith("```")
+        if len(line) > 100 and not fenced and not line.startswith(("|", "    ")):
+            long.append(number)
+    assert not long

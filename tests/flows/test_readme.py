@@ -1,9 +1,10 @@
-"""The commands and snippets of the README and of docs/recommend.md, in their order, on small files of the names there.
+"""Run the commands and snippets of the README and the guides in their order, on small files with the names given there.
 
-They stand as they do on the page; only flags that make them short are added behind. What is not here is run elsewhere: the
-commands that need a worker in `test_deployments.py`, the two that begin the README in `.ci/run`.
+Each runs as printed, with flags appended that make it short. `test_deployments.py` runs the commands that need a worker,
+`test_store_by_url.py` those with a store, `test_tutorial.py` the tutorial, `.ci/run` the README's two set-up commands.
 """
 
+import gzip
 import io
 import re
 import tarfile
@@ -17,44 +18,72 @@ from scipy.sparse import csr_matrix
 from tests.tasks.cluster.conftest import started
 from tests.typed import indented, page, run, served
 
-README, RECOMMEND = page("README.md"), page("docs/recommend.md")
-QUICK = ["--models", "mrf_dense", "--protocols", "strong_generalization", "--set", "train.tune=off", "mrf_dense.l2=6.0"]
+README, RECOMMEND = page("README.md"), page("docs/how-to/recommend.md")
+GUIDES = [
+    "how-to/datasets",
+    "how-to/recommend",
+    "how-to/arrivals",
+    "explanation/pipeline",
+    "explanation/evaluation",
+    "explanation/scaling",
+    "how-to/tuning",
+    "how-to/nightly",
+    "how-to/cluster",
+]
+QUICK = ["--models", "mrf_dense,slim", "--protocols", "strong_generalization"]
+SETTINGS = ["--set", "train.tune=off", "mrf_dense.l2=6.0"]
+FIT = ["--set", "random_graph.factors=2", "random_graph.iterations=1"]
 SHORTER = {
-    "flows.backfill": QUICK,
-    "flows.nightly_retrain": QUICK,
-    "flows.sweep": ["--sweep", "random_graph_r", "--set", "random_graph.factors=2", "random_graph.iterations=1"],
-    "flows.tune": ["--trials", "1", "--set", "wmf.factors=4", "wmf.iterations=1"],
-    "netflix": ["--models", "popularity,mrf_dense", "--set", "split.scheme=hashed"],  # on less than the whole log
-    "gowalla": ["--protocols", "given"],
-    "demo": ["--set", "demo.users=300", "demo.items=500", "demo.likes=12000"],
+    "flows.backfill": [*QUICK, *SETTINGS],
+    "flows.nightly_retrain": [*QUICK, *SETTINGS],
+    "flows.sweep": ["--sweep", "random_graph_r", *FIT],
+    "flows.tune": ["--trials", "1"],
+    "--model wmf": ["--set", "wmf.factors=4", "wmf.iterations=1"],
+    "--model random_graph": FIT,
+    "--model hpf": ["--set", "hpf.factors=2", "hpf.iterations=1"],
+    "--protocols next_events": ["--protocols", "next_events"],
+    "--every": ["--every", "8w"],
+    "--dataset netflix": ["--set", "split.scheme=hashed"],  # a part of the whole log
+    "--dataset gowalla": ["--protocols", "given"],
+    "flows.backfill --dataset demo": ["--set", "demo.users=300", "demo.items=500", "demo.likes=12000"],
 }
 
 
 def commands(text: str) -> list[str]:
-    """The commands of a page, one a line, but for help and what serves or measures."""
-    found = re.findall(r"^    .*?(python -m flows\..*)$", text, flags=re.MULTILINE)
-    return [line for line in found if "--help" not in line and "flows.serve" not in line]
+    """The commands of a page, one per line, except help, servers, stores and placeholders."""
+    lines = re.findall(r"^    .*?(python -m flows\..*)$", text, flags=re.MULTILINE)
+    return [line for line in lines if not re.search("--help|flows.serve|--store", line)]
 
 
-def shortened(line: str, scheduler: str = "") -> list[str]:
-    more = [*SHORTER.items(), ("--dask", ["--dask", scheduler])]  # which listens on a port that is free
-    return [word for name, words in more if re.search(rf"[. ]{name.split('.')[-1]}\b", line) for word in words]
+def shortened(line: str, scheduler: str) -> list[str]:
+    more = [*SHORTER.items(), ("--dask", ["--dask", scheduler])]  # which listens on a free port
+    return [word for name, words in more if re.search(rf"(?<![\w-]){re.escape(name)}\b", line) for word in words]
 
 
 def write_logs() -> None:
-    """The files that the pages name, in the present folder: 1,200 people of two tastes, 15 films each."""
+    """Write the files that the pages name to the current folder: 1,200 users of two tastes, 15 films each."""
     generator = np.random.default_rng(3)
     films = np.array([1, 3, 5, 7, 9, 1193, 2858, *range(20, 53)])
     liked = [(user, films[generator.choice(20, 15, replace=False) * 2 + user % 2]) for user in range(1, 1201)]
     pairs = [(user, film) for user, of_user in liked for film in of_user]
+    days = generator.integers(0, 90, len(pairs)) * 86_400 + 883_612_800  # from 1998-01-01 on
     rows = {
-        "ratings.csv": (",", "userId,movieId,rating,timestamp", "5,1000000000"),
-        "log.csv": (",", "user,item,value", "1"),
+        "ratings.csv": (",", "userId,movieId,rating,timestamp", "5"),
+        "log.csv": (",", "user,item,value,time", "1"),
+        "user_artists.dat": ("\t", "userID\tartistID\tweight", "7"),
+        "u.data": ("\t", "", "5"),
     }
-    rows["user_artists.dat"] = ("\t", "userID\tartistID\tweight", "7")
-    for name, (between, header, last) in rows.items():
-        lines = [between.join([str(user), str(film), *last.split(",")]) for user, film in pairs]
-        Path(name).write_text("\n".join([header, *lines, ""]))
+    for name, (delimiter, header, value) in rows.items():
+        timed = name != "user_artists.dat"
+        lines = [
+            delimiter.join([str(user), str(film), value, *([str(day)] if timed else [])])
+            for (user, film), day in zip(pairs, days, strict=True)
+        ]
+        Path(name).write_text("\n".join([*filter(None, [header]), *lines, ""]))
+    Path("orders").mkdir()
+    orders = "customer,sku,quantity\n" + "".join(f"C-{user},sku-{film},1\n" for user, film in pairs)
+    with gzip.open("orders/orders-1.csv.gz", "wt") as file:
+        file.write(orders)
     Path("movies.csv").write_text("movieId,title\n" + "".join(f"{film},Film no. {film}\n" for film in films))
     for name, chosen in (("train.txt", slice(0, 12)), ("test.txt", slice(12, 15))):
         Path(name).write_text("".join(f"{user} {' '.join(map(str, of_user[chosen]))}\n" for user, of_user in liked))
@@ -67,52 +96,47 @@ def write_logs() -> None:
 
 
 @pytest.fixture(scope="module")
-def after_the_readme(prefect_server, tmp_path_factory):
-    """The folder in which every command of the README was run, and what each printed."""
-    folder = tmp_path_factory.mktemp("readme")
+def after_the_pages(prefect_server, tmp_path_factory):
+    """The folder in which every command of the pages ran, and the output of each."""
+    folder = tmp_path_factory.mktemp("pages")
+    texts = [README, *(page(f"docs/{name}.md") for name in GUIDES)]
+    lines = list(dict.fromkeys(line for text in texts for line in commands(text)))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("ONECLASS_HOME", raising=False)
         write_logs()
         with started(folder / "cluster") as cluster:
             cluster.worker()
-            said = {line: run(line, *shortened(line, cluster.address)) for line in commands(README)}
-    return folder, said
+            printed = {line: run(line, *shortened(line, cluster.address)) for line in lines}
+    return folder, printed
 
 
 @pytest.fixture
-def there(after_the_readme, monkeypatch):
-    """That folder as the present one."""
-    monkeypatch.chdir(after_the_readme[0])
+def there(after_the_pages, monkeypatch):
+    """That folder as the current one."""
+    monkeypatch.chdir(after_the_pages[0])
     monkeypatch.delenv("ONECLASS_HOME", raising=False)
 
 
 @pytest.mark.slow
-def test_the_readmes_commands_do_what_it_says(after_the_readme):
-    folder, said = after_the_readme
-    data_sets = {re.search(r"--dataset (\S+)", line)[1] for line in said}
+def test_the_commands_of_the_readme_and_the_guides_run(after_the_pages):
+    folder, printed = after_the_pages
+    data_sets = {re.search(r"--dataset (\S+)", line)[1] for line in printed}
     assert {path.name for path in (folder / "var").iterdir()} >= data_sets == {
-        "demo", "mine", "ml-1m", "lastfm", "netflix", "gowalla",
+        "demo", "mine", "ml-1m", "ml-100k", "ml-latest-small", "lastfm", "netflix", "gowalla", "shop",
     }  # fmt: skip
-    for line, text in said.items():
-        if "flows.backfill" in line:
+    for line, text in printed.items():
+        if "flows.backfill" in line and "--every" not in line:
             assert "mrf_dense" in text and "Tables: var/" in text
-    (history,) = (text for line, text in said.items() if "--history" in line)
-    assert len(re.findall(r"^ +\d+ +\d+ ", history, flags=re.MULTILINE)) == 20
-    (closer,) = (text for line, text in said.items() if "flows.explain" in line)
-    assert "Film no. " in closer
+    recommended = printed["python -m flows.recommend --dataset demo --user 42"]
+    assert len(re.findall(r"^ +\d+ +\d+ ", recommended, flags=re.MULTILINE)) == 20
+    assert "Film no. " in printed["python -m flows.explain --dataset ml-1m --user 42 --titles movies.csv"]
+    assert "Film no." in pl.read_parquet(folder / "var/ml-latest-small/published/model/items.parquet")["title"][0]
 
 
 @pytest.mark.slow
-def test_what_is_told_of_recommendations_is_so(there):
-    said = {line: run(line, *shortened(line)) for line in commands(RECOMMEND)}
-    assert len(said) == 4
-    assert "Film no." in pl.read_parquet("var/ml-latest-small/published/model/items.parquet")["title"][0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", [README, RECOMMEND], ids=["README.md", "docs/recommend.md"])
-def test_the_snippet_on_what_is_published_runs(there, text):
+@pytest.mark.parametrize("text", [README, RECOMMEND], ids=["README.md", "recommend.md"])
+def test_the_snippet_on_publications_runs(there, text):
     (snippet,) = (block for block in indented(text) if block.startswith("from flows import published"))
     names = {"frame": pl.DataFrame({"user_id": ["42", "7"]})}
     for line in filter(None, snippet.splitlines()):

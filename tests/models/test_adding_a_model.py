@@ -1,4 +1,4 @@
-"""The model of `docs/adding_a_model.md`, as it stands there, keeps the promises of every model."""
+"""The model of `docs/how-to/adding_a_model.md`, as it stands there, keeps the promises of every model."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "adding_a_model.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "adding_a_model.md").read_text(encoding="utf-8")
 FILE, NAME = re.search(r"`(models/(\w+)\.py)`, which", PAGE).groups()
 (CODE,) = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 (LINE,) = re.findall(rf'^        ("{NAME}": "[\w.]+:\w+"),$', PAGE, flags=re.MULTILINE)
