@@ -77,6 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith("tests/flows/"))
 
 
+@pytest.hookimpl(optionalhook=True)  # for -p no:xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     return RoomsTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
