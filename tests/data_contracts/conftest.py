@@ -47,10 +47,12 @@ insert into indexed.given
     select user_index, item_index, if(first_file_id = 2, 'test', 'train') from indexed.interactions;
 insert into diagnostics.degrees values ('user', 5, 2), ('user', 6, 1), ('item', 3, 5), ('item', 1, 1);
 insert into diagnostics.power_law_fits
-    select side, family, 1.4, null, d_min, d_max, -5, 10 + 2 * parameters, 0.2, p_value
+    select side, family, 1.4, null, d_min, d_max, log_likelihood, 2 * parameters - 2 * log_likelihood, ks, p_value
     from (values ('user', 5, 6, 0.5), ('item', 1, 3, null)) as sides (side, d_min, d_max, p_value)
-    cross join (values ('power_law', 1), ('power_law_cutoff', 2), ('log_normal', 2), ('exponential', 1))
-        as families (family, parameters);
+    cross join (values
+        ('power_law', 1, -1.9761826578299346, 0.10319834232994107), ('exponential', 1, -2.0794415416798357, 1 / 6),
+        ('power_law_cutoff', 2, -1.9761826578299346, 0.10319834232994107), ('log_normal', 2, -5, 0.2)
+    ) as families (family, parameters, log_likelihood, ks);
 insert into operations.model_settings values
     ('ml-1m 10:02:03', 'wmf', 'search', 'regularization .01', 'leave_one_out', date '2026-01-02', 'mean_rank', 12, 3.5,
      0.8, 0.9, 0.01, 3, 6, 14, 'abc', '{"regularization": 0.01}'),
@@ -60,7 +62,8 @@ insert into operations.model_fits values
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'abc', 0.1, 100, 100),
     ('another', 'leave_one_out', 'popularity', 'abc', -1, 100, 0);
 insert into operations.promotions values
-    ('ml-1m 10:02:03', timestamp '2026-01-02', 'slim/score', 'wmf/score', 'validation_ndcg@100', 0.1, 0.02, 1, true, 'better');
+    ('ml-1m 10:02:03', timestamp '2026-01-02', 'slim/score', 'wmf/score', 'validation_ndcg@100', 0.1, 0.02, 1, true,
+     'ndcg@100 +0.1000 ± 0.0200 against slim/score, over the same validation users');
 insert into operations.nights
     select 'ml-1m 10:02:03', date '2026-01-02', figure, value, in_ratio, usual, spread, 14
     from (values
@@ -89,7 +92,7 @@ insert into evaluation.comparisons values
      'popularity_x_like', -0.3, null, null, 3);
 insert into evaluation.ranks_by_degree values
     ('ml-1m 10:02:03', 'popularity', 'score', 'user', 1, 1, 2, 0.8, 0.1, 0.2, 0.5, 0.6, 1),
-    ('ml-1m 10:02:03', 'popularity', 'score', 'user', 2, 3, 1, 0.8, 0.5, 0.5, 0.5, 0.5, 0.5);
+    ('ml-1m 10:02:03', 'popularity', 'score', 'user', 2, 3, 1, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8);
 insert into evaluation.ranks_by_degree values
     ('ml-1m 10:02:03', 'random_graph', 'like', 'user', 1, 1, 2, 0.5, 0.1, 0.2, 0.5, 0.6, 1),
     ('ml-1m 10:02:03', 'random_graph', 'like', 'user', 2, 3, 1, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8),
@@ -115,18 +118,18 @@ insert into evaluation.dislike_by_degree values
     ('another', 'random_graph', 2, 2, 9, 0, [1]);
 insert into evaluation.calibration values
     ('ml-1m 10:02:03', 'random_graph', 'sampled_negatives', 0.4, 0.5, 1, 0.45, 1, null),
-    ('ml-1m 10:02:03', 'random_graph', 'sampled_negatives', 0.9, 1, 5, 0.95, 0.4, 0.2),
+    ('ml-1m 10:02:03', 'random_graph', 'sampled_negatives', 0.9, 1, 5, 0.95, 0.4, 0.22),
     ('ml-1m 10:02:03', 'random_graph', 'coin', 0.9, 1, 2, 0.95, 0.9, 0.01);
 insert into evaluation.considered values
     ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'considered_auc', 0.7, 0.01, 2, 3),
     ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'considered_log_loss', 1.1, 0.01, 2, 3),
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'considered_calibration_error', 0.1, null, 2, 3),
     ('another', 'leave_one_out', 'random_graph', 'considered_auc', 7, 0.01, 9, 9);
-insert into evaluation.calibration values ('ml-1m 10:02:03', 'random_graph', 'considered', 0.9, 1, 5, 0.95, 0.9, 0.01);
+insert into evaluation.calibration values ('ml-1m 10:02:03', 'random_graph', 'considered', 0.9, 1, 5, 0.95, 0.4, sqrt(0.24 / 5));
 insert into evaluation.beyond_accuracy values
-    ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'coverage@20', 0.1, null, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'coverage@20', 0.2, null, 3),
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'popularity_lift@20', 2.5, 0.1, 2),
-    ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'coverage@20', 0.5, null, 3),
+    ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'coverage@20', 0.6, null, 3),
     ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'novelty@20', 3.5, 0.2, 3);
 insert into evaluation.sweeps values
     ('r', timestamp '2026-01-02', 'leave_one_out', 'paired_symbols', '{"r": 2}', 'like', null, null,

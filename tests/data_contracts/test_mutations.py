@@ -267,6 +267,71 @@ MUTATIONS = {
     "an item that nobody knows": (LISTS, "ids_curated", f"update {LISTS} set item_id = 'x' where rank = 1"),
 }  # fmt: skip
 
+CALIBRATION, CONSIDERED, BEYOND = "evaluation.calibration", "evaluation.considered", "evaluation.beyond_accuracy"
+ARRIVALS, FITS, DISLIKES = "operations.arrivals", "operations.model_fits", "indexed.observed_negatives"
+NEXT_EDGE = f"""(select {{0}} from {GRAPH} as edge where edge.user_index = {GRAPH}.user_index
+    order by (edge.item_index <= {GRAPH}.item_index), edge.item_index limit 1)"""
+NEXT_ITEM = f"""(select negatives from {HIDDEN} as item where item.r = {HIDDEN}.r
+    and item.item_index = ({HIDDEN}.item_index + 1) % (select count(*) from indexed.items))"""
+LOWEST_PLACES = ", ".join(f"{name} = greatest({name} - 0.1, 0)" for name in ("p05", "p25", "p50", "p75", "p95"))
+HIGH_PLACES = ", ".join(f"{name} = p95" for name in ("p05", "p25", "p50", "p75"))
+
+# Statistics that are possible in themselves and do not follow from the other tables
+FALSE_STATISTICS = {
+    "edges' times exchanged within users": (GRAPH, "events_folded", f"update {GRAPH} set first_at = {NEXT_EDGE.format('first_at')}, last_at = {NEXT_EDGE.format('last_at')}"),
+    "edges' first places exchanged within users": (GRAPH, "events_folded", f"update {GRAPH} set first_line = {NEXT_EDGE.format('first_line')}"),
+    "dislikes a day later": (DISLIKES, "events_folded", f"update {DISLIKES} set first_at = first_at + interval 1 day"),
+    "dislikes without times": (DISLIKES, "events_folded", f"update {DISLIKES} set first_at = null"),
+    "exponents moved": (LAWS, "laws_agree", f"update {LAWS} set exponent = exponent + 0.05"),
+    "exponents of users and items exchanged": (LAWS, "laws_agree", f"update {LAWS} set exponent = (select exponent from {LAWS} as other where other.family = {LAWS}.family and other.side <> {LAWS}.side)"),
+    "cut-offs doubled": (LAWS, "laws_agree", f"update {LAWS} set cutoff = 2 * cutoff"),
+    "likelihoods moved with AIC": (LAWS, "laws_agree", f"update {LAWS} set log_likelihood = log_likelihood + 10, aic = aic - 20"),
+    "KS distances halved": (LAWS, "laws_agree", f"update {LAWS} set ks = ks / 2"),
+    "KS distances of families exchanged": (LAWS, "laws_agree", f"update {LAWS} set ks = (select ks from {LAWS} as other where other.side = {LAWS}.side and other.family = 'exponential')"),
+    "hidden negatives moved to the next item": (HIDDEN, "negatives_spread", f"update {HIDDEN} set negatives = least({NEXT_ITEM}, (select count(*) from indexed.users) - positives)"),
+    "hidden negatives halved": (HIDDEN, "negatives_counted", f"update {HIDDEN} set negatives = negatives // 2"),
+    "hidden negatives lost": (HIDDEN, "negatives_counted", f"update {HIDDEN} set negatives = 0 where item_index = 3"),
+    "hidden negatives of one item": (HIDDEN, "negatives_spread", f"update {HIDDEN} set negatives = if(item_index % 2 = 0, 0, 2 * negatives)"),
+    "observed equal to predicted": (CALIBRATION, "observed_measured", f"update {CALIBRATION} set observed = mean_like"),
+    "calibration errors halved": (CALIBRATION, "error_possible", f"update {CALIBRATION} set standard_error = standard_error / 2"),
+    "considered pairs' errors doubled": (CALIBRATION, "error_possible", f"update {CALIBRATION} set standard_error = 2 * standard_error where reference = 'considered'"),
+    "considered pairs observed less": (CALIBRATION, "likes_counted", f"update {CALIBRATION} set observed = observed * 0.9 where reference = 'considered'"),
+    "pairs taken from bins": (CALIBRATION, "references_agree", f"update {CALIBRATION} set pairs = pairs + if(like_low = (select min(like_low) from {CALIBRATION} where pairs > 1), 1, 0) - if(like_low = (select max(like_low) from {CALIBRATION} where pairs > 1), 1, 0) where reference = 'coin'"),
+    "a calibration without likes": (CALIBRATION, "likes_counted", f"update {CALIBRATION} set observed = 0, standard_error = null where reference = 'sampled_negatives'"),
+    "a calibration of likes alone": (CALIBRATION, "likes_counted", f"update {CALIBRATION} set observed = 1, standard_error = null where reference = 'sampled_negatives'"),
+    "an AUC halved": (CONSIDERED, "auc_possible", f"update {CONSIDERED} set value = value / 2 where metric = 'considered_auc'"),
+    "an AUC of 0.95": (CONSIDERED, "auc_possible", f"update {CONSIDERED} set value = 0.95 where metric = 'considered_auc'"),
+    "a log loss halved": (CONSIDERED, "auc_possible", f"update {CONSIDERED} set value = value / 2 where metric = 'considered_log_loss'"),
+    "a calibration error halved": (CONSIDERED, "calibration_error_agrees", f"update {CONSIDERED} set value = value / 2 where metric = 'considered_calibration_error'"),
+    "an AUC's error ten times as large": (CONSIDERED, "auc_error_possible", f"update {CONSIDERED} set standard_error = 10 * standard_error where metric = 'considered_auc'"),
+    "standard errors halved": (METRICS, "standard_error_agrees", f"update {METRICS} set standard_error = standard_error / 2"),
+    "standard errors of recall doubled": (METRICS, "standard_error_agrees", f"update {METRICS} set standard_error = 2 * standard_error where metric = 'recall@20'"),
+    "standard errors of nDCG ten times as large": (METRICS, "standard_error_agrees", f"update {METRICS} set standard_error = 10 * standard_error where metric = 'ndcg@100'"),
+    "standard errors of mean ranks halved": (METRICS, "percentiles_agree", f"update {METRICS} set standard_error = standard_error / 2 where metric = 'mean_rank'"),
+    "percentiles exchanged": (METRICS, "percentiles_agree", f"update {METRICS} set metric = if(metric = 'rank_p05', 'rank_p95', 'rank_p05') where metric in ('rank_p05', 'rank_p95')"),
+    "percentiles lowered": (METRICS, "percentiles_agree", f"update {METRICS} set value = value / 2 where starts_with(metric, 'rank_') or metric = 'median_rank'"),
+    "a recall of all above the recall": (METRICS, "metrics_in_order", f"update {METRICS} set value = least(value + 0.2, 1) where metric = 'recall_of_all@20'"),
+    "ties counted against": (METRICS, "metrics_in_order", f"update {METRICS} set value = value - 0.01 where metric = 'mean_rank_midtie'"),
+    "p-values turned round": (COMPARED, "p_value_agrees", f"update {COMPARED} set p_value = 1 - p_value"),
+    "p-values of one half": (COMPARED, "p_value_agrees", f"update {COMPARED} set p_value = 0.5"),
+    "standard errors of differences ten times as large": (COMPARED, "standard_error_agrees", f"update {COMPARED} set standard_error = 10 * standard_error"),
+    "standard errors of differences a tenth": (COMPARED, "p_value_agrees", f"update {COMPARED} set standard_error = standard_error / 10"),
+    "percentiles of bins lowered": (BINS, "percentiles_agree", f"update {BINS} set {LOWEST_PLACES}"),
+    "percentiles of bins all the highest": (BINS, "percentiles_agree", f"update {BINS} set {HIGH_PLACES}"),
+    "the overall median lowered": (BINS, "percentiles_add_up", f"update {METRICS} set value = value / 2 where metric = 'median_rank'"),
+    "coverage halved": (BEYOND, "coverage_counted", f"update {BEYOND} set value = value / 2 where starts_with(metric, 'coverage')"),
+    "coverage lowered by a third": (BEYOND, "coverage_counted", f"update {BEYOND} set value = value / 3 where starts_with(metric, 'coverage')"),
+    "Gini indices halved": (BEYOND, "coverage_counted", f"update {BEYOND} set value = value / 3 where starts_with(metric, 'gini')"),
+    "like_sd zero": (LISTS, "like_sd_possible", f"update {LISTS} set like_sd = 0"),
+    "like_mean and like_sd exchanged": (LISTS, "like_sd_possible", SWAPPED.format(LISTS, "like_mean", "like_sd")),
+    "minus the rank for a score": (LISTS, "scores_measured", f"update {LISTS} set score = -rank"),
+    "one digest for all fits": (FITS, "digest_of_one_model", f"update {FITS} set digest = (select min(digest) from {FITS})"),
+    "fits without a digest": (FITS, "digest_formed", f"update {FITS} set digest = 'none'"),
+    "a new log that had events": (ARRIVALS, "counts_of_outcome", f"update {ARRIVALS} set events_before = 5"),
+    "an arrival's counts": (ARRIVALS, "read_in", f"update {ARRIVALS} set events = events - 1, rejects = rejects + 1"),
+}  # fmt: skip
+
+
 # The same on a log that is filtered, with the published split
 FILTERED_MUTATIONS = {
     "an edge deleted": (GRAPH, "events_folded", f"delete from indexed.interactions where {EDGE}"),
@@ -323,6 +388,13 @@ def test_what_the_stages_make_keeps_every_contract(made, request):
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_corruption_is_caught(whole, name):
     table, rule, mutation = MUTATIONS[name]
+    result = whole.broken(table, mutation)[rule]
+    assert result.samples and "could not be checked" not in result.observed
+
+
+@pytest.mark.parametrize("name", FALSE_STATISTICS)
+def test_a_false_statistic_is_caught(whole, name):
+    table, rule, mutation = FALSE_STATISTICS[name]
     result = whole.broken(table, mutation)[rule]
     assert result.samples and "could not be checked" not in result.observed
 

@@ -89,6 +89,29 @@ BREACHES = [
     ("operations.promotions", "standard_error_in_range", "update operations.promotions set standard_error = -1"),
     ("operations.promotions", "margin_in_range", "update operations.promotions set margin = 'inf'"),
     ("operations.promotions", "compared_by_something", "update operations.promotions set champion = null"),
+    ("operations.promotions", "decision_follows", "update operations.promotions set promoted = false"),
+    ("operations.promotions", "decision_follows", "update operations.promotions set difference = -difference"),
+    ("operations.promotions", "decision_follows", "update operations.promotions set promoted = false, champion = null"),
+    (
+        "operations.arrivals",
+        "counts_of_outcome",
+        "update operations.arrivals set events_before = 3 where outcome = 'new'",
+    ),
+    (
+        "operations.arrivals",
+        "counts_of_outcome",
+        "update operations.arrivals set events = 3 where outcome = 'set aside'",
+    ),
+    (
+        "operations.arrivals",
+        "counts_before",
+        "update operations.arrivals set events_before = 9 where outcome = 'changed'",
+    ),
+    (
+        "operations.arrivals",
+        "counts_before",
+        "update operations.arrivals set rejects_before = 1 where outcome = 'changed'",
+    ),
     ("operations.promotions", "reason_given", "update operations.promotions set reason = ' '"),
     ("indexed.interactions", "not_empty", "delete from indexed.interactions"),
     (
@@ -255,6 +278,24 @@ BREACHES = [
     ("evaluation.considered", "standard_error_in_range", "update evaluation.considered set standard_error = -1"),
     ("evaluation.considered", "same_pairs", "update evaluation.considered set likes = 1 where model = 'popularity'"),
     ("evaluation.considered", "same_pairs", "update evaluation.considered set dislikes = 0"),
+    (
+        "evaluation.considered",
+        "auc_possible",
+        "update evaluation.considered set likes = 3, value = 0.1 where metric = 'considered_auc'",
+    ),
+    (
+        "evaluation.considered",
+        "calibration_error_agrees",
+        (
+            f"insert into evaluation.considered values ({RUN}, 'leave_one_out', 'random_graph', "
+            "'considered_calibration_error', 0.1, null, 2, 3)"
+        ),
+    ),
+    (
+        "evaluation.considered",
+        "auc_error_possible",
+        "update evaluation.considered set standard_error = 0.9 where metric = 'considered_auc'",
+    ),
     ("evaluation.considered", "popularity_beside", "delete from evaluation.considered where model = 'popularity'"),
     ("evaluation.calibration", "pairs_agree", "update evaluation.considered set dislikes = 9"),
     ("indexed.next_events", "edges_agree", "insert into indexed.next_events values (0, 0, 'dropped')"),
@@ -297,6 +338,12 @@ BREACHES = [
     ("diagnostics.power_law_fits", "families_complete", "delete from diagnostics.power_law_fits where side = 'user'"),
     ("diagnostics.power_law_fits", "support_agrees", LAW + "6, 6, -5, 12, 0.2, 0.5)"),
     ("diagnostics.power_law_fits", "support_agrees", LAW + "5, 3, -5, 12, 0.2, 0.5)"),
+    ("diagnostics.power_law_fits", "laws_agree", "update diagnostics.power_law_fits set ks = 0.3 where side = 'user'"),
+    (
+        "diagnostics.power_law_fits",
+        "laws_agree",
+        "update diagnostics.power_law_fits set exponent = 1.5 where side = 'user'",
+    ),
     ("diagnostics.power_law_fits", "aic_agrees", LAW + "5, 6, -5, 12.5, 0.2, 0.5)"),
     ("diagnostics.power_law_fits", "ks_in_range", LAW + "1, 2, -5, 12, 1.2, 0.5)"),
     ("diagnostics.power_law_fits", "p_value_in_range", LAW + "1, 2, -5, 12, 0.2, 1.5)"),
@@ -307,10 +354,20 @@ BREACHES = [
     ("operations.model_settings", "search_told", SETTLED + "origin = 'kept' where model = 'slim'"),
     ("operations.model_settings", "search_told", SETTLED + "origin = 'given' where model = 'wmf'"),
     ("operations.model_settings", "search_told", SETTLED + "key = null where model = 'wmf'"),
+    (
+        "operations.model_settings",
+        "settings_of_run",
+        (
+            f"insert into operations.runs values ({RUN}, 'backfill', 'ml-1m', timestamp '2026-01-02', null, 'running', "
+            """'{"models": {"slim": {"l2": 2}}}', '1'); update operations.model_settings set settings = '{"l2": 1}'"""
+        ),
+    ),
     ("operations.model_settings", "no_worse", SETTLED + "reached = 0.7 where model = 'wmf'"),
     ("operations.model_settings", "numbers_finite", SETTLED + "seconds = 'inf' where model = 'wmf'"),
     ("operations.model_fits", "fit_once", FIT + f"'m', 'd', 1, 1, 1); {FIT} 'm', 'e', 1, 1, 1)"),
     ("operations.model_fits", "seconds_in_range", FIT + "'m', 'd', -1, 1, 1)"),
+    ("operations.model_fits", "digest_formed", FIT + "'m', 'g', 1, 1, 1)"),
+    ("operations.model_fits", "digest_of_one_model", FIT + "'m', 'abc', 1, 1, 1)"),
     ("operations.model_fits", "something_saved", FIT + "'m', 'd', 1, 1, 0)"),
     ("fitted_arrays", "arrays_there", "delete from fitted_arrays"),
     ("fitted_arrays", "counts_not_null", "update fitted_arrays set not_finite = null"),
@@ -330,6 +387,24 @@ BREACHES = [
     ("evaluation.metrics", "mean_rank_agrees", "update evaluation.metrics set value = 0.79 where value = 0.8"),
     ("evaluation.metrics", "mean_rank_agrees", "update evaluation.metrics set users = 4 where value = 0.8"),
     ("evaluation.metrics", "mean_rank_agrees", "delete from evaluation.ranks_by_degree where side = 'item'"),
+    (
+        "evaluation.metrics",
+        "standard_error_agrees",
+        "update evaluation.metrics set standard_error = 0.4 where value = 0.8",
+    ),
+    (
+        "evaluation.metrics",
+        "metrics_in_order",
+        f"{METRIC} 'recall@20', 0.1, 0, 1); {METRIC} 'recall_of_all@20', 0.2, 0, 1)",
+    ),
+    (
+        "evaluation.metrics",
+        "percentiles_agree",
+        (
+            f"insert into evaluation.metrics select {RUN}, 'given', 'm', 's', unnest(['mean_rank', 'rank_p05', 'rank_p25', "
+            "'median_rank', 'rank_p75', 'rank_p95']), unnest([0.95, 0.1, 0.2, 0.3, 0.4, 0.5]), 0.01, 200"
+        ),
+    ),
     ("evaluation.metrics", "users_positive", f"{METRIC} 'r', 1, 0, 0)"),
     (
         "evaluation.metrics",
@@ -344,6 +419,8 @@ BREACHES = [
     ("evaluation.comparisons", "pair_once", f"{COMPARED} 'a', 's', 0, 0, 1, 9)"),
     ("evaluation.comparisons", "difference_finite", f"{COMPARED} 'b', 's', 'nan', 0, 1, 9)"),
     ("evaluation.comparisons", "standard_error_in_range", f"{COMPARED} 'b', 's', 0, -1, 1, 9)"),
+    ("evaluation.comparisons", "p_value_agrees", "update evaluation.comparisons set users = 100, p_value = 0.9"),
+    ("evaluation.comparisons", "standard_error_agrees", "update evaluation.comparisons set standard_error = 0.03"),
     ("evaluation.comparisons", "p_value_in_range", f"{COMPARED} 'b', 's', 0, 0, 1.1, 9)"),
     ("evaluation.comparisons", "difference_agrees", "update evaluation.comparisons set difference = -difference"),
     ("evaluation.comparisons", "difference_agrees", "update evaluation.comparisons set users = 2"),
@@ -360,6 +437,19 @@ BREACHES = [
     ("evaluation.ranks_by_degree", "percentiles_in_order", f"{BIN} 'user', 1, 1, 1, 0.5, 0, 0, 0, 0, 1.1)"),
     ("evaluation.ranks_by_degree", "percentiles_in_order", f"{BIN} 'user', 1, 1, 1, 0.5, -0.1, 0, 0, 0, 1)"),
     ("evaluation.ranks_by_degree", "edges_positive", f"{BIN} 'user', 1, 1, 0, 0.5, 0, 0, 0, 0, 0)"),
+    (
+        "evaluation.ranks_by_degree",
+        "percentiles_agree",
+        "update evaluation.ranks_by_degree set p50 = 0.7 where edges = 1",
+    ),
+    (
+        "evaluation.ranks_by_degree",
+        "percentiles_add_up",
+        (
+            "update evaluation.ranks_by_degree set edges = 1000 * edges; insert into evaluation.metrics "
+            f"values ({RUN}, 'leave_one_out', 'popularity', 'score', 'median_rank', 0.01, null, 3000)"
+        ),
+    ),
     (
         "evaluation.ranks_by_degree",
         "bins_disjoint",
@@ -405,6 +495,14 @@ BREACHES = [
     ("evaluation.calibration", "observed_in_range", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.45, 1.1, null)"),
     ("evaluation.calibration", "standard_error_in_range", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.45, 1, -0.1)"),
     ("evaluation.calibration", "standard_error_in_range", f"{TENTH} 'coin', 0.4, 0.5, 1, 0.45, 1, 'inf')"),
+    ("evaluation.calibration", "error_possible", "update evaluation.calibration set standard_error = 0.1"),
+    ("evaluation.calibration", "observed_measured", "update evaluation.calibration set observed = mean_like"),
+    (
+        "evaluation.calibration",
+        "likes_counted",
+        "update evaluation.calibration set observed = 0 where reference = 'sampled_negatives'",
+    ),
+    ("evaluation.calibration", "references_agree", f"{TENTH} 'density_ratio', 0.9, 1, 6, 0.96, 0.4, 0.01)"),
     ("evaluation.calibration", "pairs_positive", f"{TENTH} 'coin', 0.4, 0.5, 0, 0.45, 1, null)"),
     ("evaluation.calibration", "pairs_agree", f"{TENTH} 'coin', 0.4, 0.5, 5, 0.45, 1, null)"),
     ("evaluation.calibration", "pairs_agree", "update evaluation.calibration set model = 'm'"),
@@ -418,6 +516,7 @@ BREACHES = [
     ("evaluation.beyond_accuracy", "value_in_range", f"{LISTS} 'gini@20', 1.1, null, 3)"),
     ("evaluation.beyond_accuracy", "value_in_range", f"{LISTS} 'gini@20', 'nan', null, 3)"),
     ("evaluation.beyond_accuracy", "value_in_range", f"{LISTS} 'popularity_lift@20', -1.1, null, 3)"),
+    ("evaluation.beyond_accuracy", "coverage_counted", "update evaluation.beyond_accuracy set value = 0.33"),
     ("evaluation.beyond_accuracy", "standard_error_in_range", f"{LISTS} 'x@20', 1, -0.1, 3)"),
     ("evaluation.beyond_accuracy", "users_agree", f"{LISTS} 'gini@20', 0.5, null, 2)"),
     ("evaluation.beyond_accuracy", "users_agree", f"{LISTS} 'popularity_lift@20', 0.5, null, 4)"),
@@ -450,6 +549,12 @@ BREACHES = [
         "positives_agree",
         "delete from diagnostics.hidden_graph_ratios where r = 1 and item_index = 2",
     ),
+    ("diagnostics.hidden_graph_ratios", "negatives_counted", f"{RATIOS} negatives = 1 where item_index = 2"),
+    (
+        "diagnostics.hidden_graph_ratios",
+        "negatives_spread",
+        "insert into diagnostics.hidden_graph_ratios select 2, i, 4, if(i % 2 = 0, 40, 1) from range(100) as items(i)",
+    ),
     ("diagnostics.hidden_graph_ratios", "no_more_negatives", f"{RATIOS} negatives = 9"),
     (
         "published.recommendations",
@@ -480,6 +585,17 @@ BREACHES = [
     ("published.recommendations", "everybody_served", "delete from published.recommendations where user_id = 'u1'"),
     ("published.recommendations", "like_in_range", "update published.recommendations set like_mean = 1.1"),
     ("published.recommendations", "like_sd_in_range", "update published.recommendations set like_sd = 'nan'"),
+    ("published.recommendations", "like_sd_possible", "update published.recommendations set like_sd = 0"),
+    (
+        "published.recommendations",
+        "like_sd_possible",
+        "update published.recommendations set like_mean = 0.1, like_sd = 0.4",
+    ),
+    (
+        "published.recommendations",
+        "scores_measured",
+        "insert into published.recommendations select 'u3', 'i' || i, i, -i, null, null from range(1, 30) as ranks(i)",
+    ),
     ("published.recommendations", "nothing_seen", "update published.recommendations set item_id = 'i1'"),
     ("published.recommendations", "ids_curated", "update published.recommendations set user_id = 'u9'"),
     ("published.recommendations", "ids_curated", "update published.recommendations set item_id = 'i9'"),
