@@ -40,7 +40,7 @@ SHORTER = {
     "flows.tune": ["--trials", "1"],
     "--model wmf": ["--set", "wmf.factors=4", "wmf.iterations=1"],
     "--model random_graph": FIT,
-    "--model hpf": ["--set", "hpf.factors=2", "hpf.iterations=1"],
+    "--model hpf": ["--set", "hpf.factors=2", "hpf.max_iterations=1"],
     "--protocols next_events": ["--protocols", "next_events"],
     "--every": ["--every", "8w"],
     "--dataset netflix": ["--set", "split.scheme=hashed"],  # a part of the whole log
