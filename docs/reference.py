@@ -1,4 +1,4 @@
-"""The page `docs/reference.md`, made of what the code declares: commands, settings, metrics and tables.
+"""Generate `docs/reference.md` from the declared commands, settings, metrics and tables.
 
 python -m docs.reference
 """
@@ -43,7 +43,7 @@ def page() -> str:
 
 def _head() -> str:
     return (
-        "# Reference\n\nMade from the code by `python -m docs.reference`; do not edit it by hand.\n\n"
+        "# Reference\n\nGenerated from the code by `python -m docs.reference`. Do not edit.\n\n"
         "- [Commands](#commands) and their [exit statuses](#exit-statuses)\n"
         "- [Settings](#settings) of the [stages](#settings-of-the-stages) and of the [models](#settings-of-the-models)\n"
         "- [Protocols](#protocols) and [metrics](#metrics)\n- [Tables](#tables)\n"
@@ -51,15 +51,15 @@ def _head() -> str:
 
 
 def _commands() -> Iterator[str]:
-    yield "## Commands\n\nEach is `python -m flows.NAME`, and `oneclass NAME` where the package is installed.\n"
+    yield "## Commands\n\nEach is `python -m flows.NAME` in a checkout and `oneclass NAME` after installation.\n"
     for name, what in console.COMMANDS.items():
         kind = importlib.import_module(f"flows.{name}").parser().kind
         yield f"### {name}\n\n{_sentence(what)}\n"
         yield _table(
-            ("flag", "default", "what"),
+            ("flag", "default", "meaning"),
             ((_flag(name, field), _default(field), field.description) for name, field in _fields(kind)),
         )
-    yield "Each takes `--debug` too, which shows tracebacks.\n\n### Exit statuses\n"
+    yield "Each also takes `--debug`, which shows tracebacks.\n\n### Exit statuses\n"
     yield _table(("status", "when"), ((str(status), when) for status, when in command_line.EXIT_STATUSES.items()))
 
 
@@ -71,8 +71,8 @@ def _flag(name: str, field: FieldInfo) -> str:
 
 def _settings() -> Iterator[str]:
     yield (
-        "## Settings\n\nThe names in `--set section.name=value`, and in the TOML file of `--config` below `[section]`. "
-        "Where the default is none, the description says what is done.\n\n### Settings of the stages\n"
+        "## Settings\n\nUse them as `--set section.name=value`, or in a TOML file for `--config` below `[section]`. "
+        "If the default is none, the description states the rule.\n\n### Settings of the stages\n"
     )
     yield from (_section(name, kind) for name, kind in STAGE_SETTINGS.items())
     yield "### Settings of the models\n"
@@ -90,7 +90,7 @@ def _section(name: str, kind: type[BaseModel]) -> str:
 
 def _fields_table(kind: type[BaseModel]) -> str:
     rows = ((f"`{name}`", _type(field), _default(field), field.description) for name, field in _fields(kind))
-    return _table(("name", "type", "default", "what"), rows)
+    return _table(("name", "type", "default", "meaning"), rows)
 
 
 def _fields(kind: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
@@ -128,9 +128,9 @@ def _default(field: FieldInfo) -> str:
 
 
 def _metrics() -> Iterator[str]:
-    yield "## Protocols\n\nThe first of the main metrics judges. Settings are chosen on the validation part.\n"
+    yield "## Protocols\n\nThe first main metric ranks the models. Settings are chosen on the validation part.\n"
     yield _table(
-        ("protocol", "what", "main metrics", "settings are chosen by"),
+        ("protocol", "meaning", "main metrics", "settings are chosen by"),
         ((f"`{n}`", p.meaning, ", ".join(map(_code, p.main_metrics)), _code(p.tuned_by)) for n, p in PROTOCOLS.items()),
     )
     yield f"## Metrics\n\n{_paragraph(definitions, 1)}\n\n{_paragraph(metrics.over_users, 1)}\n"
@@ -148,13 +148,13 @@ def _definitions(found: dict[str, definitions.Definition]) -> str:
 
 
 def _tables() -> Iterator[str]:
-    yield "## Tables\n\nOf `<home>/<dataset>/warehouse.duckdb`, in the order of `sql/schema/`.\n"
+    yield "## Tables\n\nIn `<home>/<dataset>/warehouse.duckdb`, in the order of `sql/schema/`.\n"
     for statements in sql.schema():
         for comment, name, body in CREATED.findall(statements):
             yield f"### {name}\n\n{_one_row(comment.partition(': ')[2])}\n"
             if columns := _columns(name, body):
-                yield _table(("column", "type", "what"), columns)
-    yield "### published.duckdb\n\nWhat readers open, `<home>/<dataset>/published/published.duckdb`:\n"
+                yield _table(("column", "type", "meaning"), columns)
+    yield "### published.duckdb\n\nFor readers: `<home>/<dataset>/published/published.duckdb`\n"
     heads = {name: re.match(r"(?:--.*\n)+", sql.statement(name))[0] for name in publication_files.TABLES}
     yield _table(
         ("table", "rows"), ((_code(name.partition("/")[2]), _one_row(heads[name])) for name in publication_files.TABLES)

@@ -18,8 +18,8 @@ class PopularitySettings(ModelSettings):
     blocks: int = Field(
         1,
         ge=1,
-        description="Blocks of users whose edges are checked and counted apart, and the counts added (docs/scaling.md), with "
-        "the bits of 1; 1 counts all as one.",
+        description="Blocks of users whose edges are counted separately (docs/explanation/scaling.md). The bits do not "
+        "depend on it.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a naive reader makes of a log, line by line, as `docs/datasets.md` has it; it shares nothing with the readers.
+"""Read a log line by line as `docs/how-to/datasets.md` describes it, sharing no code with the readers.
 
 An event is (line, user, item, value, seconds since 1970 or None); a reject is the number of its line.
 """

@@ -96,8 +96,8 @@ class MRFDenseSettings(MRFSettings):
     blocks: int = Field(
         1,
         ge=1,
-        description="Blocks of users whose parts of the items' Gram matrix are summed apart and added (docs/scaling.md); 1 "
-        "sums over all users as one.",
+        description="Blocks of users whose parts of the items' Gram matrix are summed separately "
+        "(docs/explanation/scaling.md).",
     )
 
 

@@ -19,8 +19,9 @@ A good alpha0 and lambda depend on the density of the log; their ratios do not. 
     lambda (1 + alpha0 users items / |S|) = max(SHRINKAGE, LEAST / d)
 
 for users with d edges on average, so that the penalty of a mean user's row is a share of these edges, and never below
-LEAST. The first two were learned over seven logs, the last over short histories of four (docs/results.md). With nu = 1
-a row's penalty is lambda (d + alpha0 others), on average lambda d (1 + alpha0 users items / |S|).
+LEAST. The first two were learned over seven logs, the last over short histories of four
+(docs/benchmarks/accuracy.md). With nu = 1 a row's penalty is lambda (d + alpha0 others), on average
+lambda d (1 + alpha0 users items / |S|).
 
 While one side is fixed, each row of the other is a small linear system (eq. 4 of Hu et al.), made of the row's own
 edges and of the Gram matrix of the fixed side.

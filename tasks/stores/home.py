@@ -59,7 +59,7 @@ def share_of(memory: int) -> int:
 
 @dataclass(frozen=True)
 class Home:
-    """`<root>/<dataset>/`, laid out as the README's page on files says.
+    """`<root>/<dataset>/`, laid out as in docs/explanation/pipeline.md.
 
     Attributes:
         store: the URL below which workers that do not see the home find its matrices and fits (`tasks.stores.remote`).
