@@ -1,19 +1,31 @@
-"""Great Expectations' own pages on the contracts, made only when asked for.
+"""Data Docs of Great Expectations on the contracts, made only when asked for, and readable offline.
 
-The pages load styles and scripts from public hosts: without a network they open unstyled, with one they tell
-those hosts that they were opened. The results of every run are in `operations.contract_results` either way.
+Each table has a page with a section for its rules and one for every column: the rules in words, shares of rows, and sample
+rows that break them. The sections are Great Expectations' own; its page around them would load styles and scripts from
+public hosts, so that this module writes the page. The results of every run are in `operations.contract_results` too.
 """
 
-from collections.abc import Mapping
+import html
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from data_contracts.contracts import load
+from data_contracts.contracts import UNEXPECTED_ROWS, Contract, load
 from data_contracts.session import session
 
-SITE = "contracts"
+if TYPE_CHECKING:
+    import great_expectations as gx
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; } td, th { border: 1px solid #bbb; padding: .3rem .5rem; text-align: left; }
+.ge-section { margin-top: 2rem; } .text-danger { color: #b00020; } .text-success { color: #1b6e3c; }
+.collapse, .show-scrollbars { overflow-x: auto; } i.fas.text-success::before { content: "✓"; }
+i.fas.text-danger::before { content: "✗"; } i.fas.text-warning::before { content: "!"; }
+"""
 
 
 def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Mapping[str, Any]], folder: Path) -> Path:
@@ -32,13 +44,81 @@ def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Mappin
     """
     contracts = [contract for contract in load() if "." in contract.table]
     values = [contract.values(parameters[contract.stage]) for contract in contracts]
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
     with session(connection, apart=True) as one:
-        store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
-        index = {"class_name": "DefaultSiteIndexBuilder"}
-        one.context.add_data_docs_site(
-            SITE, {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
+        definitions = one.checkpoint(contracts, values).validation_definitions
+        for contract, definition in zip(contracts, definitions, strict=True):
+            results = _validate(contract, definition)
+            page = f"{contract.table}.html"
+            (folder / page).write_text(_page(contract.table, contract.row, _sections(results)), encoding="utf-8")
+            statistics = results.statistics
+            rows.append(
+                f'<tr><td>{contract.stage}</td><td><a href="{page}">{contract.table}</a></td>'
+                f"<td>{statistics['successful_expectations']} of {statistics['evaluated_expectations']}</td>"
+                f"<td>{html.escape(contract.row)}</td></tr>"
+            )
+    head = "<tr><th>stage</th><th>table</th><th>rules that hold</th><th>one row is</th></tr>"
+    index = folder / "index.html"
+    index.write_text(_page("Data contracts", "", [f"<table>{head}{''.join(rows)}</table>"]), encoding="utf-8")
+    return index
+
+
+def _validate(contract: Contract, definition: "gx.ValidationDefinition") -> "gx.ExpectationSuiteValidationResult":
+    """Validate a table's rules and, for a section of each column, how many of its values are null."""
+    import great_expectations as gx
+
+    suite = definition.suite
+    for name, column in contract.columns.items():
+        nulls = gx.expectations.ExpectColumnValuesToNotBeNull(
+            column=name,
+            mostly=0 if column.nullable else 1,
+            description=f"{column.declared}: {column.meaning}",
+            meta={"rule": f"{name} not null"},
         )
-        for definition in one.checkpoint(contracts, values).validation_definitions:
-            definition.run(result_format="SUMMARY")
-        one.context.build_data_docs(site_names=[SITE])
-    return folder / "index.html"
+        suite.add_expectation(nulls)
+    results = definition.run(result_format="SUMMARY")
+    queries = {rule.name for rule in contract.rules if rule.type == UNEXPECTED_ROWS}
+    batch = definition.batch_definition.get_batch()
+    expectations = {one.meta["rule"]: one for one in suite.expectations}
+    for result in results.results:
+        name = result.expectation_config.meta["rule"]
+        if name in queries and not result.success and result.result:
+            # Great Expectations shows no rows of this type: they are put where it looks for those of others.
+            found = batch.validate(expectations[name], result_format="COMPLETE").result
+            samples = [str(row) for row in found["details"]["unexpected_rows"]]
+            result.result |= {"unexpected_count": found["observed_value"], "partial_unexpected_list": samples}
+        # Values come from a log, and Great Expectations writes them into the page as they are.
+        for key in {"partial_unexpected_list", "partial_unexpected_counts"} & set(result.result):
+            result.result[key] = _escape(result.result[key])
+    return results
+
+
+def _escape(value: Any) -> Any:
+    """Escape every text in a list of samples or of counts."""
+    if isinstance(value, dict):
+        return {name: _escape(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escape(one) for one in value]
+    return html.escape(value, quote=False) if isinstance(value, str) else value
+
+
+def _sections(results: "gx.ExpectationSuiteValidationResult") -> list[str]:
+    """Render the sections of a table's page as HTML."""
+    from great_expectations.render.renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view.view import DefaultJinjaSectionView
+
+    document = ValidationResultsPageRenderer().render(results).to_json_dict()
+    view = DefaultJinjaSectionView()
+    sections = [
+        view.render({"section": section, "section_loop": {"index": place}})
+        for place, section in enumerate(document["sections"], 1)
+    ]
+    # The first section links to a page of a whole site, which is not made.
+    return [re.sub(r'href="\.\.[^"]*"', "", section) for section in sections]
+
+
+def _page(title: str, lead: str, parts: Sequence[str]) -> str:
+    heading = f"<h1>{html.escape(title)}</h1><p>{html.escape(lead)}</p>"
+    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
+    return f"<!DOCTYPE html><html><head>{head}</head><body>{heading}{''.join(parts)}</body></html>"

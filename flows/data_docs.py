@@ -2,7 +2,7 @@
 
     python -m flows.data_docs --dataset ml-1m
 
-The pages load styles and scripts from public hosts; the report needs none, and shows the same results.
+The pages open offline: a section for every column, shares of rows, and sample rows of rules that are broken.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """The check itself: on the connection of an open transaction, which it leaves as it found it."""
 
 import logging
+import re
 
 import duckdb
 import pytest
@@ -8,7 +9,7 @@ from pydantic import ValidationError
 
 from data_contracts import ContractBroken, RuleResult, check, docs, raise_if_broken
 from data_contracts.checks import check_contracts
-from data_contracts.contracts import STAGES, Column, Contract, Rule
+from data_contracts.contracts import STAGES, Column, Contract, Rule, load
 from data_contracts.session import session
 from tasks.stores import warehouse
 from tasks.stores.home import Home, Limits
@@ -244,12 +245,22 @@ def test_a_check_prints_and_logs_nothing(numbers, capfd, caplog):
 
 @pytest.mark.slow
 def test_data_docs_show_every_contract(good, parameters, tmp_path):
-    good.execute("delete from raw.rejects")
+    good.execute("update raw.rejects set file_id = 7, line = '<script>'")
+    good.execute("update operations.arrivals set outcome = '<script>' where outcome = 'new'")
+    good.execute("update evaluation.metrics set value = 0.75 where value = 0.9")
     index = docs.build(good, dict.fromkeys(STAGES, parameters), tmp_path / "pages")
-    assert index.is_file()
-    pages = list((tmp_path / "pages" / "validations" / "raw" / "events").rglob("*.html"))
-    assert len(pages) == 1
-    assert "every value is a finite number" in pages[0].read_text(encoding="utf-8")
+    tables = {contract.table for contract in load() if "." in contract.table}
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in (tmp_path / "pages").glob("*.html")}
+    assert set(pages) == {"index", *tables}
+    assert all(f'href="{table}.html"' in pages["index"] for table in tables) and index.name == "index.html"
+    assert "every value is a finite number" in pages["raw.events"]
+    assert not [name for name, page in pages.items() if re.search(r"https?://|<script|<link|@import", page)]
+    # A section of each column, with shares; sample rows that break a query, with their values.
+    assert len(re.findall('class="ge-section', pages["raw.events"])) == 2 + 6
+    assert "100% not null" in pages["raw.events"] and "0% unexpected" in pages["raw.events"]
+    assert (
+        "&#39;popularity&#39;: 0.8" in pages["evaluation.metrics"] or "'popularity': 0.8" in pages["evaluation.metrics"]
+    )
     good.rollback()
     good.begin()
-    assert good.execute("select count(*) from raw.rejects").fetchone() == (1,)  # nothing was committed
+    assert good.execute("select file_id from raw.rejects").fetchone() == (1,)  # nothing was committed
