@@ -59,7 +59,7 @@ def _commands() -> Iterator[str]:
             ("flag", "default", "meaning"),
             ((_flag(name, field), _default(field), field.description) for name, field in _fields(kind)),
         )
-    yield "Each also takes `--debug`, which shows tracebacks.\n\n### Exit statuses\n"
+    yield "Each also takes `--debug`, which shows tracebacks, and `--version`.\n\n### Exit statuses\n"
     yield _table(("status", "when"), ((str(status), when) for status, when in command_line.EXIT_STATUSES.items()))
 
 

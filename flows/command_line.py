@@ -18,6 +18,7 @@ import types
 import warnings
 from collections.abc import Callable
 from datetime import date
+from importlib.metadata import version
 from typing import Any, NoReturn, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
@@ -40,13 +41,14 @@ EXIT_STATUSES = {
 
 
 def parser(module: str, description: str, kind: type[BaseModel]) -> "Parser":
-    """The parser of a command, with a flag for every parameter in `kind`, and `--debug`."""
+    """The parser of a command, with a flag for every parameter in `kind`, `--debug` and `--version`."""
     by_script = sys.argv[0].startswith("oneclass ")
     parser = Parser(prog=sys.argv[0] if by_script else f"python -m {module}", description=description)
     parser.kind = kind
     for name, field in kind.model_fields.items():
         parser.add_argument(flag_of(name, field), dest=name, **_options(field))
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    parser.add_argument("--version", action="version", version=f"oneclass {version('oneclass')}")
     return parser
 
 

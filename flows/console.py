@@ -6,6 +6,7 @@ It takes the packages that are installed, whatever lies in the current folder.
 import importlib
 import os
 import sys
+from importlib.metadata import version
 from typing import NoReturn
 
 from flows import command_line
@@ -32,6 +33,9 @@ def main() -> NoReturn:
     if name in COMMANDS:
         sys.argv = [f"oneclass {name}", *sys.argv[2:]]
         command_line.start(importlib.import_module(f"flows.{name}").main)
+    if name in ("__version", "version"):
+        print(f"oneclass {version('oneclass')}")
+        raise SystemExit(0)
     helped = name in ("__help", "_h", "help")
     print(_usage(), file=sys.stdout if helped else sys.stderr)
     raise SystemExit(0 if helped else 2)

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,19 @@ def test_every_help_names_the_data_sets_and_models(capsys):
     words = set(re.split(r"[\s,]+", capsys.readouterr().out))
     assert set(MODELS) | set(datasets.names(ROOT / "nowhere")) <= words
     assert set(model_names.names()) == set(MODELS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_prints_the_version(command, capsys):
+    with pytest.raises(SystemExit, match="^0$"):
+        COMMANDS[command]().parse_args(["--version"])
+    assert capsys.readouterr().out == f"oneclass {version('oneclass')}\n"
+
+
+def test_the_version_has_an_entry_in_the_changelog():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"## [{project['version']}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"version: {project['version']}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_there_are_commands_to_check():
