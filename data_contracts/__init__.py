@@ -3,8 +3,8 @@
 What must hold of a table is in `<schema>.<table>.yaml`; `check` asks it of the rows of an open transaction.
 """
 
-from data_contracts.checks import check
-from data_contracts.contracts import STAGES, for_stage
-from data_contracts.results import ContractBroken, RuleResult, raise_if_broken
+from oneclass.data_contracts.checks import check
+from oneclass.data_contracts.contracts import STAGES, for_stage
+from oneclass.data_contracts.results import ContractBroken, RuleResult, raise_if_broken
 
 __all__ = ["STAGES", "ContractBroken", "RuleResult", "check", "for_stage", "raise_if_broken"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import duckdb
 
-import sql
-from data_contracts.contracts import UNEXPECTED_ROWS, Contract, Rule, for_stage
-from data_contracts.results import RuleResult
-from data_contracts.session import Session, session
-from data_contracts.suites import columns_rule
+from oneclass import sql
+from oneclass.data_contracts.contracts import UNEXPECTED_ROWS, Contract, Rule, for_stage
+from oneclass.data_contracts.results import RuleResult
+from oneclass.data_contracts.session import Session, session
+from oneclass.data_contracts.suites import columns_rule
 
 # In this form core expectations return whole rows, and only as many as DuckDB is asked for.
 SAMPLES = {"result_format": "BASIC", "include_unexpected_rows": True, "partial_unexpected_count": 20}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from data_contracts.contracts import UNEXPECTED_ROWS, Contract, load
-from data_contracts.session import session
+from oneclass.data_contracts.contracts import UNEXPECTED_ROWS, Contract, load
+from oneclass.data_contracts.session import session
 
 if TYPE_CHECKING:
     import great_expectations as gx

@@ -18,7 +18,7 @@ from great_expectations.expectations.metrics.query_metrics.query_table.unexpecte
 )
 from great_expectations.validator.metric_configuration import MetricConfiguration
 
-import sql
+from oneclass import sql
 
 MAX_SAMPLES = 20
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from data_contracts import loading
-from data_contracts.contracts import Contract
-from data_contracts.suites import build_suite, rows_query
+from oneclass.data_contracts import lazy_gx
+from oneclass.data_contracts.contracts import Contract
+from oneclass.data_contracts.suites import build_suite, rows_query
 
 if TYPE_CHECKING:
     import great_expectations as gx
@@ -118,10 +118,10 @@ _NAMES = itertools.count(1)
 
 
 def _new_session() -> Session:
-    gx = loading.great_expectations()
+    gx = lazy_gx.great_expectations()
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
-    from data_contracts.transaction_dialect import URL, TransactionConnection, engine_options
+    from oneclass.data_contracts.transaction_dialect import URL, TransactionConnection, engine_options
 
     context = gx.get_context(mode="ephemeral")
     # A context in memory would write its configuration as YAML for every table; nobody reads it.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from data_contracts.contracts import COLUMNS, UNEXPECTED_ROWS, Contract, Rule, placeholders
+from oneclass.data_contracts.contracts import COLUMNS, UNEXPECTED_ROWS, Contract, Rule, placeholders
 
 if TYPE_CHECKING:
     import great_expectations as gx

@@ -16,15 +16,15 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-import sql
-from data_contracts import contracts
-from flows import command_line, console
-from flows.parameters import Flag
-from models.catalogue import MODELS
-from models.evaluation import definitions, metrics
-from tasks import publication_files
-from tasks.protocols import PROTOCOLS, VALIDATION_METRIC
-from tasks.settings import STAGE_SETTINGS
+from oneclass import sql
+from oneclass.data_contracts import contracts
+from oneclass.flows import cli, console
+from oneclass.flows.parameters import Flag
+from oneclass.models.evaluation import definitions, metrics
+from oneclass.models.registry import MODELS
+from oneclass.tasks.protocols import PROTOCOLS, VALIDATION_METRIC
+from oneclass.tasks.publish import files
+from oneclass.tasks.settings import STAGE_SETTINGS
 
 PAGE = Path(__file__).with_name("reference.md")
 BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
@@ -60,13 +60,13 @@ def _commands() -> Iterator[str]:
             ((_flag(name, field), _default(field), field.description) for name, field in _fields(kind)),
         )
     yield "Each also takes `--debug`, which shows tracebacks, and `--version`.\n\n### Exit statuses\n"
-    yield _table(("status", "when"), ((str(status), when) for status, when in command_line.EXIT_STATUSES.items()))
+    yield _table(("status", "when"), ((str(status), when) for status, when in cli.EXIT_STATUSES.items()))
 
 
 def _flag(name: str, field: FieldInfo) -> str:
     (flag,) = (one for one in field.metadata if isinstance(one, Flag))
     values = flag.metavar if isinstance(flag.metavar, tuple) else (flag.metavar,)
-    return _code(" ".join([command_line.flag_of(name, field), *values]).strip())
+    return _code(" ".join([cli.flag_name(name, field), *values]).strip())
 
 
 def _settings() -> Iterator[str]:
@@ -133,13 +133,13 @@ def _metrics() -> Iterator[str]:
         ("protocol", "meaning", "main metrics", "settings are chosen by"),
         ((f"`{n}`", p.meaning, ", ".join(map(_code, p.main_metrics)), _code(p.tuned_by)) for n, p in PROTOCOLS.items()),
     )
-    yield f"## Metrics\n\n{_paragraph(definitions, 1)}\n\n{_paragraph(metrics.over_users, 1)}\n"
+    yield f"## Metrics\n\n{_paragraph(definitions, 1)}\n\n{_paragraph(metrics.average_over_users, 1)}\n"
     yield "In `evaluation.metrics`:\n"
     on_validation = definitions.Definition(f"{PROTOCOLS['strong_generalization'].tuned_by} of the validation users", "")
-    yield _definitions({**definitions.OF_USERS, VALIDATION_METRIC: on_validation})
+    yield _definitions({**definitions.USER_METRICS, VALIDATION_METRIC: on_validation})
     yield "In `evaluation.beyond_accuracy`:\n"
-    yield _definitions(definitions.OF_LISTS)
-    yield f"In `evaluation.comparisons`: {_paragraph(metrics.compare)} {_paragraph(metrics.compare, 1)}\n"
+    yield _definitions(definitions.LIST_METRICS)
+    yield f"In `evaluation.comparisons`: {_paragraph(metrics.compare_paired)} {_paragraph(metrics.compare_paired, 1)}\n"
 
 
 def _definitions(found: dict[str, definitions.Definition]) -> str:
@@ -155,9 +155,9 @@ def _tables() -> Iterator[str]:
             if columns := _columns(name, body):
                 yield _table(("column", "type", "meaning"), columns)
     yield "### published.duckdb\n\nFor readers: `<home>/<dataset>/published/published.duckdb`\n"
-    heads = {name: re.match(r"(?:--.*\n)+", sql.statement(name))[0] for name in publication_files.TABLES}
+    heads = {name: re.match(r"(?:--.*\n)+", sql.statement(name))[0] for name in files.PUBLISHED_TABLES}
     yield _table(
-        ("table", "rows"), ((_code(name.partition("/")[2]), _one_row(heads[name])) for name in publication_files.TABLES)
+        ("table", "rows"), ((_code(name.partition("/")[2]), _one_row(heads[name])) for name in files.PUBLISHED_TABLES)
     )
 
 

@@ -6,13 +6,13 @@ python -m flows.backfill --dataset ml-100k --since 1998-01-01 --until 1998-03-31
 
 import argparse
 
-from flows import command_line
-from flows.parameters import Replay
+from oneclass.flows import cli
+from oneclass.flows.parameters import ReplayParameters
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
-    return command_line.parser("flows.backfill", "From raw logs to published tables.", Replay)
+    return cli.build_parser("flows.backfill", "From raw logs to published tables.", ReplayParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,22 +20,22 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from flows import replay, server
-        from flows.sequence import backfill, check, closing_words
-        from flows.settings import resolve
-        from tasks.orchestration import compile_ahead
+        from oneclass.flows import prefect_server, replay
+        from oneclass.flows.pipeline import backfill, check_run, format_result
+        from oneclass.flows.settings import resolve_settings
+        from oneclass.tasks.orchestration import precompile
 
-        asked = command_line.parameters(Replay, given)
+        asked = cli.parse_parameters(ReplayParameters, given)
         if asked.every is not None or asked.dry_run:
             return replay.replay(asked)
-        parameters = asked.as_backfill()
-        run = resolve(parameters)
-        check(run)
-        with server.at_hand(), compile_ahead.compiling(run.models, run.home.limits):
-            return closing_words(backfill(**parameters.model_dump()))
+        parameters = asked.to_backfill()
+        run = resolve_settings(parameters)
+        check_run(run)
+        with prefect_server.ensure_server(), precompile.compiling(run.models, run.home.limits):
+            return format_result(backfill(**parameters.model_dump()))
 
-    return command_line.run(command, debug=given.debug, with_server=not given.dry_run)
+    return cli.run_command(command, debug=given.debug, with_server=not given.dry_run)
 
 
 if __name__ == "__main__":
-    command_line.start(main)
+    cli.run_main(main)

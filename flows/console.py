@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import version
 from typing import NoReturn
 
-from flows import command_line
+from oneclass.flows import cli
 
 COMMANDS = {
     "backfill": "from raw logs to published tables",
@@ -32,7 +32,7 @@ def main() -> NoReturn:
     name = sys.argv[1].replace("-", "_") if len(sys.argv) > 1 else ""
     if name in COMMANDS:
         sys.argv = [f"oneclass {name}", *sys.argv[2:]]
-        command_line.start(importlib.import_module(f"flows.{name}").main)
+        cli.run_main(importlib.import_module(f"oneclass.flows.{name}").main)
     if name in ("__version", "version"):
         print(f"oneclass {version('oneclass')}")
         raise SystemExit(0)

@@ -7,14 +7,14 @@ The pages open offline: a section for every column, shares of rows, and sample r
 
 import argparse
 
-from flows import command_line
-from flows.parameters import OfDataset
+from oneclass.flows import cli
+from oneclass.flows.parameters import DatasetParameters
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
     description = "Great Expectations' Data Docs of a warehouse as it stands."
-    return command_line.parser("flows.data_docs", description, OfDataset)
+    return cli.build_parser("flows.data_docs", description, DatasetParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,15 +22,15 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from tasks import data_docs, datasets
-        from tasks.stores import home
+        from oneclass.tasks import data_docs, datasets
+        from oneclass.tasks.stores import home
 
-        root = home.root(given.home)
-        dataset = datasets.load(given.dataset, root)
-        return f"Data Docs: {data_docs.build(home.Home(root, dataset.name), dataset)}"
+        root = home.resolve_root(given.home)
+        dataset = datasets.load_dataset(given.dataset, root)
+        return f"Data Docs: {data_docs.build_data_docs(home.Home(root, dataset.name), dataset)}"
 
-    return command_line.run(command, debug=given.debug)
+    return cli.run_command(command, debug=given.debug)
 
 
 if __name__ == "__main__":
-    command_line.start(main)
+    cli.run_main(main)

@@ -5,14 +5,14 @@ python -m flows.deploy --dataset ml-1m --cron "30 2 * * *" --timezone Europe/Par
 
 import argparse
 
-from flows import command_line
-from flows.parameters import Deploy
+from oneclass.flows import cli
+from oneclass.flows.parameters import DeployParameters
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
     description = "Deploy the nightly run of a data set; what is given here is given to each night."
-    return command_line.parser("flows.deploy", description, Deploy)
+    return cli.build_parser("flows.deploy", description, DeployParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,9 +20,9 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from flows.deployments import deploy
+        from oneclass.flows.deploy_flow import deploy
 
-        parameters = command_line.parameters(Deploy, given)
+        parameters = cli.parse_parameters(DeployParameters, given)
         made = deploy(parameters)
         when = f"{parameters.cron} ({parameters.timezone})"
         return (
@@ -31,8 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
             f"Start a worker:   prefect worker start --pool {parameters.pool}"
         )
 
-    return command_line.run(command, debug=given.debug)
+    return cli.run_command(command, debug=given.debug)
 
 
 if __name__ == "__main__":
-    command_line.start(main)
+    cli.run_main(main)

@@ -5,14 +5,14 @@ The deployment runs the same flow: prefect deployment run nightly-retrain/nightl
 
 import argparse
 
-from flows import command_line
-from flows.parameters import NightlyRetrain
+from oneclass.flows import cli
+from oneclass.flows.parameters import NightlyRetrainParameters
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
     description = "What the nightly deployment runs, once, from a terminal."
-    return command_line.parser("flows.nightly_retrain", description, NightlyRetrain)
+    return cli.build_parser("flows.nightly_retrain", description, NightlyRetrainParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,17 +20,17 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from flows import server
-        from flows.sequence import check, closing_words, nightly_retrain
-        from flows.settings import resolve
+        from oneclass.flows import prefect_server
+        from oneclass.flows.pipeline import check_run, format_result, nightly_retrain
+        from oneclass.flows.settings import resolve_settings
 
-        parameters = command_line.parameters(NightlyRetrain, given)
-        check(resolve(parameters.as_backfill()))
-        with server.at_hand():
-            return closing_words(nightly_retrain(**parameters.model_dump()))
+        parameters = cli.parse_parameters(NightlyRetrainParameters, given)
+        check_run(resolve_settings(parameters.to_backfill()))
+        with prefect_server.ensure_server():
+            return format_result(nightly_retrain(**parameters.model_dump()))
 
-    return command_line.run(command, debug=given.debug, with_server=True)
+    return cli.run_command(command, debug=given.debug, with_server=True)
 
 
 if __name__ == "__main__":
-    command_line.start(main)
+    cli.run_main(main)

@@ -31,7 +31,7 @@ class Flag:
     optional: bool = False
 
 
-class OfDataset(BaseModel):
+class DatasetParameters(BaseModel):
     """What every command takes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,7 +44,7 @@ class OfDataset(BaseModel):
     )
 
 
-class Run(OfDataset):
+class RunParameters(DatasetParameters):
     """What every flow takes."""
 
     config: Annotated[list[str], Flag("FILE")] = Field(
@@ -65,24 +65,24 @@ class Run(OfDataset):
         "machine's, or of the container's",
     )
 
-    def as_backfill(self, **more: Any) -> "Backfill":
+    def to_backfill(self, **more: Any) -> "BackfillParameters":
         """The backfill that these parameters describe, with `more` of its own."""
-        return Backfill(**{**self.model_dump(include=set(Backfill.model_fields)), **more})
+        return BackfillParameters(**{**self.model_dump(include=set(BackfillParameters.model_fields)), **more})
 
 
-class _Source(OfDataset):
+class _SourceParameters(DatasetParameters):
     source: Annotated[list[str], Flag("PATH")] = Field(
         [], description="raw log files or folders; by default those in HOME/NAME/landing"
     )
 
 
-class _SplitFiles(OfDataset):
+class _SplitFilesParameters(DatasetParameters):
     split_files: Annotated[list[str], Flag(("TRAIN", "TEST"))] = Field(
         [], description="adjacency lists that come as a split; evaluated by the protocol `given`"
     )
 
 
-class _Models(OfDataset):
+class _ModelsParameters(DatasetParameters):
     models: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
         [], description="the models to train; by default the data set's list"
     )
@@ -93,7 +93,7 @@ class _Models(OfDataset):
     )
 
 
-class _Cluster(OfDataset):
+class _ClusterParameters(DatasetParameters):
     workers: Annotated[int | None, Flag("N")] = Field(
         None, description="fit and judge on a Dask cluster of N processes of this machine, which ends with the run"
     )
@@ -110,7 +110,9 @@ class _Cluster(OfDataset):
     )
 
 
-class Backfill(Run, _Models, _SplitFiles, _Source, _Cluster):
+class BackfillParameters(
+    RunParameters, _ModelsParameters, _SplitFilesParameters, _SourceParameters, _ClusterParameters
+):
     """Of `flows.backfill`."""
 
     since: Annotated[date | None, Flag("DATE")] = Field(None, description="events from this day on (YYYY-MM-DD)")
@@ -120,7 +122,7 @@ class Backfill(Run, _Models, _SplitFiles, _Source, _Cluster):
     )
 
 
-class Replay(Backfill):
+class ReplayParameters(BackfillParameters):
     """Of `flows.backfill`, the command: one run, or one for each night of some time."""
 
     every: Annotated[str | None, Flag("STEP")] = Field(
@@ -133,13 +135,15 @@ class Replay(Backfill):
     )
 
 
-class NightlyRetrain(Run, _Models, _Cluster):
+class NightlyRetrainParameters(RunParameters, _ModelsParameters, _ClusterParameters):
     """Of `flows.nightly_retrain`."""
 
-    dataset: Annotated[str, Flag("NAME")] = Field("demo", description=OfDataset.model_fields["dataset"].description)
+    dataset: Annotated[str, Flag("NAME")] = Field(
+        "demo", description=DatasetParameters.model_fields["dataset"].description
+    )
 
 
-class Deploy(NightlyRetrain):
+class DeployParameters(NightlyRetrainParameters):
     """Of `flows.deploy`, which is not a flow: what each night is given, and when and where the nights run."""
 
     cron: Annotated[str, Flag("CRON")] = Field(
@@ -151,7 +155,7 @@ class Deploy(NightlyRetrain):
     )
 
 
-class Sweep(Run, _Source, _Cluster):
+class SweepParameters(RunParameters, _SourceParameters, _ClusterParameters):
     """Of `flows.sweep`."""
 
     sweep: Annotated[list[str], Flag("NAME")] = Field(
@@ -161,7 +165,7 @@ class Sweep(Run, _Source, _Cluster):
     )
 
 
-class Tune(Run, _SplitFiles, _Source, _Cluster):
+class TuneParameters(RunParameters, _SplitFilesParameters, _SourceParameters, _ClusterParameters):
     """Of `flows.tune`."""
 
     model: Annotated[str, Flag("NAME")] = Field(description="the model to tune")
@@ -186,7 +190,7 @@ class Tune(Run, _SplitFiles, _Source, _Cluster):
     )
 
 
-class Promote(OfDataset):
+class PromoteParameters(DatasetParameters):
     """Of `flows.promote`, which is not a flow."""
 
     model: Annotated[str | None, Flag("NAME")] = Field(
@@ -197,7 +201,7 @@ class Promote(OfDataset):
     )
 
 
-class Explain(OfDataset):
+class ExplainParameters(DatasetParameters):
     """Of `flows.explain`, which is not a flow."""
 
     user: Annotated[str, Flag("ID")] = Field(description="the user's id, as it stands in the logs")
@@ -215,7 +219,7 @@ class Explain(OfDataset):
     top: Annotated[int, Flag("N")] = Field(10, description="recommendations of each model")
 
 
-class Recommend(OfDataset):
+class RecommendParameters(DatasetParameters):
     """Of `flows.recommend`, which is not a flow."""
 
     user: Annotated[str | None, Flag("ID")] = Field(None, description="a user's id, as it stands in the logs")
@@ -230,13 +234,13 @@ class Recommend(OfDataset):
     json_: Annotated[bool, Flag(name="--json")] = Field(False, description="print JSON")
 
 
-class Serve(OfDataset):
+class ServeParameters(DatasetParameters):
     """Of `flows.serve`, which is not a flow."""
 
     port: Annotated[int, Flag("N")] = Field(8765, description="on 127.0.0.1; 0 for one that is free")
 
 
-def taking(kind: type[Run]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
+def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
     """Turn a function of one `kind` into a function of its fields, for Prefect to show and take one by one.
 
     Prefect reads the types and defaults in the signature, and the descriptions in the docstring.
@@ -248,7 +252,7 @@ def taking(kind: type[Run]) -> Callable[[Callable[[Any], Any]], Callable[..., An
             return function(kind(**given))
 
         of_fields.__signature__ = inspect.Signature(
-            [_parameter(name, field) for name, field in kind.model_fields.items()],
+            [_signature_parameter(name, field) for name, field in kind.model_fields.items()],
             return_annotation=inspect.signature(function).return_annotation,
         )
         described = [f"    {name}: {field.description}" for name, field in kind.model_fields.items()]
@@ -258,6 +262,6 @@ def taking(kind: type[Run]) -> Callable[[Callable[[Any], Any]], Callable[..., An
     return decorate
 
 
-def _parameter(name: str, field: Any) -> inspect.Parameter:
+def _signature_parameter(name: str, field: Any) -> inspect.Parameter:
     default = inspect.Parameter.empty if field.is_required() else field.default
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation)

@@ -1,6 +1,6 @@
 """What is published, to be asked from Python: no Prefect is loaded, and no warehouse is opened.
 
-from flows import published
+from oneclass.flows import published
 
 shop = published.load("var", "shop")
 shop.recommend(["sku-1", "sku-9"], n=20)
@@ -8,6 +8,6 @@ shop.recommend_for("customer-42")
 shop.similar_items("sku-1")
 """
 
-from tasks.recommend import Recommender, UnknownItems, load
+from oneclass.tasks.recommend import Recommender, UnknownItems, load
 
 __all__ = ["Recommender", "UnknownItems", "load"]

@@ -6,9 +6,9 @@ python -m flows.serve --dataset shop --port 8765
 import argparse
 import socket
 
-from flows import command_line
-from flows.parameters import Serve
-from tasks.errors import InputError
+from oneclass.flows import cli
+from oneclass.flows.parameters import ServeParameters
+from oneclass.tasks.errors import InputError
 
 HOST = "127.0.0.1"  # there is no authentication: others come by way of a proxy
 
@@ -16,35 +16,35 @@ HOST = "127.0.0.1"  # there is no authentication: others come by way of a proxy
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
     description = "What is published, over HTTP on the loopback: /recommend, /similar, /health, /docs and /report/."
-    return command_line.parser("flows.serve", description, Serve)
+    return cli.build_parser("flows.serve", description, ServeParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command until it is told to end; its exit status."""
     given = parser().parse_args(arguments)
-    return command_line.run_alone(lambda: _serve(command_line.parameters(Serve, given)), debug=given.debug)
+    return cli.run_without_prefect(lambda: _serve(cli.parse_parameters(ServeParameters, given)), debug=given.debug)
 
 
-def _serve(given: Serve) -> str:
+def _serve(given: ServeParameters) -> str:
     import uvicorn
 
-    from tasks import datasets
-    from tasks.serve import following
-    from tasks.serve.app import app
-    from tasks.stores import home
+    from oneclass.tasks import datasets
+    from oneclass.tasks.serve import reloader
+    from oneclass.tasks.serve.app import create_app
+    from oneclass.tasks.stores import home
 
-    root = home.root(given.home)
-    dataset = datasets.load(given.dataset, root).name
+    root = home.resolve_root(given.home)
+    dataset = datasets.load_dataset(given.dataset, root).name
     of_dataset = home.Home(root, dataset)
-    with following.Following(root, dataset) as followed, _listening(given.port) as listening:
+    with reloader.PublicationWatcher(root, dataset) as followed, _open_socket(given.port) as listening:
         address = f"http://{HOST}:{listening.getsockname()[1]}"
         print(f"{dataset}, publication {followed.shop.publication}: {address}/docs; Ctrl-C ends it", flush=True)
-        settings = uvicorn.Config(app(followed, of_dataset), log_level="warning", access_log=False)
+        settings = uvicorn.Config(create_app(followed, of_dataset), log_level="warning", access_log=False)
         uvicorn.Server(settings).run(sockets=[listening])
     return "Ended."
 
 
-def _listening(port: int) -> socket.socket:
+def _open_socket(port: int) -> socket.socket:
     try:
         listening = socket.create_server((HOST, port))
     except (OSError, OverflowError) as error:
@@ -55,4 +55,4 @@ def _listening(port: int) -> socket.socket:
 
 
 if __name__ == "__main__":
-    command_line.start(main)
+    cli.run_main(main)

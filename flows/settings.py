@@ -11,25 +11,25 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from flows.parameters import Backfill
-from tasks import datasets
-from tasks.binarize import BinarizeSettings
-from tasks.cluster import ClusterSettings
-from tasks.datasets import Dataset
-from tasks.demo.story import DemoSettings
-from tasks.errors import InputError
-from tasks.ingest.settings import IngestSettings
-from tasks.orchestration.notices import NotifySettings
-from tasks.publish import PublishSettings
-from tasks.settings import STAGE_SETTINGS, check_model, check_protocol, validated
-from tasks.split import SplitSettings
-from tasks.stores import allowance, home
-from tasks.stores.home import FileSettings, Home, Limits
-from tasks.train import TrainSettings
+from oneclass.flows.parameters import BackfillParameters
+from oneclass.tasks import datasets
+from oneclass.tasks.binarize import BinarizeSettings
+from oneclass.tasks.cluster import ClusterSettings
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.demo.story import DemoSettings
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.orchestration.notifications import NotifySettings
+from oneclass.tasks.publish.stage import PublishSettings
+from oneclass.tasks.settings import STAGE_SETTINGS, check_model, check_protocol, validate_settings
+from oneclass.tasks.split import SplitSettings
+from oneclass.tasks.stores import home, resources
+from oneclass.tasks.stores.home import FileSettings, Home, Limits
+from oneclass.tasks.train import TrainSettings
 
 logger = logging.getLogger(__name__)
 
-LEAST_MEMORY = 256 * 10**6  # bytes; with less, DuckDB cannot hold a block of each thread's
+MIN_MEMORY_BYTES = 256 * 10**6  # bytes; with less, DuckDB cannot hold a block of each thread's
 
 
 @dataclass(frozen=True)
@@ -88,22 +88,22 @@ class RunSettings:
         return self.dataset.name == "demo" and not self.sources and self.split_files is None
 
 
-def resolve(given: Backfill) -> RunSettings:
+def resolve_settings(given: BackfillParameters) -> RunSettings:
     """The settings of a run from its parameters.
 
     Raises:
         InputError: naming the data set, model, protocol, setting or file that is wrong.
     """
-    root = home.root(given.home)
-    declared = datasets.load(given.dataset, root, with_logs=bool(given.source or given.split_files))
+    root = home.resolve_root(given.home)
+    declared = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source or given.split_files))
     own = {"ingest": declared.ingest, "binarize": declared.binarize, "split": declared.split, **declared.models}
-    asked = functools.reduce(_merged, [{}, *map(_read_config, given.config), _nested(given.settings)])
-    sections = _merged(own, asked)
+    asked = functools.reduce(_merge_settings, [{}, *map(_read_config, given.config), _nest_key(given.settings)])
+    sections = _merge_settings(own, asked)
     chosen = given.models or list(declared.default_models)
     for name in chosen:
         check_model(name)
     # The settings of models that this run leaves out are checked too, so that a misspelling is told.
-    settings = {name: validated(name, sections.get(name, {})) for name in [*sections, *STAGE_SETTINGS, *chosen]}
+    settings = {name: validate_settings(name, sections.get(name, {})) for name in [*sections, *STAGE_SETTINGS, *chosen]}
     settings["split"].require_used(asked.get("split", {}))
     published = settings["publish"].model
     if published is not None and published not in chosen:
@@ -115,11 +115,11 @@ def resolve(given: Backfill) -> RunSettings:
     _check_flags(given)
     cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted, given.store)
     return RunSettings(
-        home=Home(root, declared.name, _limits(given), settings["files"], cluster.store),
+        home=Home(root, declared.name, _resolve_limits(given), settings["files"], cluster.store),
         dataset=declared,
         sources=tuple(map(Path, given.source)),
-        split_files=_pair(given.split_files),
-        protocols=_protocols(given.protocols, bool(given.split_files)),
+        split_files=_split_file_pair(given.split_files),
+        protocols=_resolve_protocols(given.protocols, bool(given.split_files)),
         models={name: settings[name] for name in chosen},
         given={name: list(asked[name]) for name in chosen if name in asked},
         **{name: settings[name] for name in STAGE_SETTINGS},
@@ -131,30 +131,30 @@ def resolve(given: Backfill) -> RunSettings:
     )
 
 
-def _limits(given: Backfill) -> Limits:
+def _resolve_limits(given: BackfillParameters) -> Limits:
     asked: dict[str, int] = {}
     if given.threads is not None:
-        asked["threads"] = _cores(given.threads)
+        asked["threads"] = _resolve_cores(given.threads)
     if given.memory is not None:
-        size = allowance.bytes_of(given.memory)
-        if size is None or size < LEAST_MEMORY:
+        size = resources.parse_size(given.memory)
+        if size is None or size < MIN_MEMORY_BYTES:
             raise InputError(
-                f"--memory {given.memory}: write a size of at least {LEAST_MEMORY // 10**6} MB, such as 512MB or 4GB."
+                f"--memory {given.memory}: write a size of at least {MIN_MEMORY_BYTES // 10**6} MB, such as 512MB or 4GB."
             )
         asked["memory"] = size
     return Limits(**asked)
 
 
 @functools.cache
-def _cores(asked: int) -> int:
+def _resolve_cores(asked: int) -> int:
     """As many cores as were asked for, or all, which is said once."""
-    there = allowance.cores()
+    there = resources.available_cores()
     if asked > there:
         logger.warning("--threads %d: this process may use %d cores, so %d are used", asked, there, there)
     return min(asked, there)
 
 
-def _check_flags(given: Backfill) -> None:
+def _check_flags(given: BackfillParameters) -> None:
     if not 0 <= given.seed < 2**63:
         raise InputError(f"--seed {given.seed}: must lie between 0 and 2^63 - 1.")
     if given.threads is not None and given.threads < 1:
@@ -172,7 +172,7 @@ def _read_config(path: str) -> dict[str, Any]:
         raise InputError(f"--config {path}: is not TOML: {error}.") from error
 
 
-def _nested(dotted: Mapping[str, Any]) -> dict[str, Any]:
+def _nest_key(dotted: Mapping[str, Any]) -> dict[str, Any]:
     sections: dict[str, Any] = {}
     for key, value in dotted.items():
         section, _, name = key.partition(".")
@@ -180,14 +180,14 @@ def _nested(dotted: Mapping[str, Any]) -> dict[str, Any]:
     return sections
 
 
-def _merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_settings(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
     for name, section in [*lower.items(), *upper.items()]:
         if not isinstance(section, Mapping):
             raise InputError(f"setting {name}: belongs under a stage or a model, such as [binarize] or [mrf_dense].")
     return {name: {**lower.get(name, {}), **upper.get(name, {})} for name in [*lower, *upper]}
 
 
-def _protocols(names: Sequence[str], has_split: bool) -> tuple[str, ...]:
+def _resolve_protocols(names: Sequence[str], has_split: bool) -> tuple[str, ...]:
     names = tuple(names) or (("given",) if has_split else ("strong_generalization", "leave_one_out"))
     for name in names:
         check_protocol(name)
@@ -198,7 +198,7 @@ def _protocols(names: Sequence[str], has_split: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _pair(files: Sequence[str]) -> tuple[Path, Path] | None:
+def _split_file_pair(files: Sequence[str]) -> tuple[Path, Path] | None:
     if not files:
         return None
     if len(files) != 2:

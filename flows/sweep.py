@@ -5,14 +5,14 @@ python -m flows.sweep --dataset ml-1m --source ratings.csv --sweep paired_symbol
 
 import argparse
 
-from flows import command_line
-from flows.parameters import Sweep
+from oneclass.flows import cli
+from oneclass.flows.parameters import SweepParameters
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's flags."""
     description = "The refits behind the figures that vary a model's settings."
-    return command_line.parser("flows.sweep", description, Sweep)
+    return cli.build_parser("flows.sweep", description, SweepParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,17 +20,17 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from flows import server
-        from flows.sequence import check
-        from flows.sweeping import closing_words, planned, sweep
+        from oneclass.flows import prefect_server
+        from oneclass.flows.pipeline import check_run
+        from oneclass.flows.sweep_flow import format_results, plan_sweeps, sweep
 
-        parameters = command_line.parameters(Sweep, given)
-        check(planned(parameters)[0])
-        with server.at_hand():
-            return closing_words(sweep(**parameters.model_dump()))
+        parameters = cli.parse_parameters(SweepParameters, given)
+        check_run(plan_sweeps(parameters)[0])
+        with prefect_server.ensure_server():
+            return format_results(sweep(**parameters.model_dump()))
 
-    return command_line.run(command, debug=given.debug, with_server=True)
+    return cli.run_command(command, debug=given.debug, with_server=True)
 
 
 if __name__ == "__main__":
-    command_line.start(main)
+    cli.run_main(main)

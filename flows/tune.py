@@ -5,8 +5,8 @@ python -m flows.tune --dataset ml-1m --source ratings.csv --model wmf --trials 5
 
 import argparse
 
-from flows import command_line
-from flows.parameters import Tune
+from oneclass.flows import cli
+from oneclass.flows.parameters import TuneParameters
 
 
 def parser() -> argparse.ArgumentParser:
@@ -15,7 +15,7 @@ def parser() -> argparse.ArgumentParser:
         "Search a model's settings on validation users; the test part is not read. What is named in --set stays "
         "fixed; the search begins at the data set's own settings, or those of --config."
     )
-    return command_line.parser("flows.tune", description, Tune)
+    return cli.build_parser("flows.tune", description, TuneParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,18 +23,18 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from flows import server
-        from flows.sequence import check
-        from flows.tuning import planned, tune
+        from oneclass.flows import prefect_server
+        from oneclass.flows.pipeline import check_run
+        from oneclass.flows.tune_flow import plan_tuning, tune
 
-        parameters = command_line.parameters(Tune, given)
-        check(planned(parameters)[0])
-        with server.at_hand():
+        parameters = cli.parse_parameters(TuneParameters, given)
+        check_run(plan_tuning(parameters)[0])
+        with prefect_server.ensure_server():
             tuned = tune(**parameters.model_dump())
         return f"{tuned.table}\n\nBest settings: {tuned.file}\nTake them with --config {tuned.file}"
 
-    return command_line.run(command, debug=given.debug, with_server=True)
+    return cli.run_command(command, debug=given.debug, with_server=True)
 
 
 if __name__ == "__main__":
-    command_line.start(main)
+    cli.run_main(main)

@@ -4,6 +4,6 @@ No Prefect, no DuckDB, no files but a model's own saved form. Importing this pac
 kernels and where to keep the machine code, before any kernel is declared.
 """
 
-from models import numba_cache
+from oneclass.models import numba_cache
 
 numba_cache.install()

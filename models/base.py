@@ -9,20 +9,52 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models import memory
-from models.fitting import NO_OPTIONS, WIDTHS, FitOptions, Start
-from models.keeping import Keeping
-from models.numerics.counts import checked, item_degrees, known_entries, one_each
-from models.numerics.products import dense_times, unit_columns
-from models.numerics.threads import kernel_threads
-from models.numerics.top_items import top_items
-from models.settings import ModelSettings
+from oneclass.models import memory_estimates
+from oneclass.models.fit_options import DEFAULT_OPTIONS, WIDTH_SETTINGS, FitOptions, Start
+from oneclass.models.numerics.matmul import dense_times, normalize_columns
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.top_k import top_items
+from oneclass.models.numerics.validation import (
+    check_interactions,
+    count_item_degrees,
+    drop_unknown_entries,
+    single_item_histories,
+)
+from oneclass.models.settings import ModelSettings
 
 if TYPE_CHECKING:
-    from models.negatives.laws import NegativeLaw
+    from oneclass.models.negatives.distributions import NegativeDistribution
 
 
-class Model(Keeping, ABC):
+from collections.abc import Callable
+
+
+class InferenceCache:
+    """The part of a model that keeps; of a loaded one several threads may ask at once."""
+
+    _cache: dict[str, Any] | None = None  # None in a fit, whose arrays may still change
+
+    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+        """`make()`, what every block of scores needs of all items: once for a loaded model, anew each time in a fit."""
+        if self._cache is None:
+            return make()
+        if name not in self._cache:
+            self._cache[name] = make()
+        return self._cache[name]
+
+    def cached_for_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
+        """`make()`, kept by a loaded model for the block that was asked for last."""
+        if self._cache is None:
+            return make()
+        arrays = (getattr(histories, name, None) for name in ("indptr", "indices", "data", "places"))
+        asked = tuple(array.tobytes() for array in arrays if array is not None)
+        last, found = self._cache.get(name, (None, None))
+        if last != asked:
+            self._cache[name] = asked, (found := make())
+        return found
+
+
+class Model(InferenceCache, ABC):
     """An estimator for one-class data. Of a loaded model several threads may ask for scores at once.
 
     Attributes:
@@ -45,11 +77,11 @@ class Model(Keeping, ABC):
     name: ClassVar[str]
     Settings: ClassVar[type[ModelSettings]]
     score_names: ClassVar[tuple[str, ...]] = ("score",)
-    draws_nothing: ClassVar[bool] = False
+    is_deterministic: ClassVar[bool] = False
     warm_startable: ClassVar[bool] = False
-    scorable_each_epoch: ClassVar[bool] = False
+    scores_each_epoch: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False
-    cost_is_of_items: ClassVar[bool] = False
+    cost_depends_on_items: ClassVar[bool] = False
     block_bytes: ClassVar[int] = 1 << 23
     item_matrices: ClassVar[int] = 0
     extra: ClassVar[str | None] = None
@@ -68,7 +100,7 @@ class Model(Keeping, ABC):
     def users_at_once(self) -> int:
         """Users of a block of scores, where many are scored."""
         matrices = self.matrices_on(self.item_count, int(self.item_degrees.sum()))
-        return memory.users_at_once(self.item_count, matrices, self.block_bytes)
+        return memory_estimates.users_per_block(self.item_count, matrices, self.block_bytes)
 
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
@@ -76,7 +108,7 @@ class Model(Keeping, ABC):
         return cls.item_matrices
 
     @classmethod
-    def block_sizes(cls, settings: Any, items: int) -> memory.Sizes | None:
+    def block_sizes(cls, settings: Any, items: int) -> memory_estimates.Sizes | None:
         """What a fit with these settings holds where users are cut into blocks; None where they are not."""
         return None
 
@@ -85,11 +117,17 @@ class Model(Keeping, ABC):
         """Bytes that a fit in one process takes, its blocks one after another; arguments as of `memory.fit_bytes`."""
         users, items = shape
         if sizes := cls.block_sizes(settings, items):
-            of_block = memory.block_bytes(sizes, -(-users // settings.blocks), -(-edges // settings.blocks))
-            return memory.coordinator_bytes(sizes, settings.blocks, shape, cls.item_matrices) + of_block
-        return memory.fit_bytes(shape, edges, getattr(settings, "factors", 0), cls.matrices_on(items, edges))
+            of_block = memory_estimates.estimate_block_bytes(
+                sizes, -(-users // settings.blocks), -(-edges // settings.blocks)
+            )
+            return (
+                memory_estimates.estimate_coordinator_bytes(sizes, settings.blocks, shape, cls.item_matrices) + of_block
+            )
+        return memory_estimates.estimate_fit_bytes(
+            shape, edges, getattr(settings, "factors", 0), cls.matrices_on(items, edges)
+        )
 
-    def fit(self, interactions: csr_matrix, options: FitOptions = NO_OPTIONS) -> Self:
+    def fit(self, interactions: csr_matrix, options: FitOptions = DEFAULT_OPTIONS) -> Self:
         """Learn from the observed graph G. An earlier fit of this model is forgotten.
 
         Args:
@@ -102,7 +140,7 @@ class Model(Keeping, ABC):
             ValueError: the matrix has no edge, columns that are not sorted or come twice, a value that is not a positive
                 finite number, or a shape that the model cannot take; or the options do not fit the model or the matrix.
         """
-        degrees, self._kept = self._degrees(interactions, options), None
+        degrees, self._cache = self._degrees(interactions, options), None
         self.check_options(interactions.shape, options)
         self.item_degrees = degrees
         self.params = self.settings.resolve(interactions)
@@ -140,7 +178,7 @@ class Model(Keeping, ABC):
         """Utilities by which items are ranked.
 
         Args:
-            histories: (block, items) CSR, what each user likes, `OrderedHistories` where `params.reads_order`. Items
+            histories: (block, items) CSR, what each user likes, `SequentialHistories` where `params.reads_order`. Items
                 without a training edge are ignored, with a warning; an empty history is scored by popularity.
             users: (block,) rows of the training matrix, of users who were in training: what was learned of them is used.
             items: columns to score, all by default.
@@ -157,18 +195,20 @@ class Model(Keeping, ABC):
         score = self.score_names[0] if score is None else score
         if score not in self.score_names:
             raise ValueError(f"{self.name} has no score {score!r}; it has {', '.join(self.score_names)}")
-        scores = self.scores_of_known(self._block(histories, users), users, score)
+        scores = self.scores_of_training_users(self._score_block(histories, users), users, score)
         return scores if items is None else scores[:, items]
 
-    def scores_of_known(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+    def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """`scores` of histories that `scores` of a model fitted on the same edges was given, which has checked them."""
-        return self._for_empty(self._scores(histories, users, score), histories, users)
+        return self._score_empty_histories(self._scores(histories, users, score), histories, users)
 
-    def each_score(self, histories: csr_matrix, *, users: np.ndarray | None = None) -> Iterator[tuple[str, np.ndarray]]:
+    def iterate_scores(
+        self, histories: csr_matrix, *, users: np.ndarray | None = None
+    ) -> Iterator[tuple[str, np.ndarray]]:
         """Each of `score_names` with its `scores`, one after the other; what they have in common is computed once."""
-        histories = self._block(histories, users)
-        for score, scores in zip(self.score_names, self._each_score(histories, users), strict=True):
-            yield score, self._for_empty(scores, histories, users)
+        histories = self._score_block(histories, users)
+        for score, scores in zip(self.score_names, self._iterate_scores(histories, users), strict=True):
+            yield score, self._score_empty_histories(scores, histories, users)
 
     def recommend(
         self, histories: csr_matrix, n: int, *, users: np.ndarray | None = None, score: str | None = None
@@ -184,7 +224,7 @@ class Model(Keeping, ABC):
             return top_items(scores, histories.indptr, histories.indices, n)
 
     @classmethod
-    def made_of(cls, settings: ModelSettings) -> "list[type[Model]]":
+    def component_settings(cls, settings: ModelSettings) -> "list[type[Model]]":
         """The other estimators that a model with these settings is made of; none, by default. `ValueError`: it cannot be."""
         return []
 
@@ -213,7 +253,7 @@ class Model(Keeping, ABC):
         Returns:
             float32 (entries of the history, n), rows in the order of `history.indices`. A column's sum is the score
             `score`, less the part that is the same for every user. Where all are zero, popularity may have placed the
-            item (`models.numerics.no_evidence`), and the score is not a sum.
+            item (`models.numerics.popularity_fallback`), and the score is not a sum.
         """
         return None
 
@@ -235,16 +275,16 @@ class Model(Keeping, ABC):
         Raises:
             ValueError: the model says nothing of one item beside another.
         """
-        alone = one_each(items, self.item_count)
+        alone = single_item_histories(items, self.item_count)
         with kernel_threads(self.threads):
             if (vectors := self.item_vectors()) is None:
                 scores = self.scores(alone)
             else:
-                columns = self.kept("unit vectors", lambda: unit_columns(vectors))
+                columns = self.kept("unit vectors", lambda: normalize_columns(vectors))
                 scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
             return top_items(scores, alone.indptr, alone.indices, n)
 
-    def negative_law(self) -> "NegativeLaw | None":
+    def negative_distribution(self) -> "NegativeDistribution | None":
         """The law of the negatives that `like` is learned from; None if the model has no `like` or no negatives."""
         return None
 
@@ -270,20 +310,20 @@ class Model(Keeping, ABC):
         arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in folder.glob("*.npy")}
         model.item_degrees = arrays.pop("item_degrees")
         model._restore(arrays)
-        model._kept = {}
+        model._cache = {}
         return model
 
-    def folded(self, histories: csr_matrix) -> Any:
+    def fold_in_users(self, histories: csr_matrix) -> Any:
         """`fold_in`, kept by a loaded model for the block that was asked for last: its scores and `like` share it."""
-        return self.kept_of_block("fold-in", histories, lambda: self.fold_in(histories))
+        return self.cached_for_block("fold-in", histories, lambda: self.fold_in(histories))
 
     def _known(self, histories: csr_matrix) -> csr_matrix:
-        """The histories without the items that have no training edge, with `item_count` columns; `checked_matrix`."""
-        return known_entries(histories, self.kept("trained", lambda: self.item_degrees > 0), self.name)
+        """The histories without the items that have no training edge, with `item_count` columns; `check_matrix`."""
+        return drop_unknown_entries(histories, self.kept("trained", lambda: self.item_degrees > 0), self.name)
 
     def _degrees(self, interactions: csr_matrix, options: FitOptions) -> np.ndarray:
         """The items' degrees, int64 (items,), of a matrix on which the model can be fitted, which is checked."""
-        return item_degrees(checked(interactions))
+        return count_item_degrees(check_interactions(interactions))
 
     def _check_start(self, shape: tuple[int, int], start: Start) -> None:
         previous = start.previous
@@ -291,7 +331,7 @@ class Model(Keeping, ABC):
             raise ValueError(f"{self.name} cannot begin at an earlier fit")
         if previous.name != self.name:
             raise ValueError(f"{self.name} cannot begin at a fit of {previous.name}; give it one of its own kind")
-        for name in WIDTHS:
+        for name in WIDTH_SETTINGS:
             own, other = (getattr(one.settings, name, None) for one in (self, previous))
             if own != other:
                 raise ValueError(
@@ -305,24 +345,24 @@ class Model(Keeping, ABC):
 
     @abstractmethod
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        """Learn; `fit` has checked `interactions` and `options` and has set `item_degrees`."""
+        """Learn; `fit` has checked `interactions` and `options` and has set `count_item_degrees`."""
 
     @abstractmethod
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """A new float32 (block, items) array; the caller overwrites the rows of empty histories."""
 
-    def _each_score(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
-        """`_scores` by each of `score_names`; for a model of which they share work to override."""
+    def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
+        """`_draw_score_variants` by each of `score_names`; for a model of which they share work to override."""
         return (self._scores(histories, users, score) for score in self.score_names)
 
-    def _block(self, histories: csr_matrix, users: np.ndarray | None) -> csr_matrix:
+    def _score_block(self, histories: csr_matrix, users: np.ndarray | None) -> csr_matrix:
         """Histories that are known, one for each of the users."""
         histories = self._known(histories)
         if users is not None and len(users) != histories.shape[0]:
             raise ValueError(f"{len(users)} users but {histories.shape[0]} histories; give one history for each user")
         return histories
 
-    def _for_empty(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+    def _score_empty_histories(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         """The scores, those of an unseen user with an empty history replaced by popularity."""
         answered = len(scores) == 1 and len(histories.indices)  # as most histories that are asked for alone
         if users is None and not answered and (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
@@ -330,10 +370,10 @@ class Model(Keeping, ABC):
         return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Fitted arrays by name, `item_degrees` excepted."""
+        """Fitted arrays by name, `count_item_degrees` excepted."""
         return {}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take back what `_arrays` gave."""
+        """Take back what `_split_arrays` gave."""
         for name, array in arrays.items():
             setattr(self, name, array)

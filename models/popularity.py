@@ -4,12 +4,12 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.fitting import FitOptions
-from models.memory import Sizes
-from models.numerics.counts import check_edges, check_entries, check_kind, item_degrees
-from models.settings import ModelSettings
-from models.user_blocks import Block, cut_into_blocks
+from oneclass.models.base import Model
+from oneclass.models.distributed import UserBlock, partition_users
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.memory_estimates import Sizes
+from oneclass.models.numerics.validation import check_edges, check_entries, check_matrix_type, count_item_degrees
+from oneclass.models.settings import ModelSettings
 
 
 class PopularitySettings(ModelSettings):
@@ -28,7 +28,7 @@ class Popularity(Model):
 
     name = "popularity"
     Settings = PopularitySettings
-    draws_nothing = True
+    is_deterministic = True
 
     @classmethod
     def block_sizes(cls, settings: PopularitySettings, items: int) -> Sizes | None:
@@ -42,19 +42,19 @@ class Popularity(Model):
     def _degrees(self, interactions: csr_matrix, options: FitOptions) -> np.ndarray:
         if self.settings.blocks == 1:
             return super()._degrees(interactions, options)
-        check_kind(interactions, "interactions")
+        check_matrix_type(interactions, "interactions")
         check_edges(interactions)
-        with cut_into_blocks(interactions, self.settings.blocks, None, options, self.name) as blocks:
-            return sum(blocks.ask(_degrees_in_block, interactions.shape[1]))
+        with partition_users(interactions, self.settings.blocks, None, options, self.name) as blocks:
+            return sum(blocks.ask(_block_degrees, interactions.shape[1]))
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        """Nothing is learned beyond `item_degrees`."""
+        """Nothing is learned beyond `count_item_degrees`."""
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return np.tile(self.item_degrees.astype(np.float32), (histories.shape[0], 1))
 
 
-def _degrees_in_block(block: Block, state: int, items: int) -> np.ndarray:
+def _block_degrees(block: UserBlock, state: int, items: int) -> np.ndarray:
     matrix = block.matrix(items)
     check_entries(matrix, "interactions", block.first)
-    return item_degrees(matrix)
+    return count_item_degrees(matrix)

@@ -2,12 +2,63 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 
-from models.search_space import Choice, Multiple, SearchSpace
+
+@dataclass(frozen=True)
+class NumericRange:
+    """The numbers from `low` to `high`, both included; only whole numbers if both ends are whole.
+
+    Attributes:
+        log: search the logarithm of the setting, for settings whose order of magnitude matters.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    manual_only: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise ValueError(
+                f"a span from {self.low} to {self.high}: low must be below high" + (", and above 0" if self.log else "")
+            )
+
+
+@dataclass(frozen=True)
+class RelativeRange:
+    """Multiples of the value that a setting's rule takes from the log (`ModelSettings.resolve`), on a logarithmic scale.
+
+    Attributes:
+        most: the smallest multiple is 1 / most.
+        largest: the largest one, for settings with more of which a fit takes longer; `most` by default.
+    """
+
+    most: float
+    manual_only: bool = False
+    largest: float | None = None
+
+    @property
+    def to_numeric_range(self) -> NumericRange:
+        """The multiples."""
+        return NumericRange(1 / self.most, self.largest or self.most, log=True)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values."""
+
+    values: tuple[bool | int | float | str, ...]
+    manual_only: bool = False
+
+
+ParameterRange = NumericRange | RelativeRange | Choice
+SearchSpace = dict[str, ParameterRange]
+
 
 NO_WARNINGS = {"warn": False}  # the context of a validation that accepts deprecated settings without a warning
 
@@ -17,10 +68,10 @@ class ModelSettings(BaseModel):
 
     Attributes:
         search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
-            that are a `Multiple`, each one's rule may rest on the ones before it.
+            that are a `RelativeRange`, each one's rule may rest on the ones before it.
         order_space: what tuning tries besides where histories keep their order.
         considered_space: what tuning tries besides where what users considered and did not like is kept.
-        elsewhere: what ranks well on some logs or others: values by setting, of a `Multiple` the multiple; the search
+        elsewhere: what ranks well on some logs or others: values by setting, of a `RelativeRange` the multiple; the search
             that a run makes by itself tries each of these after the settings that it begins at.
         deprecated: settings that are accepted with a `FutureWarning`. Each maps to the name of the setting that replaces
             it, or, where none does and it is ignored, to the reason why.
@@ -28,9 +79,9 @@ class ModelSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     search_space: ClassVar[SearchSpace] = {}
-    order_space: ClassVar[SearchSpace] = {}
-    considered_space: ClassVar[SearchSpace] = {}
-    elsewhere: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    recency_search_space: ClassVar[SearchSpace] = {}
+    explicit_search_space: ClassVar[SearchSpace] = {}
+    initial_trials: ClassVar[Sequence[Mapping[str, Any]]] = ()
     deprecated: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
@@ -78,13 +129,13 @@ class ModelSettings(BaseModel):
         """These settings with values of the search space in their place, for a fit on this matrix.
 
         Args:
-            values: by setting; where the search space has a `Multiple`, that of what the rule makes of the matrix and
+            values: by setting; where the search space has a `RelativeRange`, that of what the rule makes of the matrix and
                 of the values before it in the search space. Counts are rounded, to one at least.
 
         Raises:
             ValueError: the settings do not go together.
         """
-        multiples = [name for name, range_ in self.search_space.items() if isinstance(range_, Multiple)]
+        multiples = [name for name, range_ in self.search_space.items() if isinstance(range_, RelativeRange)]
         found = self.model_copy(update={**values, **{name: None for name in multiples if name in values}})
         for name in multiples:
             if name in values and (by_rule := getattr(found.resolve(interactions), name)) is not None:
@@ -96,7 +147,7 @@ class ModelSettings(BaseModel):
 class RecencySettings(ModelSettings):
     """Settings of a model that weighs the entries of a history by their order. The fit does not depend on it."""
 
-    order_space: ClassVar[SearchSpace] = {"recency_exponent": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0))}
+    recency_search_space: ClassVar[SearchSpace] = {"recency_exponent": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0))}
 
     recency_exponent: float = Field(
         0.0,

@@ -4,19 +4,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from data_contracts import STAGES, docs
-from tasks.binarize import BinarizeSettings
-from tasks.datasets import Dataset
-from tasks.errors import InputError
-from tasks.ingest.settings import IngestSettings
-from tasks.protocols import PROTOCOLS
-from tasks.publish import PublishSettings
-from tasks.split import SplitSettings
-from tasks.stores import runs, warehouse
-from tasks.stores.home import Home
+from oneclass.data_contracts import STAGES, docs
+from oneclass.tasks.binarize import BinarizeSettings
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.publish.stage import PublishSettings
+from oneclass.tasks.split import SplitSettings
+from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores.home import Home
 
 
-def build(home: Home, dataset: Dataset) -> Path:
+def build_data_docs(home: Home, dataset: Dataset) -> Path:
     """Write the pages to `<home>/<dataset>/data_docs/`.
 
     Returns:
@@ -27,14 +27,16 @@ def build(home: Home, dataset: Dataset) -> Path:
     """
     if not home.warehouse.exists():
         raise InputError(f"{home.warehouse}: no such warehouse. Run the backfill of {dataset.name} first.")
-    with home.writing(), warehouse.connect(home, read_only=True) as connection:
-        run_id = runs.latest_evaluated(connection)
+    with home.writing(), warehouse.open_warehouse(home, read_only=True) as connection:
+        run_id = runs.find_latest_evaluated(connection)
         chosen = "select settings from operations.runs where run_id = ?"
         (settings,) = connection.execute(chosen, [run_id]).fetchone() if run_id else ("{}",)
-        return docs.build(connection, _given(dataset, json.loads(settings), run_id or ""), home.folder / "data_docs")
+        return docs.build(
+            connection, _contract_parameters(dataset, json.loads(settings), run_id or ""), home.folder / "data_docs"
+        )
 
 
-def _given(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str, dict[str, Any]]:
+def _contract_parameters(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str, dict[str, Any]]:
     """What the stages of a run gave to their contracts, by stage, from the settings that it was recorded with."""
     binarize = BinarizeSettings(**settings.get("binarize", {}))
     split = SplitSettings(**settings.get("split", {}))

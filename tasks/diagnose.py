@@ -26,17 +26,17 @@ import duckdb
 import numpy as np
 import polars as pl
 
-import sql
-from models.degrees.fits import REPLICATES, fit
-from models.degrees.laws import FAMILIES
-from models.negatives import hidden_graph_ratios
-from models.numerics.adjacency import from_edges
-from models.numerics.threads import kernel_threads
-from tasks import nights
-from tasks.orchestration.stage_task import stage_task
-from tasks.stores import warehouse
-from tasks.stores.home import Home
-from tasks.stores.stage_results import StageResult, table_digest
+from oneclass import sql
+from oneclass.models.degrees.distributions import FAMILIES
+from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES, fit_family
+from oneclass.models.negatives import hidden_graph_ratios
+from oneclass.models.numerics.adjacency import group_edges
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.tasks import anomalies
+from oneclass.tasks.orchestration.stage_task import stage_task
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 
 logger = logging.getLogger(__name__)
 
@@ -74,21 +74,19 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
     Raises:
         ContractBroken: the tables broke their contract; the earlier ones stay.
     """
-    with warehouse.stage(home, run_id, "diagnose") as connection:
+    with warehouse.run_stage(home, run_id, "diagnose") as connection:
         reads = table_digest(connection, "indexed.interactions")
-        kept = StageResult(
-            connection, "diagnose", Path(__file__), reads=reads, parameters={"seed": seed}, tables=TABLES
-        )
+        kept = StageCache(connection, "diagnose", Path(__file__), reads=reads, parameters={"seed": seed}, tables=TABLES)
         if standing := kept.standing():
             found = Diagnosed(**standing)
         else:
-            found = rewrite(connection, seed)
+            found = rewrite_diagnostics(connection, seed)
             with kernel_threads(home.limits.threads):
-                sample_hidden_graphs(connection, (found.users, found.items), seed)
+                store_hidden_graph_ratios(connection, (found.users, found.items), seed)
             kept.keep(asdict(found))
-        nights.record_exponents(connection, run_id)
-    with warehouse.connect(home, read_only=True) as connection:
-        nights.warn(connection, run_id, "diagnose")
+        anomalies.record_exponents(connection, run_id)
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        anomalies.log_anomalies(connection, run_id, "diagnose")
     logger.info(
         "a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
         found.mean_user_degree,
@@ -99,7 +97,9 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
     return found
 
 
-def rewrite(connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = REPLICATES) -> Diagnosed:
+def rewrite_diagnostics(
+    connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = BOOTSTRAP_REPLICATES
+) -> Diagnosed:
     """Rewrite the degrees and the fitted laws, on an open connection; see `diagnose`."""
     connection.execute("delete from diagnostics.degrees")
     connection.execute("delete from diagnostics.power_law_fits")
@@ -107,16 +107,16 @@ def rewrite(connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = 
     users, items, edges = warehouse.select(connection, "diagnose/sizes").row(0)
     mean, fits = {}, []
     for side, d_max in (("user", items), ("item", users)):
-        degrees, vertices = _histogram(connection, side)
+        degrees, vertices = _degree_histogram(connection, side)
         mean[side] = float((degrees * vertices).sum() / max(1, vertices.sum()))
         for family in FAMILIES if len(degrees) else ():
-            fits.append({"side": side, **vars(fit(family, degrees, vertices, d_max, seed, replicates))})
+            fits.append({"side": side, **vars(fit_family(family, degrees, vertices, d_max, seed, replicates))})
     warehouse.insert(connection, "diagnostics.power_law_fits", pl.DataFrame(fits, infer_schema_length=None))
     user_density, item_density = mean["user"] / max(1, items), mean["item"] / max(1, users)
     return Diagnosed(users, items, edges, mean["user"], mean["item"], user_density, item_density, len(fits))
 
 
-def sample_hidden_graphs(connection: duckdb.DuckDBPyConnection, shape: tuple[int, int], seed: int) -> None:
+def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tuple[int, int], seed: int) -> None:
     """Rewrite `diagnostics.hidden_graph_ratios`, on an open connection.
 
     Args:
@@ -126,16 +126,16 @@ def sample_hidden_graphs(connection: duckdb.DuckDBPyConnection, shape: tuple[int
     if not min(shape):
         return
     edges = connection.execute("select user_index, item_index from indexed.interactions").fetchnumpy()
-    likes = from_edges(*(np.ma.getdata(column) for column in edges.values()), shape[0])
+    likes = group_edges(*(np.ma.getdata(column) for column in edges.values()), shape[0])
     del edges
-    for r in hidden_graph_ratios.RATES:
-        positives, negatives = hidden_graph_ratios.sample(likes, shape[1], r, seed)
+    for r in hidden_graph_ratios.NEGATIVE_RATES:
+        positives, negatives = hidden_graph_ratios.sample_item_counts(likes, shape[1], r, seed)
         items = np.arange(shape[1], dtype=np.int32)
         rows = pl.DataFrame({"r": r, "item_index": items, "positives": positives, "negatives": negatives})
         warehouse.insert(connection, "diagnostics.hidden_graph_ratios", rows)
 
 
-def _histogram(connection: duckdb.DuckDBPyConnection, side: str) -> tuple[np.ndarray, np.ndarray]:
+def _degree_histogram(connection: duckdb.DuckDBPyConnection, side: str) -> tuple[np.ndarray, np.ndarray]:
     found = warehouse.select(connection, "diagnose/histogram", side=side)
     return found["degree"].to_numpy(), found["vertices"].to_numpy()
 

@@ -7,7 +7,7 @@ class OneclassError(Exception):
     exit_status = 1
 
 
-class PartlyFailed(OneclassError):
+class ModelsFailed(OneclassError):
     """Everything was done and published, but for some models that failed. The message names each."""
 
 
@@ -17,17 +17,17 @@ class InputError(OneclassError):
     exit_status = 2
 
 
-class SettingsWrong(InputError):
-    """A night's settings are wrong, those of whom to tell among them perhaps; `flows.automations` knows it by its name."""
+class SettingsError(InputError):
+    """A night's settings are wrong, those of whom to tell among them perhaps; `flows.deploy_flow` knows it by its name."""
 
 
-class MachineShort(OneclassError):
+class ResourceExhausted(OneclassError):
     """The machine gives no more memory, or no more room on the disk; nothing that the run was asked for is to blame."""
 
 
-class ClusterLost(OneclassError):
+class ClusterUnavailable(OneclassError):
     """The cluster that did a run's work is gone."""
 
 
-class StoreLost(OneclassError):
+class SharedStoreUnavailable(OneclassError):
     """The URL by which workers share matrices and fits cannot be reached any more."""

@@ -3,14 +3,14 @@
 import csv
 from pathlib import Path
 
-from tasks.errors import InputError
+from oneclass.tasks.errors import InputError
 
 ITEM_COLUMNS = ("item_id", "itemid", "movieid", "movie_id", "item", "id")
 TITLE_COLUMNS = ("title", "name", "item_name", "movie_title")
 DELIMITERS = (",", "\t", ";", "|")
 
 
-def read(path: Path, item_columns: tuple[str, ...] = (), *, named_by: str = "--titles") -> dict[str, str]:
+def read_titles(path: Path, item_columns: tuple[str, ...] = (), *, named_by: str = "--titles") -> dict[str, str]:
     """Item id -> title.
 
     A table with a header, its columns found by their names, in any case; or MovieLens' `movies.dat`, lines
@@ -37,12 +37,12 @@ def read(path: Path, item_columns: tuple[str, ...] = (), *, named_by: str = "--t
         return {parts[0]: parts[1] for parts in (line.split("::") for line in lines) if len(parts) > 1}
     delimiter = max(DELIMITERS, key=lines[0].count)
     header, *rows = csv.reader(lines, delimiter=delimiter)
-    item = _place(f"{named_by} {path}", header, (*item_columns, *ITEM_COLUMNS), "of item ids")
-    title = _place(f"{named_by} {path}", header, TITLE_COLUMNS, "of titles")
+    item = _find_column(f"{named_by} {path}", header, (*item_columns, *ITEM_COLUMNS), "of item ids")
+    title = _find_column(f"{named_by} {path}", header, TITLE_COLUMNS, "of titles")
     return {row[item]: row[title] for row in rows if len(row) > max(item, title)}
 
 
-def _place(where: str, header: list[str], names: tuple[str, ...], what: str) -> int:
+def _find_column(where: str, header: list[str], names: tuple[str, ...], what: str) -> int:
     known = [name.strip().lower() for name in header]
     for name in names:
         if name.lower() in known:

@@ -3,10 +3,14 @@
 import re
 from pathlib import Path
 
-MODELS = Path(__file__).parents[1] / "models"
-NAME = re.compile(r'^    name(?:: .+)? = "(\w+)"', flags=re.MULTILINE)
+MODELS_FOLDER = Path(__file__).parents[1] / "models"
+NAME_DECLARATION = re.compile(r'^    name(?:: .+)? = "(\w+)"', flags=re.MULTILINE)
 
 
-def names() -> list[str]:
+def list_models() -> list[str]:
     """The names of every model in the catalogue, in alphabetical order."""
-    return sorted(name for file in MODELS.rglob("*.py") for name in NAME.findall(file.read_text(encoding="utf-8")))
+    return sorted(
+        name
+        for file in MODELS_FOLDER.rglob("*.py")
+        for name in NAME_DECLARATION.findall(file.read_text(encoding="utf-8"))
+    )

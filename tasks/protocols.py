@@ -20,7 +20,7 @@ class Protocol:
     tuned_by: str
 
     @property
-    def judged_by(self) -> str:
+    def evaluation_metrics(self) -> str:
         """The metric that judges."""
         return self.main_metrics[0]
 
@@ -57,7 +57,7 @@ VALIDATION_METRIC = (
 )
 
 
-def main_metrics() -> dict[str, list]:
+def main_metric_parameters() -> dict[str, list]:
     """Values of the parameters `$protocols`, `$metrics` and `$places` of a query over main metrics.
 
     They are three lists side by side; a place counts from 0, which is that of the metric that judges.

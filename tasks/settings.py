@@ -8,19 +8,18 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from models.catalogue import MODELS
-from models.search_space import SearchSpace
-from models.settings import NO_WARNINGS, ModelSettings
-from tasks.binarize import BinarizeSettings
-from tasks.demo.story import DemoSettings
-from tasks.errors import InputError
-from tasks.ingest.settings import IngestSettings
-from tasks.orchestration.notices import NotifySettings
-from tasks.protocols import PROTOCOLS
-from tasks.publish import PublishSettings
-from tasks.split import SplitSettings
-from tasks.stores.home import FileSettings
-from tasks.train import TrainSettings
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import NO_WARNINGS, ModelSettings, SearchSpace
+from oneclass.tasks.binarize import BinarizeSettings
+from oneclass.tasks.demo.story import DemoSettings
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.orchestration.notifications import NotifySettings
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.publish.stage import PublishSettings
+from oneclass.tasks.split import SplitSettings
+from oneclass.tasks.stores.home import FileSettings
+from oneclass.tasks.train import TrainSettings
 
 logger = logging.getLogger(__name__)
 
@@ -34,17 +33,17 @@ STAGE_SETTINGS: dict[str, type[BaseModel]] = {
     "files": FileSettings,
     "notify": NotifySettings,
 }
-EXTRAS = {"neural": "torch"}  # the module that an optional extra of the installation brings
+REQUIRED_EXTRAS = {"neural": "torch"}  # the module that an optional extra of the installation brings
 
 
-def validated(name: str, section: Mapping[str, Any]) -> Any:
+def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
     """The settings of the stage or model `name`, from a section such as `[mrf_dense]`.
 
     Raises:
         InputError: naming the section or the dotted setting that is wrong.
     """
     if name not in STAGE_SETTINGS and name not in MODELS:
-        raise InputError(_unknown("setting", name, [*STAGE_SETTINGS, *MODELS]))
+        raise InputError(_unknown_name_error("setting", name, [*STAGE_SETTINGS, *MODELS]))
     kind = STAGE_SETTINGS[name] if name in STAGE_SETTINGS else MODELS[name].Settings
     if issubclass(kind, ModelSettings):
         for message in kind.deprecations(section):
@@ -56,7 +55,7 @@ def validated(name: str, section: Mapping[str, Any]) -> Any:
         setting = ".".join([name, *map(str, first["loc"])])
         if first["type"] == "extra_forbidden":
             known = [f"{name}.{field}" for field in kind.model_fields]
-            raise InputError(_unknown("setting", setting, known)) from error
+            raise InputError(_unknown_name_error("setting", setting, known)) from error
         raise InputError(f"setting {setting} = {first['input']!r}: {first['msg']}.") from error
 
 
@@ -67,11 +66,11 @@ def check_model(name: str) -> None:
         InputError: naming it.
     """
     if name not in MODELS:
-        raise InputError(_unknown("model", name, MODELS))
+        raise InputError(_unknown_name_error("model", name, MODELS))
     extra = MODELS[name].extra
-    if extra and importlib.util.find_spec(EXTRAS[extra]) is None:
+    if extra and importlib.util.find_spec(REQUIRED_EXTRAS[extra]) is None:
         raise InputError(
-            f"model {name}: needs {EXTRAS[extra]}, which is not installed. It is in the extra {extra}: "
+            f"model {name}: needs {REQUIRED_EXTRAS[extra]}, which is not installed. It is in the extra {extra}: "
             f"python -m pip install -c constraints.txt -e '.[{extra}]'"
         )
 
@@ -83,10 +82,12 @@ def check_protocol(name: str) -> None:
         InputError: naming it.
     """
     if name not in PROTOCOLS:
-        raise InputError(_unknown("protocol", name, PROTOCOLS))
+        raise InputError(_unknown_name_error("protocol", name, PROTOCOLS))
 
 
-def search_space(model: str, fixed: Iterable[str], *, order: bool = False, considered: bool = False) -> SearchSpace:
+def build_search_space(
+    model: str, fixed: Iterable[str], *, order: bool = False, explicit_negatives: bool = False
+) -> SearchSpace:
     """Where tuning searches: the space that the model declares, without the settings that are `fixed`.
 
     Args:
@@ -102,16 +103,16 @@ def search_space(model: str, fixed: Iterable[str], *, order: bool = False, consi
         known = [name for name in MODELS if MODELS[name].Settings.search_space]
         raise InputError(f"--model {model}: has no settings to tune. Models that have: {', '.join(known)}.")
     if order:
-        declared = {**declared, **MODELS[model].Settings.order_space}
-    if considered:
-        declared = {**declared, **MODELS[model].Settings.considered_space}
+        declared = {**declared, **MODELS[model].Settings.recency_search_space}
+    if explicit_negatives:
+        declared = {**declared, **MODELS[model].Settings.explicit_search_space}
     space = {name: where for name, where in declared.items() if f"{model}.{name}" not in set(fixed)}
     if not space:
         raise InputError(f"--set: fixes every setting of {model} that is searched, {', '.join(declared)}.")
     return space
 
 
-def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def _unknown_name_error(kind: str, name: str, known: Iterable[str]) -> str:
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""

@@ -4,27 +4,27 @@ import re
 from collections.abc import Sequence
 
 # Controls of a terminal, separators of lines, marks that turn the direction of writing, and halves of characters.
-ORDERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text with every such character spelt out, such as `\\x1b`; line ends too."""
-    return ORDERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return CONTROL_CHARACTERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def printable_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """The same line by line, for a text whose line ends are the program's own."""
-    return "\n".join(map(printable, text.split("\n")))
+    return "\n".join(map(escape_controls, text.split("\n")))
 
 
-def shortened(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """The text, cut to a width with a mark at its end."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def grid(rows: Sequence[Sequence[str]]) -> str:
+def format_grid(rows: Sequence[Sequence[str]]) -> str:
     """A header and rows as columns side by side; a column without a single value is left out."""
-    rows = [[printable(cell) for cell in row] for row in rows]
+    rows = [[escape_controls(cell) for cell in row] for row in rows]
     kept = [column for column in range(len(rows[0])) if column == 0 or any(row[column] for row in rows[1:])]
     widths = [max(len(row[column]) for row in rows) for column in kept]
     lines = ["  ".join(row[column].ljust(width) for column, width in zip(kept, widths, strict=True)) for row in rows]

@@ -14,23 +14,29 @@ import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
 
-import sql
-from models.base import Model
-from models.catalogue import MODELS
-from models.fitting import Epoch, FitOptions, Shelves, ValidationUsers, Workers
-from models.memory import block_bytes, coordinator_bytes
-from models.settings import ModelSettings
-from models.user_blocks import cuts
-from tasks import machine
-from tasks.cluster import LOCAL, Executor, PendingCall
-from tasks.errors import ClusterLost, InputError, MachineShort, OneclassError, StoreLost
-from tasks.orchestration import progress
-from tasks.orchestration.artifacts import key as artifact_key
-from tasks.orchestration.stage_task import stage_task
-from tasks.stores import fits, manifest, matrices, remote_scratch, warehouse, warm_start
-from tasks.stores.allowance import size_in_words
-from tasks.stores.fits import Fit
-from tasks.stores.home import Home
+from oneclass import sql
+from oneclass.models.base import Model
+from oneclass.models.distributed import partition_by_edges
+from oneclass.models.fit_options import BlockExecutor, Epoch, FitOptions, ScratchFactory, ValidationUsers
+from oneclass.models.memory_estimates import estimate_block_bytes, estimate_coordinator_bytes
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import ModelSettings
+from oneclass.tasks import memory_errors
+from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
+from oneclass.tasks.errors import (
+    ClusterUnavailable,
+    InputError,
+    OneclassError,
+    ResourceExhausted,
+    SharedStoreUnavailable,
+)
+from oneclass.tasks.orchestration import progress
+from oneclass.tasks.orchestration.artifacts import artifact_key
+from oneclass.tasks.orchestration.stage_task import stage_task
+from oneclass.tasks.stores import checksums, fits, matrices, remote_scratch, warehouse, warm_start
+from oneclass.tasks.stores.fits import Fit
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.resources import format_size
 
 logger = logging.getLogger(__name__)
 
@@ -75,11 +81,11 @@ def train(
     """
     if pending is not None:
         fit = pending.result()
-        fits.bring(home, fit)
+        fits.download_fit(home, fit)
     else:
-        previous = warm_start.latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
-        fit = fitted(home, matrices_digest, model, settings, seed, previous)
-    with warehouse.stage(home, run_id, "train") as connection:
+        previous = warm_start.find_latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
+        fit = load_or_fit(home, matrices_digest, model, settings, seed, previous)
+    with warehouse.run_stage(home, run_id, "train") as connection:
         connection.execute(
             "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
             [run_id, protocol, model],
@@ -101,24 +107,26 @@ def submit_fit(
     seed: int,
 ) -> PendingCall:
     """Submit a fit; of a fit by blocks the coordinator submits the blocks, when the result is asked for."""
-    matrix = matrices.read(home, matrices_digest, parts=()).train
+    matrix = matrices.load_split(home, matrices_digest, parts=()).train
     if MODELS[model].block_sizes(settings, matrix.shape[1]):
-        return LOCAL.submit(fitted, home, matrices_digest, model, settings, seed, None, executor)
-    if home.store is not None and fits.find(home, model, fits.key_of(matrices_digest, model, settings, seed)):
-        return LOCAL.submit(fitted, home, matrices_digest, model, settings, seed)  # no worker need download it
+        return LOCAL.submit(load_or_fit, home, matrices_digest, model, settings, seed, None, executor)
+    if home.store is not None and fits.find_fit(
+        home, model, fits.compute_fit_key(matrices_digest, model, settings, seed)
+    ):
+        return LOCAL.submit(load_or_fit, home, matrices_digest, model, settings, seed)  # no worker need download it
     memory = MODELS[model].fit_bytes(settings, matrix.shape, matrix.nnz)
     label = f"{model}: train on {protocol}"
-    return executor.submit(fitted, home, matrices_digest, model, settings, seed, label=label, memory=memory)
+    return executor.submit(load_or_fit, home, matrices_digest, model, settings, seed, label=label, memory=memory)
 
 
-def fitted(
+def load_or_fit(
     home: Home,
     matrices_digest: str,
     model: str,
     settings: ModelSettings,
     seed: int,
     previous: Fit | None = None,
-    workers: Executor = LOCAL,
+    workers: BlockExecutor = LOCAL,
 ) -> Fit:
     """A fit in the store: made now, or taken from there where one of that digest is whole.
 
@@ -129,60 +137,62 @@ def fitted(
     Raises:
         OneclassError: the model cannot be fitted on this matrix, or a block of it has no room on any worker.
     """
-    key = fits.key_of(matrices_digest, model, settings, seed)
-    digest = fits.digest_from(key, previous)
-    split = matrices.read(home, matrices_digest)
+    key = fits.compute_fit_key(matrices_digest, model, settings, seed)
+    digest = fits.warm_fit_digest(key, previous)
+    split = matrices.load_split(home, matrices_digest)
     what = f"{model} ({split.protocol})"
-    fit = fits.find(home, model, digest)
+    fit = fits.find_fit(home, model, digest)
     if fit:
         logger.info("%s was fitted before on these edges with these settings, taken from the store", what)
     else:
-        machine.warn_of_pinned_blas()
+        memory_errors.warn_pinned_blas()
         if settings.reads_negatives and split.negatives is None:
             logger.warning("%s: the log tells of nothing that users considered and did not like", what)
         estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
         sizes = [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
         logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
-        with progress.told(what, artifact_key=artifact_key(home.dataset, "train", model, split.protocol)) as tell:
+        with progress.report_progress(
+            what, artifact_key=artifact_key(home.dataset, "train", model, split.protocol)
+        ) as tell:
             options = FitOptions(
-                start=warm_start.start(home, estimator, previous, split) if previous else None,
-                validation=_validation_users(split),
+                start=warm_start.build_start(home, estimator, previous, split) if previous else None,
+                validation=_load_validation_users(split),
                 negatives=split.negatives,
-                checkpoints=fits.checkpoints(home, model, digest),
-                on_epoch=_epochs(tell),
-                member=partial(_kept_member, home, matrices_digest, seed),
+                checkpoints=fits.checkpoint_folder(home, model, digest),
+                on_epoch=_report_epochs(tell),
+                member=partial(_load_component, home, matrices_digest, seed),
                 workers=_with_block_memory(what, estimator, split.train, workers),
-                rows=matrices.StoredRows(home.absolute(), matrices_digest),
-                scratch=_scratch(home, workers),
+                rows=matrices.MatrixStoreRows(home.absolute(), matrices_digest),
+                scratch=_scratch_store(home, workers),
             )
-            with machine.memory_for_model(f"train: {what}", _least_memory(estimator, split.train, workers)):
-                effort = _fit(estimator, split.train, options)
-                if chosen := _from_the_log(estimator):
+            with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
+                effort = _run_fit(estimator, split.train, options)
+                if chosen := _derived_settings(estimator):
                     logger.info("%s: set from the log: %s", what, ", ".join(chosen))
-                fit = fits.keep(home, estimator, digest, key=key, matrices=matrices_digest, **effort)
+                fit = fits.store_fit(home, estimator, digest, key=key, matrices=matrices_digest, **effort)
     took = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s: fitted in %s", what, took)
-    fits.share(home, fit)
+    fits.upload_fit(home, fit)
     return fit
 
 
-def _scratch(home: Home, workers: Executor) -> Path | Shelves:
+def _scratch_store(home: Home, workers: BlockExecutor) -> Path | ScratchFactory:
     """Scratch storage for the state of blocks: a local folder when running in-process."""
     if home.store is None or workers is LOCAL:
         return home.absolute().spill
     return partial(remote_scratch.open_scratch, home.absolute())
 
 
-def _least_memory(estimator: Model, train: csr_matrix, workers: Executor) -> int:
+def _estimate_memory(estimator: Model, train: csr_matrix, workers: BlockExecutor) -> int:
     """Bytes that a fit in this process takes at least, about; its blocks are not among them where others compute these."""
     settings = estimator.settings
     sizes = estimator.block_sizes(settings, train.shape[1])
     if sizes and workers is not LOCAL:
-        return coordinator_bytes(sizes, settings.blocks, train.shape, estimator.item_matrices)
+        return estimate_coordinator_bytes(sizes, settings.blocks, train.shape, estimator.item_matrices)
     return estimator.fit_bytes(settings, train.shape, train.nnz)
 
 
-def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: Executor) -> Workers:
+def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: BlockExecutor) -> BlockExecutor:
     """Workers whose calls declare what a block takes.
 
     Raises:
@@ -194,60 +204,68 @@ def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: 
         return workers
     most = workers.worker_memory
     needed = max(
-        block_bytes(sizes, end - first, int(train.indptr[end] - train.indptr[first]))
-        for first, end in cuts(train.indptr, settings.blocks)
+        estimate_block_bytes(sizes, end - first, int(train.indptr[end] - train.indptr[first]))
+        for first, end in partition_by_edges(train.indptr, settings.blocks)
     )
     if most is not None and needed > most:
-        shared = block_bytes(sizes, 0, 0)
+        shared = estimate_block_bytes(sizes, 0, 0)
         remedy = f"take more blocks (--set {estimator.name}.blocks=N), or give a worker more memory"
         if shared > most:
-            remedy = f"its items alone need {size_in_words(shared)} in each block: give a worker more memory"
+            remedy = f"its items alone need {format_size(shared)} in each block: give a worker more memory"
         raise OneclassError(
-            f"train: {what}: a block of users needs about {size_in_words(needed)}, and no worker has declared more than "
-            f"{size_in_words(most)}; {remedy}."
+            f"train: {what}: a block of users needs about {format_size(needed)}, and no worker has declared more than "
+            f"{format_size(most)}; {remedy}."
         )
     return workers.with_memory(needed)
 
 
-def is_of_the_model(error: BaseException) -> bool:
+def is_model_error(error: BaseException) -> bool:
     """Whether an error that stopped a fit, or a ranking, is the model's own, so that the other models can go on.
 
     It is not where the arguments are wrong, a stored file is damaged, or the machine or the warehouse gives no more.
     """
-    others = (InputError, ClusterLost, StoreLost, MachineShort, manifest.Damaged, OSError, duckdb.Error)
+    others = (
+        InputError,
+        ClusterUnavailable,
+        SharedStoreUnavailable,
+        ResourceExhausted,
+        checksums.DamagedFile,
+        OSError,
+        duckdb.Error,
+    )
     return isinstance(error, Exception) and not isinstance(error, others)
 
 
-def _fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> dict[str, float]:
+def _run_fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> dict[str, float]:
     """Fit; the `seconds` and `peak_bytes` that it took."""
-    machine.reset_peak_memory()
+    memory_errors.reset_peak_rss()
     began = time.perf_counter()
     try:
         estimator.fit(interactions, options)
     except ValueError as error:
         raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
-    return {"seconds": time.perf_counter() - began, "peak_bytes": machine.peak_memory()}
+    return {"seconds": time.perf_counter() - began, "peak_bytes": memory_errors.peak_rss()}
 
 
-def _from_the_log(estimator: Model) -> list[str]:
+def _derived_settings(estimator: Model) -> list[str]:
     """The settings that were left to the log, with their values."""
     given, resolved = estimator.settings.model_dump(), estimator.params.model_dump()
     return [f"{name} {value:.4g}" for name, value in resolved.items() if value is not None and given[name] is None]
 
 
-def _validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:
+def _load_validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:
     """Those of the split's validation part, where it has one."""
     part = split.parts.get("validation")
     return ValidationUsers(part.histories, part.targets) if part else None
 
 
-def _kept_member(home: Home, matrices_digest: str, seed: int, name: str, settings: ModelSettings) -> Model | None:
+def _load_component(home: Home, matrices_digest: str, seed: int, name: str, settings: ModelSettings) -> Model | None:
     """The fit in the store of a model that another one is made of."""
-    fit = fits.find(home, name, fits.key_of(matrices_digest, name, settings, seed))
-    return fits.load(home, name, fit.digest) if fit else None
+    fit = fits.find_fit(home, name, fits.compute_fit_key(matrices_digest, name, settings, seed))
+    return fits.load_fit(home, name, fit.digest) if fit else None
 
 
-def _epochs(tell: progress.Tell) -> Callable[[Epoch], None]:
+def _report_epochs(tell: progress.ProgressCallback) -> Callable[[Epoch], None]:
     """What a model calls after every pass, told as progress."""
 
     def on_epoch(epoch: Epoch) -> None:

@@ -11,8 +11,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tasks.stores import warehouse
-from tasks.stores.home import Home, Limits
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home, Limits
 
 REAL_LOGS = Path(os.environ.get("ONECLASS_REAL_LOGS") or Path(__file__).parents[2] / "shared" / "data")
 PUBLISHED = {
@@ -66,7 +66,7 @@ class RoomsTogether(LoadScopeScheduling):
         file = nodeid.partition("::")[0]
         if file.startswith("tests/flows/"):
             return "tests/flows"
-        if file.startswith(("tests/tasks/pages/", "tests/tasks/report/")):
+        if file.startswith(("tests/tasks/html/", "tests/tasks/report/")):
             return "tests/tasks/report"
         room = file.rpartition("/")[0] if file.startswith("tests/models/") and file.count("/") > 2 else file
         return "tests/models/numerics" if room == "tests/models/slim" else room  # both want the kernels of slim
@@ -106,7 +106,7 @@ def two_tastes(home: Home, users: int = 60, items: int = 20, likes: int = 12) ->
 
 def log_into(home: Home, events: Sequence[tuple], file_id: int = 1) -> None:
     """Put (user, item, value) events into `raw.events`, one file a call, lines numbered from 1."""
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         columns = list(
             zip(
                 *[(str(user), str(item), float(value), (when or [None])[0]) for user, item, value, *when in events],

@@ -7,8 +7,8 @@ from itertools import combinations
 import duckdb
 import numpy as np
 
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 
 RUN, BEFORE = "the-run", "the-run-before"
 BEGAN = datetime(2026, 11, 20, 3, 0)
@@ -238,5 +238,5 @@ def _published(edges: list[tuple]) -> dict[str, list[tuple]]:
 
 def asked(home: Home, query: str) -> list[tuple]:
     """The rows of a query on a home's warehouse."""
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(query).fetchall()

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-OURS = ("flows", "tasks", "models", "sql", "data_contracts")
+OURS = ("flows", "tasks", "models", "sql", "data_contracts", "oneclass")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 CONSTRAINTS = [
@@ -38,7 +38,7 @@ def imported() -> set[str]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 tops |= {name.name.split(".")[0] for name in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
+            elif isinstance(node, ast.ImportFrom) and not node.has_converged:
                 tops.add(node.module.split(".")[0])
     others = tops - set(OURS) - sys.stdlib_module_names
     of = packages_distributions()

@@ -1,4 +1,4 @@
-"""`benchmarks.ladder` on a tiny log: every row is there, and what failed or is absent says so."""
+"""`benchmarks.scale.ladder` on a tiny log: every row is there, and what failed or is absent says so."""
 
 import io
 import os
@@ -6,10 +6,10 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from benchmarks import ladder
-from benchmarks.rungs import apart, logs, models, table
-from benchmarks.rungs.apart import Took
-from models.popularity import Popularity
+from benchmarks.scale import ladder
+from benchmarks.scale.workloads import apart, logs, models, table
+from benchmarks.scale.workloads.apart import Took
+from oneclass.models.popularity import Popularity
 
 TINY = ["--edges", "2e3", "--items", "300", "--stages", "ingest", "publish", "--threads", "1", "--in-process"]
 

@@ -106,7 +106,7 @@ def test_every_file_is_used_and_every_name_has_a_file():
     """The report and ingest's layouts name their statements without the folder."""
     files = {name_of(file) for file in FILES}
     report = {f"report/{text}" for text in named_in(*(ROOT / "tasks" / "report").glob("*.py"))}
-    declared = (ROOT / "tasks" / "ingest" / "layouts.py", ROOT / "tasks" / "datasets" / "__init__.py")
+    declared = (ROOT / "tasks" / "ingest" / "formats.py", ROOT / "tasks" / "datasets" / "__init__.py")
     layouts = {f"ingest/{text}" for text in named_in(*declared)}
     used = named_in(*PYTHON)
     unused = {name for name in files - used - report - layouts if not name.startswith("schema/")}

@@ -3,8 +3,8 @@
 `autoencoder` is their base, `training` has the gradient steps, `draws` the random numbers, `checkpoints` saves long fits.
 """
 
-from models.autoencoders.cdae import CDAE
-from models.autoencoders.mult_dae import MultDAE
-from models.autoencoders.mult_vae import MultVAE
+from oneclass.models.autoencoders.cdae import CDAE
+from oneclass.models.autoencoders.mult_dae import MultDAE
+from oneclass.models.autoencoders.mult_vae import MultVAE
 
 __all__ = ["CDAE", "MultDAE", "MultVAE"]

@@ -18,25 +18,25 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.autoencoders import checkpoints
-from models.autoencoders.draws import held_out
-from models.base import Model
-from models.evaluation import metrics
-from models.evaluation.ranking import target_ranks
-from models.fitting import Epoch, FitOptions, Start, ValidationUsers, passed_by, take
-from models.numerics.products import dense_times, pattern_times
-from models.numerics.random_numbers import normals, purpose
-from models.numerics.threads import kernel_threads
-from models.settings import ModelSettings
+from oneclass.models.autoencoders import checkpoints
+from oneclass.models.autoencoders.draws import choose_held_out
+from oneclass.models.base import Model
+from oneclass.models.evaluation import metrics
+from oneclass.models.evaluation.ranking import rank_targets
+from oneclass.models.fit_options import Epoch, FitOptions, Start, ValidationUsers, copy_rows, skipped_epochs
+from oneclass.models.numerics.matmul import dense_times, pattern_times
+from oneclass.models.numerics.random_numbers import normals, purpose
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.settings import ModelSettings
 
 if TYPE_CHECKING:
     import torch
 
-    from models.autoencoders.training import Batch, Training
+    from oneclass.models.autoencoders.training import Batch, Training
 
-HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 1000  # training users held out for early stopping, if no others are given
-VALIDATION_BLOCK = 500  # users scored at a time
-PER_ROW = "item_in", "item_bias", "user_node"  # weights with a row for each item, or for each user
+HELD_OUT_SHARE, MAX_HELD_OUT_USERS = 0.05, 1000  # training users held out for early stopping, if no others are given
+VALIDATION_BATCH_USERS = 500  # users scored at a time
+ROW_PARAMETERS = "item_in", "item_bias", "user_node"  # weights with a row for each item, or for each user
 
 
 class AutoencoderSettings(ModelSettings):
@@ -85,7 +85,7 @@ class Autoencoder(Model):
 
     stops_early = True
     warm_startable = True
-    scorable_each_epoch = True
+    scores_each_epoch = True
     extra = "neural"
     Settings: ClassVar[type[AutoencoderSettings]] = AutoencoderSettings
     params: AutoencoderSettings
@@ -93,18 +93,18 @@ class Autoencoder(Model):
     noise_width: int = 0
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        training, chosen, start = _torch_side(self.name), self.params, options.start
-        users, histories, targets = self._watched_users(interactions, options.validation)
+        training, chosen, start = _torch_training(self.name), self.params, options.start
+        users, histories, targets = self._validation_users(interactions, options.validation)
         initial = self._initial(interactions, users)
         described = {"model": self.name, "seed": self.seed, "settings": chosen.model_dump(mode="json")}
         before = 0  # epochs
         if start:
             self._take(initial, start)
             before = start.previous.best_epoch
-            described |= {"start": checkpoints.sha256(initial), "before": before}
-        key = checkpoints.fit_key(described, interactions, histories, targets)
-        last = before + chosen.epochs - passed_by(chosen.epochs, start)
-        patience = chosen.patience - passed_by(chosen.patience, start)
+            described |= {"start": checkpoints.digest_arrays(initial), "before": before}
+        key = checkpoints.checkpoint_key(described, interactions, histories, targets)
+        last = before + chosen.epochs - skipped_epochs(chosen.epochs, start)
+        patience = chosen.patience - skipped_epochs(chosen.patience, start)
         with training.torch_threads(chosen.cpu_threads):
             steps = training.Training(
                 initial,
@@ -127,20 +127,20 @@ class Autoencoder(Model):
                 seen = {"loss": loss} if ndcg is None else {"loss": loss, "validation ndcg@100": ndcg}
                 options.on_epoch(Epoch(number, last, perf_counter() - started, seen))
         self.weights, self.best_epoch = progress.best, progress.best_epoch
-        progress.done()
+        progress.finish()
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """float32 (block, hidden): the last layer before the items, for users who were not in training."""
         with kernel_threads(self.threads):
             return self._hidden(self._known(histories), None)
 
-    def _watched_users(
+    def _validation_users(
         self, interactions: csr_matrix, validation: ValidationUsers | None
     ) -> tuple[np.ndarray, csr_matrix, csr_matrix]:
         """The rows to train on, and the histories and targets of the validation users."""
         users = np.flatnonzero(np.diff(interactions.indptr))
         if validation is None:
-            out, histories, targets = held_out(interactions, HELD_OUT_SHARE, MOST_HELD_OUT, self.seed)
+            out, histories, targets = choose_held_out(interactions, HELD_OUT_SHARE, MAX_HELD_OUT_USERS, self.seed)
             return np.setdiff1d(users, out), histories, targets
         judging = np.diff(validation.targets.indptr) > 0
         return users, validation.histories[judging], validation.targets[judging]
@@ -159,27 +159,29 @@ class Autoencoder(Model):
 
     def _take(self, initial: dict[str, np.ndarray], start: Start) -> None:
         """Put the weights of an earlier fit in place of the initial ones, but for new items and users."""
-        places = {name: start.users if name == "user_node" else start.items for name in PER_ROW}
+        places = {name: start.users if name == "user_node" else start.items for name in ROW_PARAMETERS}
         for name, own in initial.items():
             earlier = start.previous.weights[name]
             if name in places:
-                take(own, earlier, places[name])
+                copy_rows(own, earlier, places[name])
             elif name == "item_out":  # its items are columns
-                take(own.T, earlier.T, start.items)
+                copy_rows(own.T, earlier.T, start.items)
             else:
                 own[...] = earlier
 
     def _ndcg(self, histories: csr_matrix, targets: csr_matrix) -> float:
         """Mean nDCG@100 of the validation users, with the present weights."""
         values = []
-        for start in range(0, histories.shape[0], VALIDATION_BLOCK):
-            block = slice(start, start + VALIDATION_BLOCK)
+        for start in range(0, histories.shape[0], VALIDATION_BATCH_USERS):
+            block = slice(start, start + VALIDATION_BATCH_USERS)
             scores = self.scores(histories[block])
             with kernel_threads(self.threads):
-                values.append(metrics.user_metrics(target_ranks(scores, histories[block], targets[block]))["ndcg@100"])
+                values.append(
+                    metrics.compute_user_metrics(rank_targets(scores, histories[block], targets[block]))["ndcg@100"]
+                )
         return float(np.concatenate(values).mean())
 
-    def _encoded(self, histories: csr_matrix) -> np.ndarray:
+    def _encode(self, histories: csr_matrix) -> np.ndarray:
         """x / |x| times the input weights, float32 (block, hidden)."""
         lengths = np.sqrt(np.maximum(np.diff(histories.indptr), 1)).astype(np.float32)
         return pattern_times(histories, self.weights["item_in"]) / lengths[:, None]
@@ -220,9 +222,9 @@ class _Progress:
         self.epoch, self.best_epoch, self.value = before, before, -np.inf
         self.best: dict[str, np.ndarray] = {}
         self.written = perf_counter()
-        found = checkpoints.read(folder, key) if folder else None
+        found = checkpoints.read_checkpoint(folder, key) if folder else None
         if found:
-            steps.resume(found)
+            steps.restore_state(found)
             self.epoch, self.best_epoch = int(found["epoch"]), int(found["best epoch"])
             self.value = float(found["best value"])
             self.best = {name[5:]: array for name, array in found.items() if name.startswith("best:")}
@@ -236,23 +238,25 @@ class _Progress:
         if self.folder and perf_counter() - self.written >= self.model.checkpoint_seconds:
             arrays = {f"best:{name}": array for name, array in self.best.items()} | self.steps.state()
             numbers = {"epoch": self.epoch, "best epoch": self.best_epoch, "best value": self.value}
-            checkpoints.write(self.folder, self.key, arrays | {name: np.array(x) for name, x in numbers.items()})
+            checkpoints.write_checkpoint(
+                self.folder, self.key, arrays | {name: np.array(x) for name, x in numbers.items()}
+            )
             self.written = perf_counter()
 
-    def done(self) -> None:
+    def finish(self) -> None:
         """Remove the checkpoint, after the fit has ended."""
         if self.folder:
-            checkpoints.remove(self.folder)
+            checkpoints.remove_checkpoint(self.folder)
 
 
-def _torch_side(name: str):
+def _torch_training(name: str):
     """The module of the gradient steps.
 
     Raises:
         ValueError: PyTorch is not installed.
     """
     try:
-        from models.autoencoders import training
+        from oneclass.models.autoencoders import training
     except ModuleNotFoundError as error:
         raise ValueError(f"{name} needs PyTorch, which the extra neural brings: pip install '.[neural]'") from error
     return training

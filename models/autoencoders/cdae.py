@@ -21,25 +21,25 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
-from models.autoencoders.autoencoder import Autoencoder, AutoencoderSettings
-from models.search_space import Choice, SearchSpace, Span
+from oneclass.models.autoencoders.autoencoder import Autoencoder, AutoencoderSettings
+from oneclass.models.settings import Choice, NumericRange, SearchSpace
 
 if TYPE_CHECKING:
     import torch
 
-    from models.autoencoders.training import Batch
+    from oneclass.models.autoencoders.training import Batch
 
 
 class CDAESettings(AutoencoderSettings):
     """The defaults were chosen on the validation users of ml-1m; K and the dropout are those of the other autoencoders."""
 
     search_space: ClassVar[SearchSpace] = {
-        "hidden": Choice((50, 100, 200, 400), by_hand=True),
+        "hidden": Choice((50, 100, 200, 400), manual_only=True),
         "batch_users": Choice((100, 200, 500)),
-        "learning_rate": Span(3e-4, 1e-2, log=True),
-        "dropout": Span(0.2, 0.8),
-        "weight_decay": Span(1e-6, 1e-2, log=True),
-        "negative_weight": Span(0.03, 1.0, log=True),
+        "learning_rate": NumericRange(3e-4, 1e-2, log=True),
+        "dropout": NumericRange(0.2, 0.8),
+        "weight_decay": NumericRange(1e-6, 1e-2, log=True),
+        "negative_weight": NumericRange(0.03, 1.0, log=True),
     }
 
     batch_users: int = Field(100, ge=1, description="Number of users in a gradient step.")
@@ -99,4 +99,4 @@ class CDAE(Autoencoder):
 
     def _hidden(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         node = self.weights["unseen_node"] if users is None else self.weights["user_node"][users]
-        return expit(self._encoded(histories) + node + self.weights["hidden_bias"])
+        return expit(self._encode(histories) + node + self.weights["hidden_bias"])

@@ -19,10 +19,10 @@ from scipy.sparse import csr_matrix
 
 logger = logging.getLogger(__name__)
 
-NAME = "checkpoint.npz"
+CHECKPOINT_FILE = "checkpoint.npz"
 
 
-def fit_key(description: Mapping[str, Any], *matrices: csr_matrix) -> str:
+def checkpoint_key(description: Mapping[str, Any], *matrices: csr_matrix) -> str:
     """The digest that names a fit: equal for equal descriptions (plain data) and equal edges."""
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
     for matrix in matrices:
@@ -32,28 +32,28 @@ def fit_key(description: Mapping[str, Any], *matrices: csr_matrix) -> str:
     return digest.hexdigest()
 
 
-def write(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
+def write_checkpoint(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
     """Replace the folder's checkpoint, completely or not at all; creates the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"partial-{NAME}"
+    partial = folder / f"partial-{CHECKPOINT_FILE}"
     with partial.open("wb") as file:
-        np.savez(file, key=np.array(key), sha256=np.array(sha256(arrays)), **arrays)
-    os.replace(partial, folder / NAME)
+        np.savez(file, key=np.array(key), sha256=np.array(digest_arrays(arrays)), **arrays)
+    os.replace(partial, folder / CHECKPOINT_FILE)
 
 
-def read(folder: Path, key: str) -> dict[str, np.ndarray] | None:
+def read_checkpoint(folder: Path, key: str) -> dict[str, np.ndarray] | None:
     """The arrays that `write` was given; None where there are none, or they are of another fit.
 
     A file that is damaged is deleted, which is said.
     """
-    path = folder / NAME
+    path = folder / CHECKPOINT_FILE
     if not os.path.lexists(path):
         return None
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = dict(stored)
         owner, digest = str(arrays.pop("key")), str(arrays.pop("sha256"))
-        whole = digest == sha256(arrays)
+        whole = digest == digest_arrays(arrays)
     except Exception:  # noqa: BLE001  (what a reader of zip files makes of damaged bytes has no end)
         whole = False
     if not whole:
@@ -63,14 +63,14 @@ def read(folder: Path, key: str) -> dict[str, np.ndarray] | None:
     return arrays if owner == key else None
 
 
-def remove(folder: Path) -> None:
+def remove_checkpoint(folder: Path) -> None:
     """Delete the checkpoint, and the folder if it is then empty."""
-    (folder / NAME).unlink(missing_ok=True)
+    (folder / CHECKPOINT_FILE).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
 
 
-def sha256(arrays: Mapping[str, np.ndarray]) -> str:
+def digest_arrays(arrays: Mapping[str, np.ndarray]) -> str:
     """A digest of named arrays, with their types and shapes."""
     digest = hashlib.sha256()
     for name in sorted(arrays):

@@ -8,18 +8,18 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from models.numerics.products import read_only
-from models.numerics.random_numbers import below, bits, normal, purpose, stream, uniform
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.random_numbers import below, bits, normal, purpose, stream, uniform
 
 
-def user_order(users: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+def shuffle_users(users: np.ndarray, seed: int, epoch: int) -> np.ndarray:
     """The users in the order of one epoch."""
     keys = np.empty(len(users), dtype=np.uint64)
-    _keys(read_only(users, np.int64), np.uint64(seed), purpose("autoencoder order"), np.uint64(epoch), keys)
+    _fill_keys(as_read_only(users, np.int64), np.uint64(seed), purpose("autoencoder order"), np.uint64(epoch), keys)
     return users[np.argsort(keys, kind="stable")]
 
 
-def inputs(rows: csr_matrix, users: np.ndarray, seed: int, epoch: int, dropout: float) -> np.ndarray:
+def draw_inputs(rows: csr_matrix, users: np.ndarray, seed: int, epoch: int, dropout: float) -> np.ndarray:
     """The input values of the edges: x / |x|, zeroed with probability `dropout`, else divided by 1 - `dropout`.
 
     Args:
@@ -31,51 +31,53 @@ def inputs(rows: csr_matrix, users: np.ndarray, seed: int, epoch: int, dropout: 
     """
     out = np.empty(rows.nnz, dtype=np.float32)
     streams = np.uint64(seed), purpose("autoencoder dropout"), np.uint64(epoch)
-    _inputs(read_only(rows.indptr, np.int64), read_only(users, np.int64), streams, float(dropout), out)
+    _fill_inputs(as_read_only(rows.indptr, np.int64), as_read_only(users, np.int64), streams, float(dropout), out)
     return out
 
 
-def noise(users: np.ndarray, width: int, seed: int, epoch: int) -> np.ndarray:
+def draw_noise(users: np.ndarray, width: int, seed: int, epoch: int) -> np.ndarray:
     """Standard normals, float32 (users, width)."""
     out = np.empty((len(users), width), dtype=np.float32)
-    _noise(read_only(users, np.int64), np.uint64(seed), purpose("autoencoder noise"), np.uint64(epoch), out)
+    _fill_noise(as_read_only(users, np.int64), np.uint64(seed), purpose("autoencoder noise"), np.uint64(epoch), out)
     return out
 
 
-def held_out(interactions: csr_matrix, share: float, most: int, seed: int) -> tuple[np.ndarray, csr_matrix, csr_matrix]:
+def choose_held_out(
+    interactions: csr_matrix, share: float, most: int, seed: int
+) -> tuple[np.ndarray, csr_matrix, csr_matrix]:
     """Choose validation users among those with two edges or more; a fifth of their edges (at least one) are targets.
 
     Returns:
         (users, histories, targets): the rows, ascending; none if the share is less than one user.
     """
     able = np.flatnonzero(np.diff(interactions.indptr) > 1)
-    users = np.sort(user_order(able, seed, 0)[: min(most, int(share * len(able)))])
+    users = np.sort(shuffle_users(able, seed, 0)[: min(most, int(share * len(able)))])
     rows = interactions[users]
     chosen = np.zeros(rows.nnz, dtype=np.bool_)
-    _targets(
-        read_only(rows.indptr, np.int64),
-        read_only(users, np.int64),
+    _choose_targets(
+        as_read_only(rows.indptr, np.int64),
+        as_read_only(users, np.int64),
         np.uint64(seed),
         purpose("autoencoder held-out edges"),
         chosen,
     )
-    return users, kept_edges(rows, ~chosen), kept_edges(rows, chosen)
+    return users, select_edges(rows, ~chosen), select_edges(rows, chosen)
 
 
-def kept_edges(rows: csr_matrix, kept: np.ndarray) -> csr_matrix:
+def select_edges(rows: csr_matrix, kept: np.ndarray) -> csr_matrix:
     """The rows with only those edges for which `kept`, bool (edges,), is true."""
     indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
     return csr_matrix((rows.data[kept], rows.indices[kept], indptr), shape=rows.shape)
 
 
 @njit(cache=True, nogil=True)
-def _keys(users, seed, what, epoch, out):
+def _fill_keys(users, seed, what, epoch, out):
     for at in range(len(users)):
         out[at] = bits(stream(seed, what, epoch, users[at]), 0)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _inputs(indptr, users, streams, dropout, out):
+def _fill_inputs(indptr, users, streams, dropout, out):
     seed, what, epoch = streams
     for row in prange(len(users)):
         first, last = indptr[row], indptr[row + 1]
@@ -87,7 +89,7 @@ def _inputs(indptr, users, streams, dropout, out):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _noise(users, seed, what, epoch, out):
+def _fill_noise(users, seed, what, epoch, out):
     for row in prange(len(users)):
         key = stream(seed, what, epoch, users[row])
         for column in range(out.shape[1]):
@@ -95,7 +97,7 @@ def _noise(users, seed, what, epoch, out):
 
 
 @njit(cache=True, nogil=True)
-def _targets(indptr, users, seed, what, chosen):
+def _choose_targets(indptr, users, seed, what, chosen):
     """Choose a fifth of the edges of each row, every set equally likely, by Floyd's algorithm."""
     for row in range(len(users)):
         first, count = indptr[row], indptr[row + 1] - indptr[row]

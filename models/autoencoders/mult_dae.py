@@ -14,24 +14,24 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.autoencoders.autoencoder import Autoencoder, AutoencoderSettings
-from models.search_space import Choice, SearchSpace, Span
+from oneclass.models.autoencoders.autoencoder import Autoencoder, AutoencoderSettings
+from oneclass.models.settings import Choice, NumericRange, SearchSpace
 
 if TYPE_CHECKING:
     import torch
 
-    from models.autoencoders.training import Batch
+    from oneclass.models.autoencoders.training import Batch
 
 
 class MultDAESettings(AutoencoderSettings):
     """The authors' notebook for ML-20M."""
 
     search_space: ClassVar[SearchSpace] = {
-        "hidden": Choice((200, 400, 600), by_hand=True),
+        "hidden": Choice((200, 400, 600), manual_only=True),
         "batch_users": Choice((100, 200, 500)),
-        "learning_rate": Span(3e-4, 3e-3, log=True),
-        "dropout": Span(0.3, 0.8),
-        "weight_decay": Span(1e-6, 1e-3, log=True),
+        "learning_rate": NumericRange(3e-4, 3e-3, log=True),
+        "dropout": NumericRange(0.3, 0.8),
+        "weight_decay": NumericRange(1e-6, 1e-3, log=True),
     }
 
     weight_decay: float = Field(
@@ -66,4 +66,4 @@ class MultDAE(Autoencoder):
         return -batch.log_likelihood(hidden @ weights["item_out"] + weights["item_bias"]).mean()
 
     def _hidden(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        return np.tanh(self._encoded(histories) + self.weights["hidden_bias"])
+        return np.tanh(self._encode(histories) + self.weights["hidden_bias"])

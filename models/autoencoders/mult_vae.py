@@ -15,28 +15,28 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.autoencoders.autoencoder import Autoencoder, AutoencoderSettings
-from models.numerics.products import dense_times
-from models.numerics.threads import kernel_threads
-from models.search_space import Choice, SearchSpace, Span
+from oneclass.models.autoencoders.autoencoder import Autoencoder, AutoencoderSettings
+from oneclass.models.numerics.matmul import dense_times
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.settings import Choice, NumericRange, SearchSpace
 
 if TYPE_CHECKING:
     import torch
 
-    from models.autoencoders.training import Batch
+    from oneclass.models.autoencoders.training import Batch
 
 
 class MultVAESettings(AutoencoderSettings):
     """The defaults are those of the authors' notebook for ML-20M."""
 
     search_space: ClassVar[SearchSpace] = {
-        "hidden": Choice((200, 400, 600), by_hand=True),
+        "hidden": Choice((200, 400, 600), manual_only=True),
         "latent": Choice((50, 100, 200)),
         "batch_users": Choice((100, 200, 500)),
-        "learning_rate": Span(3e-4, 3e-3, log=True),
-        "dropout": Span(0.3, 0.8),
-        "beta_cap": Span(0.05, 1.0),
-        "anneal_steps": Span(500, 50000, log=True),
+        "learning_rate": NumericRange(3e-4, 3e-3, log=True),
+        "dropout": NumericRange(0.3, 0.8),
+        "beta_cap": NumericRange(0.05, 1.0),
+        "anneal_steps": NumericRange(500, 50000, log=True),
     }
 
     hidden: int = Field(600, ge=1, le=8192, description="Units of the hidden layers of encoder and decoder.")
@@ -100,7 +100,7 @@ class MultVAE(Autoencoder):
         return (self.beta(batch.update) * divergence - likelihood).mean()
 
     def _mean(self, histories: csr_matrix) -> np.ndarray:
-        encoded = np.tanh(self._encoded(histories) + self.weights["encoder_bias"])
+        encoded = np.tanh(self._encode(histories) + self.weights["encoder_bias"])
         latent = self.params.latent
         return dense_times(encoded, self.weights["to_latent"][:, :latent]) + self.weights["latent_bias"][:latent]
 

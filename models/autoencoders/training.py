@@ -13,9 +13,9 @@ import torch
 from scipy.sparse import csr_matrix
 from torch.nn import functional
 
-from models.autoencoders import draws
+from oneclass.models.autoencoders import draws
 
-_turn = threading.RLock()
+_torch_lock = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Training:
         noise_width: int,
         earlier: int = 0,
     ) -> None:
-        self.device = _device(device)
+        self.device = _resolve_device(device)
         self.tensors = {
             name: torch.tensor(array, device=self.device).requires_grad_() for name, array in initial.items()
         }
@@ -104,7 +104,7 @@ class Training:
             MemoryError: a step does not fit into the memory of the device.
         """
         total = 0.0
-        order = draws.user_order(users, seed, number)
+        order = draws.shuffle_users(users, seed, number)
         for start in range(0, len(order), size):
             batch = self.batch(interactions, order[start : start + size], dropout, seed, number)
             total += self._step(batch) * len(batch.users)
@@ -143,10 +143,10 @@ class Training:
             whole(users),
             whole(rows.indices),
             whole(np.repeat(np.arange(len(users)), counts)),
-            real(draws.inputs(rows, users, seed, epoch, dropout)),
+            real(draws.draw_inputs(rows, users, seed, epoch, dropout)),
             whole(rows.indptr[:-1]),
             real(counts),
-            real(draws.noise(users, self.noise_width, seed, epoch)),
+            real(draws.draw_noise(users, self.noise_width, seed, epoch)),
             self.earlier + self.updates,
             rows.shape[1],
         )
@@ -169,7 +169,7 @@ class Training:
             name: array.detach().cpu().numpy() if torch.is_tensor(array) else array for name, array in arrays.items()
         }
 
-    def resume(self, state: dict[str, np.ndarray]) -> None:
+    def restore_state(self, state: dict[str, np.ndarray]) -> None:
         """Take back what `state` gave."""
         self.updates = int(state["updates"])
         with torch.no_grad():
@@ -185,7 +185,7 @@ class Training:
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Run the block with PyTorch on `count` CPU threads; one block at a time, since the process has one such number."""
-    with _turn:
+    with _torch_lock:
         before = torch.get_num_threads()
         torch.set_num_threads(count)
         try:
@@ -194,7 +194,7 @@ def torch_threads(count: int) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def _device(wanted: str) -> torch.device:
+def _resolve_device(wanted: str) -> torch.device:
     """The device of the setting.
 
     Raises:

@@ -4,6 +4,6 @@
 `kernels` has the loops.
 """
 
-from models.binary_matrix.model import BinaryMatrix
+from oneclass.models.binary_matrix.model import BinaryMatrix
 
 __all__ = ["BinaryMatrix"]

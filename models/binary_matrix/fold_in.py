@@ -18,21 +18,21 @@ item is visited in each step, items beside each other in vector lanes.
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.lanes import padded
-from models.numerics.logistic_bound import FAST, best_bound_of_square, lambda_of_square
-from models.numerics.spd_solvers import solve
+from oneclass.models.numerics.cholesky import solve
+from oneclass.models.numerics.logistic_bound import FAST, best_bound_of_square, lambda_of_square
+from oneclass.models.numerics.simd import pad_width
 
-RUN = 512  # items whose numbers are kept in the first-level cache between the sums over them
+ITEMS_PER_STRIP = 512  # items whose numbers are kept in the first-level cache between the sums over them
 SLACK = 1e-6  # of a bound, which is a sum of float32: a smaller loss is rounding
-TOGETHER = 4  # factors whose products with another are summed in one loop
+ROWS_PER_PASS = 4  # factors whose products with another are summed in one loop
 HALF = np.float32(0.5)
 
 
-def by_factor(items: np.ndarray, factors: int) -> tuple[np.ndarray, np.ndarray]:
+def transpose_table(items: np.ndarray, factors: int) -> tuple[np.ndarray, np.ndarray]:
     """E v and var v of a table in the layout of `models.binary_matrix.kernels`, both float32 (K, items), K rounded up to a
     multiple of TOGETHER by rows of zeros.
     """
-    width, rows = items.shape[1] // 2, padded(factors, TOGETHER)
+    width, rows = items.shape[1] // 2, pad_width(factors, ROWS_PER_PASS)
     return tuple(np.ascontiguousarray(items[:, start : start + rows].T) for start in (0, width))
 
 
@@ -42,7 +42,7 @@ def fold_in(indptr, indices, items, factors, z, prior_precision, limits, bounds,
 
     Args:
         indptr, indices: the histories.
-        items, factors: `by_factor`, and K.
+        items, factors: `transpose_table`, and K.
         z: (mean, variance), float32.
         limits: the largest number of steps, and the tolerance at which they end: the largest change of a mean as a
             share of the largest mean.
@@ -56,18 +56,18 @@ def fold_in(indptr, indices, items, factors, z, prior_precision, limits, bounds,
             own[:], mean[:] = 0, 0
             own[width : width + factors] = 1 / prior_precision
             history = indices[indptr[row] : indptr[row + 1]]
-            _climb(history, items, z, prior_precision, limits, mean, own[width : width + factors], step, H)
+            _maximize_user(history, items, z, prior_precision, limits, mean, own[width : width + factors], step, H)
             for k in range(factors):
                 own[k] = mean[k]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _climb(history, items, z, prior_precision, limits, mean, variance, step, H):
+def _maximize_user(history, items, z, prior_precision, limits, mean, variance, step, H):
     """Newton's steps of one user; one after which the bound is lower is halved."""
     factors, (iterations, tolerance) = len(mean), limits
     before, g, precision = -np.inf, np.empty(factors), np.empty(factors)
     for _ in range(iterations):
-        value = _expand(history, items, z, prior_precision, mean, variance, g, precision, H)
+        value = _bound_and_gradient(history, items, z, prior_precision, mean, variance, g, precision, H)
         if value < before - SLACK * abs(before):
             for k in range(factors):
                 step[k] *= 0.5
@@ -86,7 +86,7 @@ def _climb(history, items, z, prior_precision, limits, mean, variance, step, H):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _expand(history, items, z, prior_precision, mean, variance, g, precision, H):
+def _bound_and_gradient(history, items, z, prior_precision, mean, variance, g, precision, H):
     """The bound at q(u), less what does not depend on it; fills the gradient, 1 / best s, and the lower half of H (K, K or more)."""
     means, variances = items
     factors, value, place = len(mean), 0.0, 0
@@ -94,26 +94,26 @@ def _expand(history, items, z, prior_precision, mean, variance, g, precision, H)
         g[k], precision[k], H[k, :] = -prior_precision * mean[k], prior_precision, 0
         H[k, k] = prior_precision
         value -= 0.5 * (prior_precision * (mean[k] * mean[k] + variance[k]) - np.log(variance[k]))
-    work = np.empty((6, RUN), dtype=np.float32)  # unpacked, its rows would be strided to numba
+    work = np.empty((6, ITEMS_PER_STRIP), dtype=np.float32)  # unpacked, its rows would be strided to numba
     logits, squares, pulls, slopes, bends, bent = work[0], work[1], work[2], work[3], work[4], work[5]
-    for start in range(0, means.shape[1], RUN):
-        size = min(RUN, means.shape[1] - start)
+    for start in range(0, means.shape[1], ITEMS_PER_STRIP):
+        size = min(ITEMS_PER_STRIP, means.shape[1] - start)
         _logits(means, variances, start, size, z, mean, variance, logits, squares)
-        value += _at_best_xi(size, logits, squares, pulls, slopes, bends)
+        value += _maximize_xi(size, logits, squares, pulls, slopes, bends)
         while place < len(history) and history[place] < start + size:
             slopes[history[place] - start] += 1
             value += logits[history[place] - start]
             place += 1
         for k in range(factors):
             v, spread = means[k, start : start + size], variances[k, start : start + size]
-            slope, square, wide = _sums(slopes, pulls, v, spread, size)
+            slope, square, wide = _sum_strip(slopes, pulls, v, spread, size)
             for j in range(size):
                 bent[j] = bends[j] * v[j]
             g[k] += slope - mean[k] * wide
             precision[k] += square + wide
             H[k, k] += wide
-            for other in range(0, k + 1, TOGETHER):
-                one, two, three, four = _dots(bent, means, other, start, size)
+            for other in range(0, k + 1, ROWS_PER_PASS):
+                one, two, three, four = _dot_products(bent, means, other, start, size)
                 H[k, other] += one
                 H[k, other + 1] += two
                 H[k, other + 2] += three
@@ -137,7 +137,7 @@ def _logits(means, variances, start, size, z, mean, variance, logits, squares):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _at_best_xi(size, logits, squares, pulls, slopes, bends):
+def _maximize_xi(size, logits, squares, pulls, slopes, bends):
     """Fill 2 lambda, the slopes as of zeros, and the curvatures w_j; the sum of the bounds, as of zeros.
 
     In several loops: one over so many arrays would not go to vector lanes.
@@ -156,7 +156,7 @@ def _at_best_xi(size, logits, squares, pulls, slopes, bends):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _sums(slopes, pulls, v, spread, size):
+def _sum_strip(slopes, pulls, v, spread, size):
     """The sums over a run of items of slope v, 2 lambda v^2 and 2 lambda var v."""
     slope, square, wide = np.float32(0), np.float32(0), np.float32(0)
     for j in range(size):
@@ -167,7 +167,7 @@ def _sums(slopes, pulls, v, spread, size):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _dots(bent, means, other, start, size):
+def _dot_products(bent, means, other, start, size):
     """The products of a vector with a run of TOGETHER rows from `other` on, for which it is loaded once."""
     a, b = means[other, start : start + size], means[other + 1, start : start + size]
     c, d = means[other + 2, start : start + size], means[other + 3, start : start + size]

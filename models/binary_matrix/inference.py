@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.binary_matrix import kernels
-from models.binary_matrix.minibatch import NOISE_STRIDE, SHARDS, Entries, Moving, grouping
-from models.binary_matrix.sampling import EntrySampler
-from models.binary_matrix.settings import BinaryMatrixSettings
-from models.binary_matrix.tables import divergence, table
-from models.fitting import PASSED_BY, Start, take
-from models.numerics.adjacency import adjacency
+from oneclass.models.binary_matrix import kernels
+from oneclass.models.binary_matrix.minibatch import NOISE_STRIDE, SHARDS, Entries, UpdatedSide, group_entries
+from oneclass.models.binary_matrix.sampling import EntrySampler
+from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
+from oneclass.models.binary_matrix.tables import draw_initial_table, kl_divergence
+from oneclass.models.fit_options import WARM_START_SKIP, Start, copy_rows
+from oneclass.models.numerics.adjacency import copy_pattern
 
 SMOOTHING = 0.2  # weight of the newest minibatch in the running mean of the noise-to-signal ratio
 
@@ -39,8 +39,8 @@ class BinaryMatrixPosterior:
         """Small random means (u = v = 0 is a fixed point), the variances of the prior, and z at the matrix's density."""
         (L, M), ones, K = interactions.shape, interactions.nnz, settings.factors
         return cls(
-            users=table(seed, "binary matrix users", (L, K), settings.start_scale, settings.user_variance),
-            items=table(seed, "binary matrix items", (M, K), settings.start_scale, settings.item_variance),
+            users=draw_initial_table(seed, "binary matrix users", (L, K), settings.start_scale, settings.user_variance),
+            items=draw_initial_table(seed, "binary matrix items", (M, K), settings.start_scale, settings.item_variance),
             z=np.array([np.log((ones + 1) / (L * M - ones + 1)), 0.01]),
             user_updates=np.zeros(L, dtype=np.int64),
             item_updates=np.zeros(M, dtype=np.int64),
@@ -53,12 +53,12 @@ class BinaryMatrixPosterior:
         So steps are as large as a whole fit's would be at that point, and do not shrink from night to night.
         """
         previous = start.previous.q
-        take(self.users, previous.users, start.users)
-        take(self.items, previous.items, start.items)
-        take(self.user_updates, PASSED_BY * previous.user_updates, start.users)
-        take(self.item_updates, PASSED_BY * previous.item_updates, start.items)
+        copy_rows(self.users, previous.users, start.users)
+        copy_rows(self.items, previous.items, start.items)
+        copy_rows(self.user_updates, WARM_START_SKIP * previous.user_updates, start.users)
+        copy_rows(self.item_updates, WARM_START_SKIP * previous.item_updates, start.items)
         self.z[:] = previous.z
-        self.progress[:] = PASSED_BY * previous.progress[0], previous.progress[1]
+        self.progress[:] = WARM_START_SKIP * previous.progress[0], previous.progress[1]
 
     def divergence(self, settings: BinaryMatrixSettings) -> float:
         """KL[q(U) q(V) q(z) || p]."""
@@ -68,12 +68,12 @@ class BinaryMatrixPosterior:
             (self.items, settings.item_variance),
             (self.z, settings.z_variance),
         ):
-            total += divergence(own, prior)
+            total += kl_divergence(own, prior)
         return float(total)
 
     def bound(self, interactions: csr_matrix, settings: BinaryMatrixSettings) -> float:
         """L, from every entry of the matrix, in O(users x items x K)."""
-        rows = kernels.log_likelihood_bound(*adjacency(interactions), self.users, self.items, float32_pair(self.z))
+        rows = kernels.log_likelihood_bound(*copy_pattern(interactions), self.users, self.items, to_float32(self.z))
         return float(rows.sum()) - self.divergence(settings)
 
 
@@ -91,7 +91,7 @@ class Inference:
         self.q, self.settings, self.seed, self.noise = q, settings, seed, np.nan
         self.sampler, self._moved = sampler, (q.users.copy(), q.items.copy())
 
-    def pass_over(self, entries: int) -> dict[str, float]:
+    def run_pass(self, entries: int) -> dict[str, float]:
         """One pass: minibatches that draw `entries` entries in all; returns the values to report."""
         likelihood, left = 0.0, entries
         while left > 0:
@@ -105,31 +105,31 @@ class Inference:
 
     def minibatch(self, size: int) -> float:
         """One update from `size` entries; returns an estimate of the likelihood part of the bound before the update."""
-        totals = self._move(size)
+        totals = self._update_factors(size)
         self._step_z(totals[kernels.Z_TWICE_LAMBDA] / size, totals[kernels.Z_SLOPE] / size)
         if totals[kernels.NOISE_COUNT]:
             self._resize(totals[kernels.NOISE] / totals[kernels.NOISE_COUNT])
         self.q.progress[0] += 1
         return totals[kernels.LIKELIHOOD] / size
 
-    def _move(self, size: int) -> np.ndarray:
+    def _update_factors(self, size: int) -> np.ndarray:
         """Move users and items by the next `size` entries; the sums over these, float64 (5,)."""
         q, settings, schedule = self.q, self.settings, (self.settings.t0, self.settings.power)
         rows, columns, ones, weights = self.sampler.draw(self.seed, int(q.progress[0]), size)
-        by_row, by_column = grouping(rows, len(q.users)), grouping(columns, len(q.items))
+        by_row, by_column = group_entries(rows, len(q.users)), group_entries(columns, len(q.items))
         means, twice_lambdas = np.empty((2, size), dtype=np.float32)
         sums, watched = np.zeros((SHARDS, 5)), np.arange(size) % NOISE_STRIDE == 0
         of_z, of_rows = (Entries(columns, ones, weights[at], means, twice_lambdas, watched) for at in (2, 0))
         of_columns = Entries(rows, ones, weights[1], means, twice_lambdas, watched)
         users, items = (
-            Moving(q.users, self._moved[0], 1 / settings.user_variance, self.sampler.row_p, q.user_updates),
-            Moving(q.items, self._moved[1], 1 / settings.item_variance, self.sampler.column_p, q.item_updates),
+            UpdatedSide(q.users, self._moved[0], 1 / settings.user_variance, self.sampler.row_p, q.user_updates),
+            UpdatedSide(q.items, self._moved[1], 1 / settings.item_variance, self.sampler.column_p, q.item_updates),
         )
-        kernels.maximise_xi(by_row, of_z, q.users, q.items, float32_pair(q.z), sums)
-        kernels.step(by_row, of_rows, users, q.items, schedule, sums)
-        kernels.step(by_column, of_columns, items, q.users, schedule, sums)
-        kernels.copy_rows(by_row.starts, self._moved[0], q.users)
-        kernels.copy_rows(by_column.starts, self._moved[1], q.items)
+        kernels.maximise_xi(by_row, of_z, q.users, q.items, to_float32(q.z), sums)
+        kernels.update_vertices(by_row, of_rows, users, q.items, schedule, sums)
+        kernels.update_vertices(by_column, of_columns, items, q.users, schedule, sums)
+        kernels.copy_updated_rows(by_row.starts, self._moved[0], q.users)
+        kernels.copy_updated_rows(by_column.starts, self._moved[1], q.items)
         return sums.sum(axis=0)
 
     def _step_z(self, twice_lambda: float, slope: float) -> None:
@@ -147,6 +147,6 @@ class Inference:
         return float((self.settings.t0 + updates) ** -self.settings.power)
 
 
-def float32_pair(z: np.ndarray) -> tuple[np.float32, np.float32]:
+def to_float32(z: np.ndarray) -> tuple[np.float32, np.float32]:
     """Mean and variance as the kernels take them."""
     return np.float32(z[0]), np.float32(z[1])

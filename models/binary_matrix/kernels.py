@@ -10,8 +10,8 @@ shards.
 import numpy as np
 from numba import njit, prange
 
-from models.binary_matrix.minibatch import SHARDS
-from models.numerics.logistic_bound import FAST, twice_lambda_and_log_sigmoid
+from oneclass.models.binary_matrix.minibatch import SHARDS
+from oneclass.models.numerics.logistic_bound import FAST, twice_lambda_and_log_sigmoid
 
 LIKELIHOOD, Z_TWICE_LAMBDA, Z_SLOPE, NOISE, NOISE_COUNT = range(5)  # columns of the shards' sums
 HALF = np.float32(0.5)
@@ -60,13 +60,13 @@ def maximise_xi(by_row, entries, users, items, z, sums):
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def step(by_vertex, entries, side, other, schedule, sums):
+def update_vertices(by_vertex, entries, side, other, schedule, sums):
     """Box 6: move the natural parameters of every vertex with an entry towards the average maximizer of its entries.
 
     Args:
         by_vertex: the `Grouping` of the entries by this side's vertices.
         entries: `Entries` with the weights for this side.
-        side: the `Moving` side.
+        side: the `UpdatedSide` side.
         other: the other side's table as it was before the minibatch.
         schedule: (t0, power) of the step sizes.
         sums: (SHARDS, 5); NOISE and NOISE_COUNT are added to.
@@ -86,7 +86,7 @@ def step(by_vertex, entries, side, other, schedule, sums):
             for place in range(starts[vertex], starts[vertex + 1]):
                 entry = order[place]
                 v = other[others[entry]]
-                pull, slope = forces(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
+                pull, slope = entry_gradients(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
                 for k in range(width):
                     squares[k] += pull * v[k] * v[k]
                     spreads[k] += pull * v[width + k]
@@ -105,7 +105,7 @@ def step(by_vertex, entries, side, other, schedule, sums):
             for place in range(starts[vertex], starts[vertex + 1]):
                 entry = order[place]
                 if watched[entry]:
-                    pull, slope = forces(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
+                    pull, slope = entry_gradients(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
                     v = other[others[entry]]
                     noise = _noise(own[vertex], moved[vertex], v, pull, slope, prior_precision)
                     sums[shard, NOISE] += noise / p[vertex]
@@ -113,7 +113,7 @@ def step(by_vertex, entries, side, other, schedule, sums):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, inline="always")
-def forces(one, weight, mean, twice_lambda):
+def entry_gradients(one, weight, mean, twice_lambda):
     """The numbers c 2 lambda and c {(x - 1/2) - 2 lambda E a} of one entry."""
     return weight * twice_lambda, weight * ((HALF if one else -HALF) - twice_lambda * mean)
 
@@ -136,7 +136,7 @@ def _noise(own, moved, v, pull, slope, prior_precision):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def copy_rows(starts, source, target):
+def copy_updated_rows(starts, source, target):
     """Copy the rows of the vertices that have an entry in the minibatch."""
     for vertex in prange(len(starts) - 1):
         if starts[vertex] < starts[vertex + 1]:

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.numerics.adjacency import grouped
-from models.numerics.shards import runs
+from oneclass.models.numerics.adjacency import group_by_vertex
+from oneclass.models.numerics.partition import partition_rows
 
 NOISE_STRIDE = 8  # the noise is estimated from every eighth entry
 SHARDS = 16  # runs of vertices, each with its own sums
@@ -15,7 +15,7 @@ class Grouping(NamedTuple):
     """The entries of a minibatch by the vertices of one side.
 
     Attributes:
-        starts, order: the result of `models.numerics.adjacency.grouped`.
+        starts, order: the result of `models.numerics.adjacency.group_by_vertex`.
         bounds: int64 (SHARDS + 1,), runs of vertices with about equal numbers of entries.
     """
 
@@ -43,7 +43,7 @@ class Entries(NamedTuple):
     watched: np.ndarray
 
 
-class Moving(NamedTuple):
+class UpdatedSide(NamedTuple):
     """The side that a step moves.
 
     Attributes:
@@ -61,7 +61,7 @@ class Moving(NamedTuple):
     updates: np.ndarray
 
 
-def grouping(vertices: np.ndarray, count: int) -> Grouping:
+def group_entries(vertices: np.ndarray, count: int) -> Grouping:
     """The grouping of entries by their vertices, of which there are `count`."""
-    starts, order = grouped(vertices, count)
-    return Grouping(starts, order, runs(starts, SHARDS))
+    starts, order = group_by_vertex(vertices, count)
+    return Grouping(starts, order, partition_rows(starts, SHARDS))

@@ -32,21 +32,21 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.binary_matrix.fold_in import by_factor, fold_in
-from models.binary_matrix.inference import BinaryMatrixPosterior, Inference, float32_pair
-from models.binary_matrix.minibatch import SHARDS
-from models.binary_matrix.sampling import EntrySampler
-from models.binary_matrix.settings import BinaryMatrixSettings
-from models.fitting import Epoch, FitOptions, passed_by, seed_of_draws
-from models.negatives.laws import AllZeros
-from models.negatives.like_probability import like_of
-from models.numerics.adjacency import adjacency
-from models.numerics.gaussian_factors import GaussianFactors
-from models.numerics.products import dense_times
-from models.numerics.shards import even_runs
-from models.numerics.threads import kernel_threads
-from models.settings import ModelSettings
+from oneclass.models.base import Model
+from oneclass.models.binary_matrix.fold_in import fold_in, transpose_table
+from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, Inference, to_float32
+from oneclass.models.binary_matrix.minibatch import SHARDS
+from oneclass.models.binary_matrix.sampling import EntrySampler
+from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
+from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
+from oneclass.models.negatives.distributions import AllZeros
+from oneclass.models.negatives.like_probability import pair_likes
+from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.gaussian_factors import GaussianFactors
+from oneclass.models.numerics.matmul import dense_times
+from oneclass.models.numerics.partition import partition_evenly
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.settings import ModelSettings
 
 
 class BinaryMatrix(Model):
@@ -62,11 +62,11 @@ class BinaryMatrix(Model):
     Settings: ClassVar[type[ModelSettings]] = BinaryMatrixSettings
 
     warm_startable = True
-    scorable_each_epoch = True
+    scores_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings, entries = self.params, 2 * interactions.nnz
-        seed = seed_of_draws(self.seed, interactions, options.start)
+        seed = sampling_seed(self.seed, interactions, options.start)
         q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
         if options.start:
             q.take(options.start)  # which may be of this model's own last fit
@@ -74,9 +74,9 @@ class BinaryMatrix(Model):
         with kernel_threads(self.threads):
             inference = Inference(q, EntrySampler.of(interactions, settings.sampling), settings, seed)
             bounds, minibatches = [], []
-            for number in range(passed_by(settings.passes, options.start) + 1, settings.passes + 1):
+            for number in range(skipped_epochs(settings.passes, options.start) + 1, settings.passes + 1):
                 started = perf_counter()
-                values = inference.pass_over(entries)
+                values = inference.run_pass(entries)
                 bounds.append(values["bound"])
                 minibatches.append(values["minibatch"])
                 options.on_epoch(Epoch(number, settings.passes, perf_counter() - started, values))
@@ -93,13 +93,13 @@ class BinaryMatrix(Model):
         users = np.empty((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
         with kernel_threads(self.threads):
             fold_in(
-                *adjacency(histories),
-                self.kept("items by factor", lambda: by_factor(self.q.items, settings.factors)),
+                *copy_pattern(histories),
+                self.kept("items by factor", lambda: transpose_table(self.q.items, settings.factors)),
                 settings.factors,
-                float32_pair(self.q.z),
+                to_float32(self.q.z),
                 1 / settings.user_variance,
                 (settings.fold_in_iterations, settings.fold_in_tolerance),
-                even_runs(len(users), SHARDS),
+                partition_evenly(len(users), SHARDS),
                 users,
             )
         return users
@@ -115,9 +115,9 @@ class BinaryMatrix(Model):
         side = self._side(self._user_table(histories, users), z_mean, 1 / z_variance)
         columns = self.kept("side", lambda: self._side(self.q.items, 0, np.inf))
         with kernel_threads(self.threads):
-            return like_of(side, columns, items)
+            return pair_likes(side, columns, items)
 
-    def negative_law(self) -> AllZeros:
+    def negative_distribution(self) -> AllZeros:
         """All zeros: however entries are drawn, the bound is that of the whole matrix."""
         return AllZeros()
 
@@ -131,7 +131,7 @@ class BinaryMatrix(Model):
         return scores
 
     def _user_table(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        return self.folded(histories) if users is None else self.q.users[users]
+        return self.fold_in_users(histories) if users is None else self.q.users[users]
 
     def _side(self, table: np.ndarray, bias: float, bias_precision: float) -> GaussianFactors:
         K, width = self.params.factors, table.shape[1] // 2

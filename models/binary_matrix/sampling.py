@@ -12,15 +12,15 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from models.numerics.adjacency import adjacency
-from models.numerics.ordering import contains, first_above
-from models.numerics.random_numbers import below, purpose, stream, uniform
+from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.random_numbers import below, purpose, stream, uniform
+from oneclass.models.numerics.top_k import contains, first_above
 
 Strategy = Literal["uniform", "balanced", "biased"]
 STRATEGIES: tuple[Strategy, ...] = ("uniform", "balanced", "biased")
 UNIFORM, BALANCED, BIASED = range(3)
 PURPOSE = purpose("binary matrix entries")
-LEAST_ACCEPTED = 0.01  # S-Biased is refused if less than this share of the entries that it proposes as zeros are zeros
+MIN_ACCEPTANCE = 0.01  # S-Biased is refused if less than this share of the entries that it proposes as zeros are zeros
 
 
 class EntrySampler(NamedTuple):
@@ -59,7 +59,7 @@ class EntrySampler(NamedTuple):
             ValueError: S-Biased cannot draw a one or a zero of this matrix, or only after very many tries.
         """
         L, M = matrix.shape
-        indptr, indices = adjacency(matrix)
+        indptr, indices = copy_pattern(matrix)
         row_ones, column_ones = np.diff(indptr), np.bincount(indices, minlength=M)
         rows = np.repeat(np.arange(L, dtype=np.int32), row_ones)
         zeros = L * M - len(indices)
@@ -98,7 +98,7 @@ class EntrySampler(NamedTuple):
         """
         rows, columns = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
         ones, weights = np.empty(size, dtype=bool), np.empty((3, size), dtype=np.float32)
-        _draw(self, seed, batch, rows, columns, ones, weights)
+        _draw_batch(self, seed, batch, rows, columns, ones, weights)
         return rows, columns, ones, weights
 
 
@@ -124,7 +124,7 @@ def _biased(rows, columns, row_ones, column_ones) -> tuple[np.ndarray, np.ndarra
     running = np.cumsum((M - row_ones[rows]) * (L - column_ones[columns]).astype(np.float64))
     proposals = float(ones) * ones  # sum of r_i c_j over all entries, the ones among them
     zeros = proposals - (row_ones[rows] * column_ones[columns].astype(np.float64)).sum()
-    if running[-1] == 0 or zeros < LEAST_ACCEPTED * proposals:
+    if running[-1] == 0 or zeros < MIN_ACCEPTANCE * proposals:
         raise ValueError("sampling = biased can hardly draw a one or a zero of this matrix; use 'balanced'")
     return running, np.array([0.5 / zeros, 0.5 / running[-1]])
 
@@ -143,7 +143,7 @@ def _biased_margins(rows, columns, row_ones, column_ones, scales) -> tuple[np.nd
 
 
 @njit(cache=True, nogil=True)
-def _zero(indices, start, end, rank):
+def _select_zero(indices, start, end, rank):
     """The column of a row's zero number `rank`; the ones before it are those with indices[p] - p <= rank."""
     low, high = 0, end - start
     while low < high:
@@ -156,14 +156,14 @@ def _zero(indices, start, end, rank):
 
 
 @njit(cache=True, nogil=True)
-def _proposed(edge_rows, indices, key, draw):
+def _propose_entry(edge_rows, indices, key, draw):
     """The row of one edge and the column of another."""
     edges = len(indices)
     return np.int64(edge_rows[below(key, draw, edges)]), np.int64(indices[below(key, draw + 1, edges)])
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _draw(sampler, seed, batch, rows, columns, ones, weights):
+def _draw_batch(sampler, seed, batch, rows, columns, ones, weights):
     """Fill the arrays with a batch of entries, drawn by an `EntrySampler`."""
     for s in prange(len(rows)):
         # numba types the loop's index as int64 and runs it as uint64: as it is, it compiles what it calls for both
@@ -192,13 +192,13 @@ def _draw_entry(sampler, key, s, rows, columns, ones, weights):
     elif strategy == BALANCED:
         rank = np.int64(uniform(key, 1) * zeros_before[-1])
         row = first_above(zeros_before, rank) - 1
-        column = _zero(indices, indptr[row], indptr[row + 1], rank - zeros_before[row])
+        column = _select_zero(indices, indptr[row], indptr[row + 1], rank - zeros_before[row])
     else:  # take the row of one edge and the column of another, until their entry is a zero
         draw = 1
-        row, column = _proposed(edge_rows, indices, key, draw)
+        row, column = _propose_entry(edge_rows, indices, key, draw)
         while contains(indices[indptr[row] : indptr[row + 1]], column):
             draw += 2
-            row, column = _proposed(edge_rows, indices, key, draw)
+            row, column = _propose_entry(edge_rows, indices, key, draw)
     p = scales[1] if one else scales[0]
     if strategy == BIASED:
         r, c = row_ones[row], column_ones[column]

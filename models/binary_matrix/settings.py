@@ -4,19 +4,18 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from models.binary_matrix.sampling import Strategy
-from models.search_space import SearchSpace, Span
-from models.settings import ModelSettings
+from oneclass.models.binary_matrix.sampling import Strategy
+from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
 
 class BinaryMatrixSettings(ModelSettings):
     """Priors, sampling, step sizes and minibatches."""
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True, by_hand=True),
-        "user_variance": Span(0.05, 1.0, log=True),
-        "item_variance": Span(0.05, 1.0, log=True),
-        "passes": Span(20, 160, log=True, by_hand=True),
+        "factors": NumericRange(10, 100, log=True, manual_only=True),
+        "user_variance": NumericRange(0.05, 1.0, log=True),
+        "item_variance": NumericRange(0.05, 1.0, log=True),
+        "passes": NumericRange(20, 160, log=True, manual_only=True),
     }
     deprecated: ClassVar = {"blocks": "binary_matrix is fitted whole on one worker"}
 

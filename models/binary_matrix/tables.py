@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from models.numerics.lanes import padded
-from models.numerics.random_numbers import normals, purpose
+from oneclass.models.numerics.random_numbers import normals, purpose
+from oneclass.models.numerics.simd import pad_width
 
 LANES = 8
 
 
-def width_of(factors: int) -> int:
+def half_row_width(factors: int) -> int:
     """W, of half a row."""
-    return int(padded(factors, LANES))
+    return int(pad_width(factors, LANES))
 
 
-def table(seed: int, side: str, shape: tuple[int, int], scale: float, variance: float) -> np.ndarray:
+def draw_initial_table(seed: int, side: str, shape: tuple[int, int], scale: float, variance: float) -> np.ndarray:
     """Small random means, because u = v = 0 is a fixed point, with variances of the prior; float32 (vertices, 2 W).
 
     Args:
@@ -21,14 +21,14 @@ def table(seed: int, side: str, shape: tuple[int, int], scale: float, variance: 
         scale: standard deviation of the means.
     """
     vertices, factors = shape
-    width = width_of(factors)
+    width = half_row_width(factors)
     rows = np.zeros((vertices, 2 * width), dtype=np.float32)
     rows[:, :factors] = normals(seed, purpose(side), vertices, factors) * np.float32(scale)
     rows[:, width : width + factors] = variance
     return rows
 
 
-def divergence(table: np.ndarray, prior: float) -> float:
+def kl_divergence(table: np.ndarray, prior: float) -> float:
     """KL[q || p] of a table, or of z, where p has this variance."""
     mean, variance = np.split(np.asarray(table, dtype=np.float64), 2, axis=-1)
     mean, variance = mean[variance > 0], variance[variance > 0] / prior

@@ -1,6 +1,6 @@
 """The room of `blend`: a weighted sum of the scores of other models, each brought to one scale a user."""
 
-from models.blend.model import Blend, BlendSettings, Member
-from models.blend.weights import Candidates, Weighed, weigh
+from oneclass.models.blend.model import Blend, BlendSettings, Component
+from oneclass.models.blend.weight_search import Candidates, WeightSearchResult, search_weights
 
-__all__ = ["Blend", "BlendSettings", "Candidates", "Member", "Weighed", "weigh"]
+__all__ = ["Blend", "BlendSettings", "Candidates", "Component", "WeightSearchResult", "search_weights"]

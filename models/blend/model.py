@@ -12,14 +12,14 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.blend.scale import add_on_scale, scale_of
-from models.fitting import Epoch, FitOptions
-from models.numerics.threads import kernel_threads
-from models.settings import ModelSettings
+from oneclass.models.base import Model
+from oneclass.models.blend.score_normalization import add_normalized, find_scale
+from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.settings import ModelSettings
 
 
-class Member(BaseModel):
+class Component(BaseModel):
     """One model of a blend."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,30 +33,30 @@ class Member(BaseModel):
 class BlendSettings(ModelSettings):
     """By default an item-item model and one of factors, alike; a run finds members and weights on validation users."""
 
-    members: tuple[Member, ...] = Field(
-        (Member(model="mrf_dense"), Member(model="wmf")),
+    members: tuple[Component, ...] = Field(
+        (Component(model="mrf_dense"), Component(model="wmf")),
         min_length=2,
         description="The models whose scores are added. A run takes those of its own models that are best together on "
         "validation users, unless they are given.",
     )
 
     @model_validator(mode="after")
-    def _can_be_made(self) -> Self:
-        Blend.made_of(self)
+    def _check_components(self) -> Self:
+        Blend.component_settings(self)
         return self
 
     @property
     def reads_order(self) -> bool:
         """Whether a member's scores depend on the order of a history."""
-        return any(settings.reads_order for settings in self._of_members())
+        return any(settings.reads_order for settings in self._any_component())
 
     @property
     def reads_negatives(self) -> bool:
         """Whether the fit of a member takes what users considered and did not like."""
-        return any(settings.reads_negatives for settings in self._of_members())
+        return any(settings.reads_negatives for settings in self._any_component())
 
-    def _of_members(self) -> list[ModelSettings]:
-        kinds = Blend.made_of(self)
+    def _any_component(self) -> list[ModelSettings]:
+        kinds = Blend.component_settings(self)
         return [kind.Settings.from_saved(member.settings) for kind, member in zip(kinds, self.members, strict=True)]
 
 
@@ -71,13 +71,13 @@ class Blend(Model):
     Settings = BlendSettings
 
     @classmethod
-    def made_of(cls, settings: BlendSettings) -> list[type[Model]]:
+    def component_settings(cls, settings: BlendSettings) -> list[type[Model]]:
         """The members' estimators.
 
         Raises:
             ValueError: a member is unknown, is a blend itself, or does not have the score.
         """
-        kinds = import_module("models.catalogue").MODELS  # by name, as a family imports no other
+        kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
         for member in settings.members:
             if member.model not in kinds or member.model == cls.name:
                 raise ValueError(f"members: {member.model} is no model that a blend can be made of")
@@ -89,7 +89,9 @@ class Blend(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         self.members: list[Model] = []
         of = len(self.params.members)
-        for number, (kind, member) in enumerate(zip(self.made_of(self.params), self.params.members, strict=True), 1):
+        for number, (kind, member) in enumerate(
+            zip(self.component_settings(self.params), self.params.members, strict=True), 1
+        ):
             began, settings = perf_counter(), kind.Settings.from_saved(member.settings)
             model = options.member(member.model, settings)
             if model is None:
@@ -106,10 +108,10 @@ class Blend(Model):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         total, spreads = np.zeros(histories.shape, dtype=np.float32), []
         for member, model in zip(self.params.members, self.members, strict=True):
-            of_member = model.scores_of_known(histories, users, member.score)
+            of_member = model.scores_of_training_users(histories, users, member.score)
             with kernel_threads(self.threads):
-                spreads.append(add_on_scale(total, member.weight, of_member, histories))
-        self.kept_of_block("spreads", histories, lambda: spreads)
+                spreads.append(add_normalized(total, member.weight, of_member, histories))
+        self.cached_for_block("spreads", histories, lambda: spreads)
         return total
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
@@ -129,11 +131,11 @@ class Blend(Model):
 
         def spreads() -> list[np.ndarray | None]:
             return [
-                None if part is None else scale_of(model.scores(history, score=member.score), history)[1]
+                None if part is None else find_scale(model.scores(history, score=member.score), history)[1]
                 for (member, model), part in zip(members, parts, strict=True)
             ]
 
-        kept = self.kept_of_block("spreads", history, spreads)
+        kept = self.cached_for_block("spreads", history, spreads)
         of_members = zip(members, parts, kept, strict=True)
         return sum(
             np.float32(member.weight / spread[0]) * part for (member, _), part, spread in of_members if part is not None
@@ -148,10 +150,12 @@ class Blend(Model):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.members = []
-        for number, (kind, member) in enumerate(zip(self.made_of(self.params), self.params.members, strict=True)):
+        for number, (kind, member) in enumerate(
+            zip(self.component_settings(self.params), self.params.members, strict=True)
+        ):
             own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
             model = kind(kind.Settings.from_saved(member.settings), seed=self.seed, threads=self.threads)
             model.item_degrees = own.pop("item_degrees")
             model._restore(own)
-            model._kept = {}
+            model._cache = {}
             self.members.append(model)

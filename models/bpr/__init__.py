@@ -3,6 +3,6 @@
 `model` has the criterion and the settings, `kernels` the steps.
 """
 
-from models.bpr.model import BPRPopularity, BPRUniform
+from oneclass.models.bpr.model import BPRPopularity, BPRUniform
 
 __all__ = ["BPRPopularity", "BPRUniform"]

@@ -15,8 +15,8 @@ from types import FunctionType
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.ordering import first_above
-from models.numerics.random_numbers import below, mix, stream
+from oneclass.models.numerics.random_numbers import below, mix, stream
+from oneclass.models.numerics.top_k import first_above
 
 SHARDS = 8
 ROUNDS = 2 * SHARDS - 1
@@ -45,7 +45,7 @@ ROUND_OF, PAIR_OF = _schedule()
 
 
 @njit(cache=True)
-def cell_of(one, other, edge):
+def sample_cell(one, other, edge):
     """The cell, within its user block, of a sample whose items lie in blocks `one` and `other`.
 
     If both items are in one block, any round will do; the edge's number chooses it.
@@ -55,7 +55,7 @@ def cell_of(one, other, edge):
 
 
 @njit(cache=True)
-def enter_user(history, weights, total, own, cumulative):
+def load_user(history, weights, total, own, cumulative):
     """Mark the user's items in `own`, and choose how to draw the other items.
 
     Returns:
@@ -81,8 +81,8 @@ def enter_user(history, weights, total, own, cumulative):
 
 
 @njit(cache=True)
-def negative(key, proposals, own, cumulative, rest):
-    """An item that the user does not like; `rest` (not -1) and `cumulative` are from `enter_user`."""
+def draw_negative(key, proposals, own, cumulative, rest):
+    """An item that the user does not like; `rest` (not -1) and `cumulative` are from `load_user`."""
     if rest > 0:
         return first_above(cumulative, below(key, 0, rest))
     draw = 0
@@ -124,15 +124,15 @@ def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
             bound[cell] = 0
         for user in range(bounds[shard, 0], bounds[shard, 1]):
             history = indices[indptr[user] : indptr[user + 1]]
-            rest = enter_user(history, weights, total, own, cumulative)
+            rest = load_user(history, weights, total, own, cumulative)
             start = np.int64(streams[2]) * (first[user + 1] - first[user])
             for number in range(first[user], first[user + 1]):
                 other = np.int64(-1)
                 if rest >= 0:
                     key = stream(streams[0], streams[1], streams[2], number)
-                    other = negative(key, proposals, own, cumulative, rest)
+                    other = draw_negative(key, proposals, own, cumulative, rest)
                     item = history[(start + number - first[user]) % len(history)]
-                    bound[cell_of(block_of[item], block_of[other], number) + 1] += 1
+                    bound[sample_cell(block_of[item], block_of[other], number) + 1] += 1
                 negatives[number - base] = other
             for item in history:
                 own[item] = 0
@@ -147,14 +147,14 @@ def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
             for number in range(first[user], first[user + 1]):
                 item, other = history[(start + number - first[user]) % len(history)], np.int64(negatives[number - base])
                 if other >= 0:
-                    cell = cell_of(block_of[item], block_of[other], number)
+                    cell = sample_cell(block_of[item], block_of[other], number)
                     sample = samples[shard, at[cell]]
                     sample[0], sample[1], sample[2] = user, place[item], place[other]
                     at[cell] += 1
 
 
 @cache
-def step_kernel(width: int) -> FunctionType:
+def compile_step_kernel(width: int) -> FunctionType:
     """The kernel for rows of `width` float32; `width` is a constant in it, so that its loops vectorize.
 
     A user's row is [u, 1, 0 ..] and an item's is [v, b, 0 ..], so that their product is x_uj = u'v_j + b_j.
@@ -194,7 +194,7 @@ def step_kernel(width: int) -> FunctionType:
 
 
 @cache
-def fold_kernel(width: int) -> FunctionType:
+def compile_fold_in_kernel(width: int) -> FunctionType:
     """The kernel that finds the rows of users who were not in training, for rows of `width` float32."""
 
     @njit(parallel=True, nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
@@ -218,7 +218,7 @@ def fold_kernel(width: int) -> FunctionType:
             cumulative = np.empty(len(items), dtype=np.int64)
             for number in range(32 * group, min(32 * group + 32, len(out))):
                 history = indices[indptr[number] : indptr[number + 1]]
-                rest = enter_user(history, weights, total, own, cumulative)
+                rest = load_user(history, weights, total, own, cumulative)
                 unit = np.uint64(len(history))
                 for item in history:
                     unit = mix(unit ^ np.uint64(item))
@@ -228,7 +228,7 @@ def fold_kernel(width: int) -> FunctionType:
                     for place in range(len(history)):
                         key = stream(streams[0], streams[1], unit, epoch * len(history) + place)
                         liked = items[history[place]]
-                        other = items[negative(key, proposals, own, cumulative, rest)]
+                        other = items[draw_negative(key, proposals, own, cumulative, rest)]
                         margin = np.float32(0.0)
                         for k in range(width):
                             margin += user[k] * (liked[k] - other[k])

@@ -19,19 +19,18 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.bpr.held_out import hold_out
-from models.bpr.kernels import fold_kernel
-from models.bpr.training import Training, row_width
-from models.fitting import Epoch, FitOptions, passed_by, seed_of_draws
-from models.numerics.products import dense_times, read_only
-from models.numerics.random_numbers import purpose
-from models.numerics.threads import kernel_threads
-from models.search_space import Choice, SearchSpace, Span
-from models.settings import ModelSettings
+from oneclass.models.base import Model
+from oneclass.models.bpr.held_out import hold_out
+from oneclass.models.bpr.kernels import compile_fold_in_kernel
+from oneclass.models.bpr.training import Training, row_width
+from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
+from oneclass.models.numerics.matmul import as_read_only, dense_times
+from oneclass.models.numerics.random_numbers import purpose
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 
-STEPS = 2 * 10**8  # of a fit whose passes are left to the log
-FEWEST, MOST = 100, 400  # passes that these may come to
+TARGET_STEPS = 2 * 10**8  # of a fit whose passes are left to the log
+MIN_EPOCHS, MAX_EPOCHS = 100, 400  # passes that these may come to
 
 
 class BPRSettings(ModelSettings):
@@ -40,13 +39,13 @@ class BPRSettings(ModelSettings):
     """
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Choice((20, 32, 64, 128), by_hand=True),
-        "epochs": Span(50, 400, log=True, by_hand=True),
-        "learning_rate": Span(0.02, 0.5, log=True),
-        "regularization": Span(0.001, 0.1, log=True),
+        "factors": Choice((20, 32, 64, 128), manual_only=True),
+        "epochs": NumericRange(50, 400, log=True, manual_only=True),
+        "learning_rate": NumericRange(0.02, 0.5, log=True),
+        "regularization": NumericRange(0.001, 0.1, log=True),
         "degree_exponent": Choice((0.0, 0.5, 1.0)),
     }
-    elsewhere: ClassVar = (
+    initial_trials: ClassVar = (
         {"factors": 128, "learning_rate": 0.23, "regularization": 0.016, "degree_exponent": 0.5},
         {"factors": 128, "learning_rate": 0.27, "regularization": 0.003},
     )
@@ -90,7 +89,7 @@ class BPRSettings(ModelSettings):
         """The settings with the passes over a (users, items) log."""
         if self.epochs is not None:
             return self
-        return self.model_copy(update={"epochs": min(max(STEPS // interactions.nnz, FEWEST), MOST)})
+        return self.model_copy(update={"epochs": min(max(TARGET_STEPS // interactions.nnz, MIN_EPOCHS), MAX_EPOCHS)})
 
 
 class BPR(Model):
@@ -104,7 +103,7 @@ class BPR(Model):
 
     Settings = BPRSettings
     warm_startable = True
-    scorable_each_epoch = True
+    scores_each_epoch = True
     popular: ClassVar[bool]
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
@@ -112,23 +111,23 @@ class BPR(Model):
         edges, held_out = interactions, None
         if chosen.tolerance > 0 and not start:  # an earlier fit may have learned the edges that would be held out
             edges, held_out = hold_out(interactions, self.seed)
-        training = Training(edges, self._draws(), chosen.factors, chosen.degree_exponent)
+        training = Training(edges, self._negative_draws(), chosen.factors, chosen.degree_exponent)
         training.start(chosen.initial_scale, self.seed)
         if start:
             training.take(start)
-        seed = seed_of_draws(self.seed, interactions, start)
+        seed = sampling_seed(self.seed, interactions, start)
         top, begun, last = chosen.learning_rate, 1, chosen.epochs  # the rate falls from `top`, at `begun`
-        number = passed_by(last, start)
+        number = skipped_epochs(last, start)
         with kernel_threads(training.threads(self.threads)):
             while number < last:
                 started = perf_counter()
                 number += 1
                 rate = top * (1 - (number - begun) / (last - begun + 1))
                 values = {"loss": training.epoch(number, rate, chosen.regularization, seed), "rate": rate}
-                self.user_factors, self.item_factors, self.item_bias = learned = training.learned()
+                self.user_factors, self.item_factors, self.item_bias = learned = training.export_arrays()
                 if held_out:
                     values["held_out_loss"] = held_out.add(*learned)
-                    if begun == 1 and number + number // 2 < last and held_out.level(chosen.tolerance):
+                    if begun == 1 and number + number // 2 < last and held_out.has_converged(chosen.tolerance):
                         top, begun, last = rate, number, number + number // 2
                 options.on_epoch(Epoch(number, last, perf_counter() - started, values))
         if not (np.isfinite(self.user_factors).all() and np.isfinite(self.item_factors).all()):
@@ -146,10 +145,10 @@ class BPR(Model):
         out[:, factors] = 1.0
         streams = (np.uint64(self.seed), purpose("bpr fold-in negatives"))
         with kernel_threads(self.threads):
-            fold_kernel(width)(
-                (read_only(histories.indptr, np.int64), read_only(histories.indices, np.int32)),
+            compile_fold_in_kernel(width)(
+                (as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)),
                 self.kept("rows", self._item_rows),
-                self.kept("draws", self._draws),
+                self.kept("draws", self._negative_draws),
                 streams,
                 factors,
                 (np.float32(chosen.learning_rate), np.float32(chosen.regularization), chosen.fold_in_epochs),
@@ -158,7 +157,7 @@ class BPR(Model):
         return out[:, :factors].copy()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        rows = self.folded(histories) if users is None else np.asarray(self.user_factors[users])
+        rows = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
         rows = np.concatenate([rows, np.ones((len(rows), 1), dtype=np.float32)], axis=1)
         with kernel_threads(self.threads):
             return dense_times(rows, self.kept("columns", self._columns))
@@ -174,12 +173,12 @@ class BPR(Model):
         """The items' factors and biases, float32 (K + 1, items) in C order."""
         return np.ascontiguousarray(np.vstack([self.item_factors.T, self.item_bias]))
 
-    def _draws(self) -> tuple[np.ndarray, np.ndarray, int]:
+    def _negative_draws(self) -> tuple[np.ndarray, np.ndarray, int]:
         """The items to draw negatives from uniformly, how often each item occurs among them, and their number."""
         items = np.arange(self.item_count, dtype=np.int32)
         weights = np.asarray(self.item_degrees, dtype=np.int64) if self.popular else np.ones(len(items), np.int64)
         proposals = np.repeat(items, weights) if self.popular else items
-        return read_only(proposals, np.int32), read_only(weights, np.int64), len(proposals)
+        return as_read_only(proposals, np.int32), as_read_only(weights, np.int64), len(proposals)
 
     def item_vectors(self) -> np.ndarray:
         """The items' factors."""

@@ -3,14 +3,16 @@
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.bpr.kernels import CELLS, SHARDS, draw_samples, step_kernel
-from models.fitting import Start, take
-from models.numerics.products import read_only
-from models.numerics.random_numbers import normals, purpose
-from models.numerics.shards import runs
+from oneclass.models.bpr.kernels import CELLS, SHARDS, compile_step_kernel, draw_samples
+from oneclass.models.fit_options import Start, copy_rows
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.partition import partition_rows
+from oneclass.models.numerics.random_numbers import normals, purpose
 
 SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 50 MB
-SHORT = 1 << 17  # numbers that a core changes while it wakes another: a step over fewer of them is run by one thread
+SHORT_EPOCH_SAMPLES = (
+    1 << 17
+)  # numbers that a core changes while it wakes another: a step over fewer of them is run by one thread
 
 
 class Training:
@@ -23,12 +25,12 @@ class Training:
         factors: int,
         degree_exponent: float = 1.0,
     ) -> None:
-        self.indptr = read_only(interactions.indptr, np.int64)
-        self.indices = read_only(interactions.indices, np.int32)
+        self.indptr = as_read_only(interactions.indptr, np.int64)
+        self.indices = as_read_only(interactions.indices, np.int32)
         self.draws, self.factors = draws, factors
-        self.layout, self.rows = _item_blocks(np.bincount(self.indices, minlength=interactions.shape[1]))
+        self.layout, self.rows = _assign_item_blocks(np.bincount(self.indices, minlength=interactions.shape[1]))
         self.first = _first_samples(self.indptr, degree_exponent)
-        self.parts = _user_blocks(self.first)
+        self.parts = _partition_users(self.first)
         room = int((self.first[self.parts[..., 1]] - self.first[self.parts[..., 0]]).max())
         items = interactions.shape[1]
         self.work = (
@@ -52,10 +54,10 @@ class Training:
     def take(self, start: Start) -> None:
         """Put the factors and biases of an earlier fit in place of the first ones, but for new users and items."""
         before, factors, place = start.previous, self.factors, self.layout[0]
-        take(self.users[:, :factors], before.user_factors, start.users)
+        copy_rows(self.users[:, :factors], before.user_factors, start.users)
         rows = self.items[place]
-        take(rows[:, :factors], before.item_factors, start.items)
-        take(rows[:, factors], before.item_bias, start.items)
+        copy_rows(rows[:, :factors], before.item_factors, start.items)
+        copy_rows(rows[:, factors], before.item_bias, start.items)
         self.items[place] = rows
 
     def epoch(self, number: int, rate: float, regularization: float, seed: int) -> float:
@@ -72,7 +74,7 @@ class Training:
                 self.work,
                 (self.samples, self.starts),
             )
-            step_kernel(row_width(self.factors))(
+            compile_step_kernel(row_width(self.factors))(
                 self.users,
                 self.items,
                 self.samples,
@@ -90,15 +92,15 @@ class Training:
 
         The factors do not depend on it.
         """
-        return most if min(int(self.first[-1]), SAMPLES) * self.users.shape[1] >= CELLS * SHORT else 1
+        return most if min(int(self.first[-1]), SAMPLES) * self.users.shape[1] >= CELLS * SHORT_EPOCH_SAMPLES else 1
 
-    def learned(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def export_arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Factors of users, factors of items, biases of items, in the order of the training matrix."""
         items = self.items[self.layout[0]]
         return self.users[:, : self.factors].copy(), items[:, : self.factors].copy(), items[:, self.factors].copy()
 
 
-def _item_blocks(degrees: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], int]:
+def _assign_item_blocks(degrees: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], int]:
     """Deal items to 2 SHARDS blocks of about equal weight, heaviest first, in alternating order.
 
     Returns:
@@ -110,7 +112,7 @@ def _item_blocks(degrees: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], in
     block = np.where(lap % 2 == 0, seat, blocks - 1 - seat)
     size = -(-len(degrees) // blocks)
     place = block * size + lap
-    return (read_only(place, np.int32), read_only(block, np.int64)), blocks * size
+    return (as_read_only(place, np.int32), as_read_only(block, np.int64)), blocks * size
 
 
 def _first_samples(indptr: np.ndarray, degree_exponent: float) -> np.ndarray:
@@ -119,13 +121,13 @@ def _first_samples(indptr: np.ndarray, degree_exponent: float) -> np.ndarray:
         return indptr
     degrees = np.diff(indptr).astype(np.float64)
     weights = np.cumsum(np.where(degrees > 0, degrees**degree_exponent, 0.0))
-    return read_only(np.append(0, np.floor(weights * (indptr[-1] / weights[-1]) + 0.5)), np.int64)
+    return as_read_only(np.append(0, np.floor(weights * (indptr[-1] / weights[-1]) + 0.5)), np.int64)
 
 
-def _user_blocks(first: np.ndarray) -> np.ndarray:
+def _partition_users(first: np.ndarray) -> np.ndarray:
     """int64 (parts, SHARDS, 2): the first user of each block, and the last + 1; a part is sampled at a time."""
     parts = -(-int(first[-1]) // SAMPLES)
-    cuts = runs(first, parts * SHARDS, whole=True)
+    cuts = partition_rows(first, parts * SHARDS, whole=True)
     bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
     return np.ascontiguousarray(bounds.reshape(SHARDS, parts, 2).swapaxes(0, 1))
 

@@ -1,4 +1,4 @@
-"""Maximum-likelihood fits of the laws of `models.degrees.laws`, and a test of how well they fit.
+"""Maximum-likelihood fits of the laws of `models.degrees.distributions`, and a test of how well they fit.
 
 Everything is computed from the histogram of the degrees and from sums over cells of the support
 (`models.degrees.cells`), so that the cost depends neither on the number of edges nor, beyond some thousands, on the
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.degrees.cells import Cells
-from models.degrees.laws import FAMILIES, Family, Law
-from models.numerics.random_numbers import purpose, stream
+from oneclass.models.degrees.cells import Cells
+from oneclass.models.degrees.distributions import FAMILIES, Distribution, Family
+from oneclass.models.numerics.random_numbers import purpose, stream
 
-REPLICATES = 99  # p-values come in steps of 1 / 100
-STEPS = 200
-TOLERANCE = 1e-11  # stop if another Newton step would gain less than this, in nats for each vertex
+BOOTSTRAP_REPLICATES = 99  # p-values come in steps of 1 / 100
+MAX_NEWTON_STEPS = 200
+NEWTON_TOLERANCE = 1e-11  # stop if another Newton step would gain less than this, in nats for each vertex
 
 
 @dataclass(frozen=True)
-class FittedLaw:
+class FittedDistribution:
     """A law fitted to one side's degrees.
 
     Attributes:
@@ -45,9 +45,9 @@ class FittedLaw:
     p_value: float | None
 
 
-def fit(
+def fit_family(
     family: str, degrees: np.ndarray, counts: np.ndarray, d_max: int, seed: int = 0, replicates: int = 0
-) -> FittedLaw:
+) -> FittedDistribution:
     """Fit one family, on the degrees from the smallest one in the data to `d_max`.
 
     Args:
@@ -57,45 +57,45 @@ def fit(
     """
     d_min, parameters = int(degrees[0]), FAMILIES[family].parameters
     if len(degrees) == 1:  # the likelihood has no maximum: it grows towards a law with all mass on this degree
-        return FittedLaw(family, None, None, d_min, d_max, 0.0, 2.0 * parameters, 0.0, None)
+        return FittedDistribution(family, None, None, d_min, d_max, 0.0, 2.0 * parameters, 0.0, None)
     likelihood = Likelihood(family, d_min, d_max)
     law = likelihood.maximise(degrees, counts)
     value = log_likelihood(law, degrees, counts)
     distance = ks_distance(law, degrees, counts)
-    p_value = bootstrap(likelihood, law, degrees, counts, seed, replicates) if replicates else None
-    return FittedLaw(
+    p_value = bootstrap_p_value(likelihood, law, degrees, counts, seed, replicates) if replicates else None
+    return FittedDistribution(
         family, law.exponent, law.cutoff, d_min, d_max, value, 2 * parameters - 2 * value, distance, p_value
     )
 
 
-def log_likelihood(law: Law, degrees: np.ndarray, counts: np.ndarray) -> float:
+def log_likelihood(law: Distribution, degrees: np.ndarray, counts: np.ndarray) -> float:
     """Sum over the vertices of log p(degree)."""
     return float((counts * law.log_mass[degrees - law.d_min]).sum())
 
 
-def ks_distance(law: Law, degrees: np.ndarray, counts: np.ndarray) -> float:
+def ks_distance(law: Distribution, degrees: np.ndarray, counts: np.ndarray) -> float:
     """The largest |F_empirical(d) - F_law(d)| over the support, for int64 (D,) degrees, ascending, and their counts.
 
     F_empirical is level between two degrees, where F_law grows: the largest is at a degree, or just before the next.
     """
     up_to = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
-    cumulative = np.concatenate([[0.0], law.cumulative])  # of d_min - 1, d_min, ...
+    cumulative = np.concatenate([[0.0], law.cdf])  # of d_min - 1, d_min, ...
     at = np.abs(up_to[1:] - cumulative[degrees - law.d_min + 1])
     before_next = np.abs(up_to - cumulative[np.append(degrees, law.d_max + 1) - law.d_min])
     return float(max(at.max(), before_next.max()))
 
 
-def bootstrap(
-    likelihood: "Likelihood", law: Law, degrees: np.ndarray, counts: np.ndarray, seed: int, replicates: int
+def bootstrap_p_value(
+    likelihood: "Likelihood", law: Distribution, degrees: np.ndarray, counts: np.ndarray, seed: int, replicates: int
 ) -> float:
     """The p-value of the distance of degrees to their law; the parameters are fitted anew to every sample."""
     cells, vertices = likelihood.cells, int(counts.sum())
-    distance, as_large = cells.distance(law, degrees, counts), 0
+    distance, as_large = cells.ks_distance(law, degrees, counts), 0
     for replicate in range(replicates):
         key = stream(seed, purpose(f"bootstrap: {law.family}"), law.d_max, replicate)
         generator = np.random.Generator(np.random.Philox(key=key))
         sample = cells.sample(law, vertices, generator)
-        as_large += cells.distance(likelihood.maximise(*sample, law.eta), *sample) >= distance
+        as_large += cells.ks_distance(likelihood.maximise(*sample, law.eta), *sample) >= distance
     return (1 + as_large) / (1 + replicates)
 
 
@@ -110,7 +110,7 @@ class Likelihood:
         self.scale = rows.std(axis=1, keepdims=True)
         self.rows = rows / self.scale
 
-    def maximise(self, degrees: np.ndarray, counts: np.ndarray, start: tuple[float, ...] | None = None) -> Law:
+    def maximise(self, degrees: np.ndarray, counts: np.ndarray, start: tuple[float, ...] | None = None) -> Distribution:
         """The law with the highest likelihood for int64 (D,) degrees of the support, ascending, and their counts.
 
         If the last natural parameter must not be positive, but the unconstrained maximum has it positive, then by
@@ -121,20 +121,20 @@ class Likelihood:
         target = (rows * counts).sum(axis=1) / counts.sum()
         eta = np.zeros(len(target)) if start is None else np.asarray(start) * self.scale[:, 0]
         eta = self._newton(target, eta)
-        if self.family.curbed and eta[-1] >= 0:
+        if self.family.last_parameter_nonpositive and eta[-1] >= 0:
             eta = np.append(self._newton(target[:-1], eta[:-1]) if len(eta) > 1 else [], 0.0)
         cells = self.cells
-        return Law(self.family.name, tuple(float(e) for e in eta / self.scale[:, 0]), cells.d_min, cells.d_max)
+        return Distribution(self.family.name, tuple(float(e) for e in eta / self.scale[:, 0]), cells.d_min, cells.d_max)
 
     def _newton(self, target: np.ndarray, eta: np.ndarray) -> np.ndarray:
         """Solve E[T] = target over the first len(target) statistics, in units of their scale."""
         rows = self.rows[: len(target)] - target[:, None]
         log_z, mean, covariance = self._moments(rows, eta)
-        for _ in range(STEPS):
+        for _ in range(MAX_NEWTON_STEPS):
             covariance = covariance + np.eye(len(eta)) * (1e-13 * np.trace(covariance) + 1e-300)
             step = np.linalg.solve(covariance, -mean)
             gain, length = float(-mean @ step), 1.0
-            if gain < TOLERANCE:
+            if gain < NEWTON_TOLERANCE:
                 break
             while length > 1e-9:
                 moved = self._moments(rows, eta + length * step)

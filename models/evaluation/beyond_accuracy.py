@@ -12,14 +12,14 @@ import numpy as np
 from numba import njit
 from scipy.sparse import csr_matrix
 
-from models.evaluation.metrics import Mean, mean
-from models.numerics.products import read_only
-from models.numerics.top_items import index_arrays
+from oneclass.models.evaluation.metrics import Mean, mean_and_error
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.top_k import as_index_arrays
 
-FIRST = 20
+TOP_K = 20
 
 
-class Shown(NamedTuple):
+class ExposureCounts(NamedTuple):
     """What has been counted of some users.
 
     Attributes:
@@ -41,16 +41,16 @@ class Exposure:
 
     def __init__(self, item_degrees: np.ndarray, training_users: int) -> None:
         self._times = np.zeros(len(item_degrees), dtype=np.int64)
-        self._degrees = read_only(item_degrees, np.int64)
+        self._degrees = as_read_only(item_degrees, np.int64)
         self._information = np.log2(training_users) - np.log2(np.maximum(item_degrees, 1))
-        self._percentile = _percentiles(item_degrees)
+        self._percentile = _popularity_percentiles(item_degrees)
         self._of_users: list[np.ndarray] = []
 
     def add(self, recommended: np.ndarray, histories: csr_matrix) -> None:
         """Count a block of users.
 
         Args:
-            recommended: int32 (block, k), from `models.numerics.top_items.top_items`, padded with -1.
+            recommended: int32 (block, k), from `models.numerics.top_k.top_items`, padded with -1.
             histories: (block, items) CSR, the histories for which the items were recommended.
         """
         there = recommended >= 0
@@ -60,21 +60,21 @@ class Exposure:
             np.where(there, values[recommended], 0).sum(axis=1)
             for values in (self._information, self._percentile, self._degrees)
         ]
-        history = _mean_degrees(*index_arrays(histories.indptr, histories.indices), self._degrees)
+        history = _mean_degrees(*as_index_arrays(histories.indptr, histories.indices), self._degrees)
         self._of_users.append(np.stack([*(of_list / np.maximum(lengths, 1) for of_list in sums), history]))
 
-    def anew(self) -> "Exposure":
+    def copy_empty(self) -> "Exposure":
         """Another one for the same items, which has counted nothing yet."""
         other = copy.copy(self)
         other._times, other._of_users = np.zeros_like(self._times), []
         return other
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> ExposureCounts:
         """What has been counted so far."""
-        return Shown(self._times, np.concatenate([np.empty((4, 0)), *self._of_users], axis=1))
+        return ExposureCounts(self._times, np.concatenate([np.empty((4, 0)), *self._of_users], axis=1))
 
-    def take(self, shown: Shown) -> None:
+    def take(self, shown: ExposureCounts) -> None:
         """Count the users that another one has counted, after those of this one."""
         self._times += shown.times
         self._of_users.append(shown.of_users)
@@ -90,13 +90,13 @@ class Exposure:
         users, shown = len(information), times[self._degrees > 0]
         found = {
             "coverage": Mean(float(np.mean(shown > 0)), None, users),
-            "novelty": mean(information),
-            "popularity_percentile": mean(percentile),
+            "novelty": mean_and_error(information),
+            "popularity_percentile": mean_and_error(percentile),
             "gini": Mean(gini(shown), None, users),
         }
         if (history > 0).any():
-            found["popularity_lift"] = _lift(degree[history > 0], history[history > 0])
-        return {f"{name}@{FIRST}": value for name, value in found.items()}
+            found["popularity_lift"] = _popularity_lift(degree[history > 0], history[history > 0])
+        return {f"{name}@{TOP_K}": value for name, value in found.items()}
 
 
 def gini(counts: np.ndarray) -> float:
@@ -105,13 +105,13 @@ def gini(counts: np.ndarray) -> float:
     return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * max(ordered.sum(), 1)))
 
 
-def _lift(recommended: np.ndarray, known: np.ndarray) -> Mean:
+def _popularity_lift(recommended: np.ndarray, known: np.ndarray) -> Mean:
     ratio = float(np.mean(recommended) / np.mean(known))
-    error = mean((recommended - ratio * known) / np.mean(known)).standard_error
+    error = mean_and_error((recommended - ratio * known) / np.mean(known)).standard_error
     return Mean(ratio - 1, error, len(known))
 
 
-def _percentiles(degrees: np.ndarray) -> np.ndarray:
+def _popularity_percentiles(degrees: np.ndarray) -> np.ndarray:
     """For each item the share of the training items with fewer edges, float64 (items,); ties count half."""
     trained, (distinct, item) = np.sort(degrees[degrees > 0]), np.unique(degrees, return_inverse=True)
     below, at_most = (np.searchsorted(trained, distinct, side)[item] for side in ("left", "right"))

@@ -2,17 +2,17 @@
 
 One-class data has no negatives. So Figures 4 and 5 of the random-graph paper show the values of `like` on held-out edges,
 which are all likes, and the share of them that `like` gets wrong. With negatives that are drawn from the law of the
-model's own (`models.negatives.laws`), `like` can also be compared with the share of likes.
+model's own (`models.negatives.distributions`), `like` can also be compared with the share of likes.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from models.evaluation.metrics import ends, log_bins
+from oneclass.models.evaluation.metrics import bin_bounds, log_bins
 
-ONE_BY_ONE = 40  # the largest degree that has a bin of its own, in both papers
-SLICES, TENTHS = 20, 10
+MAX_SINGLE_DEGREE = 40  # the largest degree that has a bin of its own, in both papers
+HISTOGRAM_BINS, CALIBRATION_BINS = 20, 10
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class CalibrationBin:
     standard_error: float | None
 
 
-def like_by_degree(like: np.ndarray, degrees: np.ndarray) -> list[LikeBin]:
+def bin_likes_by_degree(like: np.ndarray, degrees: np.ndarray) -> list[LikeBin]:
     """`like` of held-out edges by the degree of their users: 0, 1, ..., 40 one by one, then 41-63, 64-127, ...
 
     Args:
@@ -59,21 +59,21 @@ def like_by_degree(like: np.ndarray, degrees: np.ndarray) -> list[LikeBin]:
     Returns:
         the bins with an edge, by degree.
     """
-    first_log = int(log_bins(np.array([ONE_BY_ONE + 1]))[0])
-    bins = np.where(degrees <= ONE_BY_ONE, degrees, ONE_BY_ONE + 1 + log_bins(degrees) - first_log)
+    first_log = int(log_bins(np.array([MAX_SINGLE_DEGREE + 1]))[0])
+    bins = np.where(degrees <= MAX_SINGLE_DEGREE, degrees, MAX_SINGLE_DEGREE + 1 + log_bins(degrees) - first_log)
     found = []
     for number in np.unique(bins):
         inside = like[bins == number]
         low, high = number, number
-        if number > ONE_BY_ONE:
-            low, high = ends(number - ONE_BY_ONE - 1 + first_log)
-            low = max(low, ONE_BY_ONE + 1)
-        histogram = tuple(np.bincount(_places(inside, SLICES), minlength=SLICES).tolist())
+        if number > MAX_SINGLE_DEGREE:
+            low, high = bin_bounds(number - MAX_SINGLE_DEGREE - 1 + first_log)
+            low = max(low, MAX_SINGLE_DEGREE + 1)
+        histogram = tuple(np.bincount(_bin_indices(inside, HISTOGRAM_BINS), minlength=HISTOGRAM_BINS).tolist())
         found.append(LikeBin(int(low), int(high), len(inside), float(np.mean(inside < 0.5)), histogram))
     return found
 
 
-def calibrate(like: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> list[CalibrationBin]:
+def calibration_curve(like: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> list[CalibrationBin]:
     """Compare `like` with the truth, in ten equal bins of `like`.
 
     Args:
@@ -85,18 +85,18 @@ def calibrate(like: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> list[
         the bins with a pair, in order. With w the weights and o the weighted mean of the truth y in a bin, the
         standard error is that of a ratio of sums, sqrt(sum w^2 (y - o)^2) / sum w.
     """
-    bins = _places(like, TENTHS)
+    bins = _bin_indices(like, CALIBRATION_BINS)
     found = []
     for number in np.unique(bins):
         inside = bins == number
         w, y = weights[inside] / weights[inside].sum(), truth[inside].astype(np.float64)
         observed, mean_like = min(float(w @ y), 1.0), min(float(w @ like[inside]), 1.0)  # rounding may exceed 1
         error = float(np.sqrt(np.sum((w * (y - observed)) ** 2))) if np.ptp(y) > 0 else None
-        low, high = float(number / TENTHS), float((number + 1) / TENTHS)
+        low, high = float(number / CALIBRATION_BINS), float((number + 1) / CALIBRATION_BINS)
         found.append(CalibrationBin(low, high, len(y), mean_like, observed, error))
     return found
 
 
-def _places(like: np.ndarray, count: int) -> np.ndarray:
+def _bin_indices(like: np.ndarray, count: int) -> np.ndarray:
     """The bin of each probability, out of `count` equal bins from 0 to 1."""
     return np.minimum((like.astype(np.float64) * count).astype(np.int64), count - 1)

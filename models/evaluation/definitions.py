@@ -7,10 +7,10 @@ are the first k of it. s_n is the score of item n, d_n its training degree, and 
 
 from dataclasses import dataclass
 
-from models.evaluation.beyond_accuracy import FIRST
-from models.evaluation.metrics import PERCENTILES
+from oneclass.models.evaluation.beyond_accuracy import TOP_K
+from oneclass.models.evaluation.metrics import PERCENTILES
 
-LIANG = "Liang, Krishnan, Hoffman, Jebara 2018"
+LIANG_2018 = "Liang, Krishnan, Hoffman, Jebara 2018"
 S = "eq. 23 of the random-graph paper (Paquet, Koenigstein 2013), eq. 12 of the paper on paired symbols"
 
 
@@ -27,49 +27,49 @@ class Definition:
     source: str
 
 
-def _recall(k: int) -> Definition:
-    return Definition(f"hits among the first {k} / min({k}, targets): |L_u ∩ T_u| / min({k}, |T_u|)", LIANG)
+def _recall_definition(k: int) -> Definition:
+    return Definition(f"hits among the first {k} / min({k}, targets): |L_u ∩ T_u| / min({k}, |T_u|)", LIANG_2018)
 
 
-def _ndcg(k: int) -> Definition:
+def _ndcg_definition(k: int) -> Definition:
     gain = f"sum of 1 / log2(place + 1) over the targets among the first {k}"
     return Definition(
-        f"{gain}, divided by that of the first min({k}, |T_u|) places", f"Järvelin, Kekäläinen 2002; {LIANG}"
+        f"{gain}, divided by that of the first min({k}, |T_u|) places", f"Järvelin, Kekäläinen 2002; {LIANG_2018}"
     )
 
 
-def _percentile(percent: int) -> Definition:
+def _percentile_definition(percent: int) -> Definition:
     return Definition(f"the {percent}th percentile over users of their mean_rank, linearly interpolated", "")
 
 
-OF_USERS = {
-    "recall@20": _recall(20),
-    "recall@50": _recall(50),
+USER_METRICS = {
+    "recall@20": _recall_definition(20),
+    "recall@50": _recall_definition(50),
     "recall_of_all@20": Definition(
         "|L_u ∩ T_u| / |T_u|, k = 20", "the tables on Gowalla since He et al. 2020 (LightGCN)"
     ),
-    "ndcg@100": _ndcg(100),
-    "ndcg@20": _ndcg(20),
+    "ndcg@100": _ndcg_definition(100),
+    "ndcg@20": _ndcg_definition(20),
     "mean_rank": Definition("mean over n in T_u of S_un = |{m in C_u: s_n > s_m}| / |C_u|, so that 0 ≤ S < 1", S),
     "mean_rank_midtie": Definition("the same, with a tie s_n = s_m, m other than n, counted as one half", ""),
-    **{name: _percentile(percent) for name, percent in PERCENTILES.items()},
+    **{name: _percentile_definition(percent) for name, percent in PERCENTILES.items()},
 }
-OF_LISTS = {
-    f"coverage@{FIRST}": Definition(
+LIST_METRICS = {
+    f"coverage@{TOP_K}": Definition(
         "share of the training items that are in at least one L_u", "Ge, Delgado-Battenfeld, Jannach 2010"
     ),
-    f"novelty@{FIRST}": Definition(
+    f"novelty@{TOP_K}": Definition(
         "mean over n in L_u of -log2(d_n / M), in bits", "Zhou et al. 2010; Castells, Hurley, Vargas 2015"
     ),
-    f"popularity_percentile@{FIRST}": Definition(
+    f"popularity_percentile@{TOP_K}": Definition(
         "mean over n in L_u of the share of training items with fewer edges than n; ties count half", ""
     ),
-    f"popularity_lift@{FIRST}": Definition(
+    f"popularity_lift@{TOP_K}": Definition(
         "(GAP(L) - GAP(P)) / GAP(P), where GAP is the mean over users of the mean d_n of their items, in their lists L "
         "and in their histories P: 0 if the lists are as popular as the histories",
         "Abdollahpouri et al. 2019",
     ),
-    f"gini@{FIRST}": Definition(
+    f"gini@{TOP_K}": Definition(
         "sum_k (2k - n - 1) x_(k) / (n sum x), where x_(1) ≤ ... ≤ x_(n) are how often each training item is shown, items "
         "that are never shown included: 0 if all are shown alike, near 1 if a few items are shown almost always",
         "the Gini index",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from models.evaluation.ranking import TargetRanks
+from oneclass.models.evaluation.ranking import TargetRanks
 
 PERCENTILES = {"rank_p05": 5, "rank_p25": 25, "median_rank": 50, "rank_p75": 75, "rank_p95": 95}
 
@@ -66,7 +66,7 @@ class DegreeCell:
     mean: float
 
 
-def edge_ranks(ranks: TargetRanks, *, midtie: bool = False) -> np.ndarray:
+def compute_edge_ranks(ranks: TargetRanks, *, midtie: bool = False) -> np.ndarray:
     """S of every target: the share of its user's candidates that have a lower score.
 
     This is eq. 23 of the random-graph paper and eq. 12 of the paper on paired symbols. The inequality is strict and the
@@ -79,7 +79,7 @@ def edge_ranks(ranks: TargetRanks, *, midtie: bool = False) -> np.ndarray:
     return won / np.repeat(ranks.candidates, np.diff(ranks.indptr))
 
 
-def user_metrics(ranks: TargetRanks) -> dict[str, np.ndarray]:
+def compute_user_metrics(ranks: TargetRanks) -> dict[str, np.ndarray]:
     """Every metric that has a value for each user, by name.
 
     `models.evaluation.definitions` has the formulas.
@@ -97,29 +97,29 @@ def user_metrics(ranks: TargetRanks) -> dict[str, np.ndarray]:
     if not counts.all():
         raise ValueError(f"user {int(np.argmin(counts))} of the block has no target; leave such users out")
     return {
-        "recall@20": _hits(ranks, 20) / np.minimum(counts, 20),
-        "recall@50": _hits(ranks, 50) / np.minimum(counts, 50),
-        "recall_of_all@20": _hits(ranks, 20) / counts,
-        "ndcg@100": _ndcg(ranks, 100),
-        "ndcg@20": _ndcg(ranks, 20),
-        "mean_rank": _sums(ranks, edge_ranks(ranks)) / counts,
-        "mean_rank_midtie": _sums(ranks, edge_ranks(ranks, midtie=True)) / counts,
+        "recall@20": _recall_at(ranks, 20) / np.minimum(counts, 20),
+        "recall@50": _recall_at(ranks, 50) / np.minimum(counts, 50),
+        "recall_of_all@20": _recall_at(ranks, 20) / counts,
+        "ndcg@100": _ndcg_at(ranks, 100),
+        "ndcg@20": _ndcg_at(ranks, 20),
+        "mean_rank": _sum_by_user(ranks, compute_edge_ranks(ranks)) / counts,
+        "mean_rank_midtie": _sum_by_user(ranks, compute_edge_ranks(ranks, midtie=True)) / counts,
     }
 
 
-def over_users(values: dict[str, np.ndarray]) -> dict[str, Mean]:
-    """The means of `user_metrics`, and the percentiles of the users' mean ranks, linearly interpolated.
+def average_over_users(values: dict[str, np.ndarray]) -> dict[str, Mean]:
+    """The means of `compute_user_metrics`, and the percentiles of the users' mean ranks, linearly interpolated.
 
     The standard error of a mean is std / sqrt(users), with n in the variance, as in Liang et al. (2018). Percentiles have
     no standard error, nor has the mean of a single user.
     """
-    means = {metric: mean(of_users) for metric, of_users in values.items()}
-    points = _percentiles(values["mean_rank"])
+    means = {metric: mean_and_error(of_users) for metric, of_users in values.items()}
+    points = _rank_percentiles(values["mean_rank"])
     users = len(values["mean_rank"])
     return means | {name: Mean(point, None, users) for name, point in zip(PERCENTILES, points, strict=True)}
 
 
-def compare(first: np.ndarray, second: np.ndarray) -> Comparison:
+def compare_paired(first: np.ndarray, second: np.ndarray) -> Comparison:
     """The paired t-test between two arrays of values, (users,) each, in the same order of users.
 
     Equal arrays have a p-value of 1; arrays that differ by a constant have a p-value of 0.
@@ -135,7 +135,7 @@ def compare(first: np.ndarray, second: np.ndarray) -> Comparison:
     return Comparison(difference, error, float(2 * stdtr(users - 1, -abs(difference / error))), users)
 
 
-def by_degree(ranks: np.ndarray, degrees: np.ndarray) -> list[DegreeBin]:
+def group_by_degree(ranks: np.ndarray, degrees: np.ndarray) -> list[DegreeBin]:
     """Ranks of edges, grouped by the degree of their user (or item) in the bins 0, 1, 2-3, 4-7, 8-15, ...
 
     Args:
@@ -149,11 +149,11 @@ def by_degree(ranks: np.ndarray, degrees: np.ndarray) -> list[DegreeBin]:
     found = []
     for number in np.unique(bins):
         inside = ranks[bins == number]
-        found.append(DegreeBin(*ends(number), len(inside), float(np.mean(inside)), _percentiles(inside)))
+        found.append(DegreeBin(*bin_bounds(number), len(inside), float(np.mean(inside)), _rank_percentiles(inside)))
     return found
 
 
-def by_both_degrees(ranks: np.ndarray, user_degrees: np.ndarray, item_degrees: np.ndarray) -> list[DegreeCell]:
+def group_by_both_degrees(ranks: np.ndarray, user_degrees: np.ndarray, item_degrees: np.ndarray) -> list[DegreeCell]:
     """Mean ranks of edges, grouped by the degrees of both user and item, in the bins of `by_degree`.
 
     Args:
@@ -167,7 +167,7 @@ def by_both_degrees(ranks: np.ndarray, user_degrees: np.ndarray, item_degrees: n
     edges = np.bincount(cells)
     means = np.bincount(cells, weights=ranks) / edges
     return [
-        DegreeCell(ends(user), ends(item), int(count), float(mean))
+        DegreeCell(bin_bounds(user), bin_bounds(item), int(count), float(mean))
         for user, item, count, mean in zip(*pairs, edges, means, strict=True)
     ]
 
@@ -177,34 +177,34 @@ def log_bins(degrees: np.ndarray) -> np.ndarray:
     return np.frexp(degrees.astype(np.float64))[1]
 
 
-def ends(number: int) -> tuple[int, int]:
+def bin_bounds(number: int) -> tuple[int, int]:
     """Lowest and highest degree of a bin of `log_bins`."""
     return (0, 0) if number == 0 else (1 << (int(number) - 1), (1 << int(number)) - 1)
 
 
-def mean(values: np.ndarray) -> Mean:
+def mean_and_error(values: np.ndarray) -> Mean:
     """The mean of float64 (users,), with std / sqrt(users) as its standard error."""
     users = len(values)
     return Mean(float(np.mean(values)), float(np.std(values) / np.sqrt(users)) if users > 1 else None, users)
 
 
-def _percentiles(ranks: np.ndarray) -> tuple[float, ...]:
+def _rank_percentiles(ranks: np.ndarray) -> tuple[float, ...]:
     return tuple(np.percentile(ranks, list(PERCENTILES.values())).tolist())
 
 
-def _sums(ranks: TargetRanks, of_targets: np.ndarray) -> np.ndarray:
+def _sum_by_user(ranks: TargetRanks, of_targets: np.ndarray) -> np.ndarray:
     """Sums over each user's targets, in their order."""
     return np.add.reduceat(of_targets, ranks.indptr[:-1])
 
 
-def _hits(ranks: TargetRanks, k: int) -> np.ndarray:
-    return _sums(ranks, (ranks.position < k).astype(np.float64))
+def _recall_at(ranks: TargetRanks, k: int) -> np.ndarray:
+    return _sum_by_user(ranks, (ranks.position < k).astype(np.float64))
 
 
-def _ndcg(ranks: TargetRanks, k: int) -> np.ndarray:
+def _ndcg_at(ranks: TargetRanks, k: int) -> np.ndarray:
     discounts = 1 / np.log2(np.arange(2, k + 2))
     gains = np.append(discounts, 0)[np.minimum(ranks.position, k)]
     ideal = np.cumsum(discounts)[np.minimum(np.diff(ranks.indptr), k) - 1]
     return np.minimum(
-        _sums(ranks, gains) / ideal, 1
+        _sum_by_user(ranks, gains) / ideal, 1
     )  # the sums are in different orders, so the ratio may exceed 1 by a rounding error

@@ -9,13 +9,12 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from models.numerics.ordering import contains
-from models.numerics.top_items import index_arrays, top_of_row
+from oneclass.models.numerics.top_k import as_index_arrays, contains, top_of_row
 
-NAN, SEEN = 1, 2  # faults of a row
+NAN_SCORE, TARGET_IN_HISTORY = 1, 2  # faults of a row
 
 
-class NotRankable(ValueError):
+class CannotRank(ValueError):
     """A user whose items cannot be ranked.
 
     Attributes:
@@ -38,7 +37,7 @@ class TargetRanks:
         tied: int32 (targets,), the number of other candidates with the same score as the target.
         position: int32 (targets,), the number of candidates before the target; of equal scores the lower id is first.
         candidates: int32 (users,), the number of candidates of the user, targets included.
-        first: int32 (users, n), the n best candidates, as `models.numerics.top_items.top_items` gives them.
+        first: int32 (users, n), the n best candidates, as `models.numerics.top_k.top_items` gives them.
     """
 
     indptr: np.ndarray
@@ -49,7 +48,7 @@ class TargetRanks:
     first: np.ndarray
 
 
-def target_ranks(scores: np.ndarray, histories: csr_matrix, targets: csr_matrix, n: int = 0) -> TargetRanks:
+def rank_targets(scores: np.ndarray, histories: csr_matrix, targets: csr_matrix, n: int = 0) -> TargetRanks:
     """The rank of every target in its user's ranking of all items outside the history, and the n items at its head.
 
     It counts instead of sorting: one vectorized pass over the items for each target. Even for a user with 200 targets
@@ -70,54 +69,54 @@ def target_ranks(scores: np.ndarray, histories: csr_matrix, targets: csr_matrix,
             f"scores {scores.shape}, histories {histories.shape} and targets {targets.shape} must have the same shape"
         )
     scores = np.ascontiguousarray(scores, dtype=np.float32)
-    indptr, indices = index_arrays(targets.indptr, targets.indices)
+    indptr, indices = as_index_arrays(targets.indptr, targets.indices)
     worse, tied, position = (np.zeros(len(indices), dtype=np.int32) for _ in range(3))
     fault = np.zeros(len(scores), dtype=np.int8)
-    known = index_arrays(histories.indptr, histories.indices)
+    known = as_index_arrays(histories.indptr, histories.indices)
     first, best = np.full((len(scores), n), -1, np.int32), np.full((len(scores), n), -np.inf, np.float32)
-    _target_ranks(scores, *known, indptr, indices, worse, tied, position, fault, first, best)
+    _rank_targets(scores, *known, indptr, indices, worse, tied, position, fault, first, best)
     if fault.any():
         row = int(np.argmax(fault > 0))
-        raise NotRankable(row, "a score is NaN" if fault[row] == NAN else "a target lies in the history")
+        raise CannotRank(row, "a score is NaN" if fault[row] == NAN_SCORE else "a target lies in the history")
     candidates = (scores.shape[1] - np.diff(known[0])).astype(np.int32)
     return TargetRanks(indptr, worse, tied, position, candidates, first)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _target_ranks(scores, known_indptr, known_indices, indptr, indices, worse, tied, position, fault, first, best):
+def _rank_targets(scores, known_indptr, known_indices, indptr, indices, worse, tied, position, fault, first, best):
     """All that is asked of a user's scores comes before the next user's, while they are in a cache."""
     for user in prange(len(scores)):
         start, end = indptr[user], indptr[user + 1]
         row, targets = scores[user], indices[start:end]
         history = known_indices[known_indptr[user] : known_indptr[user + 1]]
-        fault[user] = _fault(row, history, targets)
+        fault[user] = _find_fault(row, history, targets)
         if fault[user] > 0:
             continue
         for entry in range(start, end):
-            worse[entry], tied[entry], position[entry] = _count(row, history, indices[entry])
+            worse[entry], tied[entry], position[entry] = _count_candidates(row, history, indices[entry])
         if first.shape[1] > 0:
             top_of_row(row, history, first[user], best[user])
 
 
 @njit(cache=True, nogil=True)
-def _fault(row, history, targets):
+def _find_fault(row, history, targets):
     nans = np.int32(0)
     for item in range(len(row)):
         nans = np.int32(nans + (row[item] != row[item]))
     if nans > 0:
-        return NAN
+        return NAN_SCORE
     for target in targets:
         if contains(history, target):
-            return SEEN
+            return TARGET_IN_HISTORY
     return 0
 
 
 @njit(cache=True, nogil=True)
-def _count(row, history, target):
+def _count_candidates(row, history, target):
     """(worse, tied, position) of one target among the items outside the history."""
     score = row[target]
-    worse_before, tied_before = below_and_at(row[:target], score)
-    worse_after, tied_after = below_and_at(row[target + 1 :], score)
+    worse_before, tied_before = count_below_and_equal(row[:target], score)
+    worse_after, tied_after = count_below_and_equal(row[target + 1 :], score)
     worse, tied = worse_before + worse_after, tied_before + tied_after
     for item in history:
         worse -= row[item] < score
@@ -129,7 +128,7 @@ def _count(row, history, target):
 
 
 @njit(cache=True, nogil=True)
-def below_and_at(row, score):
+def count_below_and_equal(row, score):
     """How many are below the score, and how many equal it; int32 sums without a branch, so that the loop vectorizes."""
     below = equal = np.int32(0)
     for item in range(len(row)):

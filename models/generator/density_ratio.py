@@ -15,12 +15,12 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Truth:
+class GroundTruth:
     """The traits that were drawn, for users and items in the order of the rows and columns of a training matrix.
 
     Attributes:
         users, items, item_bias: float32 (users, K), (items, K), (items,): the traits u, v, b.
-        user_odds, item_odds: float64 (users,) and (items,), a and b of `considered_odds`.
+        user_odds, item_odds: float64 (users,) and (items,), a and b of `solve_odds`.
     """
 
     users: np.ndarray
@@ -38,12 +38,12 @@ class Truth:
         logits = self.users[users].astype(np.float64) @ self.items.T + self.item_bias
         return 1 / (1 + np.exp(-logits))
 
-    def coins_of_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    def pair_probabilities(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """The same of some pairs, float64 (pairs,)."""
         logits = np.einsum("pk,pk->p", self.users[users].astype(np.float64), self.items[items]) + self.item_bias[items]
         return 1 / (1 + np.exp(-logits))
 
-    def like_rates(self, users: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+    def training_like_probabilities(self, users: np.ndarray, degrees: np.ndarray) -> np.ndarray:
         """Probability that an item is a training like, float64 (block, items).
 
         The rates of a user are scaled to sum to the user's training degree, because that degree is known: the coins
@@ -58,7 +58,7 @@ class Truth:
         return np.minimum(rates * (degrees / rates.sum(axis=1))[:, None], 1)
 
 
-def considered_odds(user_degrees: np.ndarray, item_degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def solve_odds(user_degrees: np.ndarray, item_degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """a (users,) and b (items,) for which the expected degrees are the given ones; both degrees have the same total.
 
     Vertices of equal degree have equal numbers, so that the cost depends on the distinct degrees only. Fixed-point steps

@@ -3,30 +3,32 @@ Newman, Strogatz and Watts 2001).
 
 Degrees of users and of items are drawn independently. While the two totals differ, or while no graph without repeated
 edges has these degrees, one random user and one random item get new degrees from the same laws. Then half-edges are
-paired at random (`models.generator.pairing`).
+paired at random (`models.generator.configuration_model`).
 """
 
 import numpy as np
 from numba import njit
 
-from models.degrees.laws import Law
-from models.generator.pairing import chance, paired, pick
-from models.numerics.adjacency import transposed
-from models.numerics.ordering import first_above
-from models.numerics.random_numbers import purpose, stream
+from oneclass.models.degrees.distributions import Distribution
+from oneclass.models.generator.configuration_model import draw_below, draw_simple_graph, draw_uniform
+from oneclass.models.numerics.adjacency import transpose
+from oneclass.models.numerics.random_numbers import purpose, stream
+from oneclass.models.numerics.top_k import first_above
 
-LAW_USERS, LAW_ITEMS = purpose("hidden graph: user degrees"), purpose("hidden graph: item degrees")
+USER_DEGREES, ITEM_DEGREES = purpose("hidden graph: user degrees"), purpose("hidden graph: item degrees")
 REDRAW = purpose("hidden graph: redraw")
 
-MOST_REDRAWS = 500_000_000
-MOST_BALANCES = 100  # give up after so many equal totals, if none has a graph without repeated edges
+MAX_REDRAWS = 500_000_000
+MAX_BALANCES = 100  # give up after so many equal totals, if none has a graph without repeated edges
 
 
-class NoSuchGraph(Exception):
+class NotGraphical(Exception):
     """No simple graph with degrees from these laws was found."""
 
 
-def draw_graph(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_graph(
+    users: Distribution, items: Distribution, counts: tuple[int, int], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw the hidden graph H.
 
     Args:
@@ -41,27 +43,29 @@ def draw_graph(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tu
         NoSuchGraph: no degrees were found that have equal totals and a graph without repeated edges.
     """
     user_degrees, item_degrees = draw_degrees(users, items, counts, seed)
-    starts, row_items = paired(user_degrees, item_degrees, seed)
-    return transposed(starts, row_items, counts[1])
+    starts, row_items = draw_simple_graph(user_degrees, item_degrees, seed)
+    return transpose(starts, row_items, counts[1])
 
 
-def draw_degrees(users: Law, items: Law, counts: tuple[int, int], seed: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_degrees(
+    users: Distribution, items: Distribution, counts: tuple[int, int], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Degrees of users (M,) and of items (N,), int64, for which a graph without repeated edges exists."""
-    laws = users.cumulative, items.cumulative
-    user_degrees = _drawn(laws[0], users.d_min, counts[0], _key(seed, LAW_USERS))
-    item_degrees = _drawn(laws[1], items.d_min, counts[1], _key(seed, LAW_ITEMS))
+    laws = users.cdf, items.cdf
+    user_degrees = _draw_from(laws[0], users.d_min, counts[0], _key(seed, USER_DEGREES))
+    item_degrees = _draw_from(laws[1], items.d_min, counts[1], _key(seed, ITEM_DEGREES))
     key, step = _key(seed, REDRAW), 0
-    for _ in range(MOST_BALANCES):
-        step = _balance(user_degrees, item_degrees, *laws, users.d_min, items.d_min, key, step, MOST_REDRAWS)
-        if step >= MOST_REDRAWS:
+    for _ in range(MAX_BALANCES):
+        step = _balance_totals(user_degrees, item_degrees, *laws, users.d_min, items.d_min, key, step, MAX_REDRAWS)
+        if step >= MAX_REDRAWS:
             break
-        if graphical(user_degrees, item_degrees):
+        if is_graphical(user_degrees, item_degrees):
             return user_degrees, item_degrees
-        step = _redraw(user_degrees, item_degrees, *laws, users.d_min, items.d_min, key, step)
-    raise NoSuchGraph(f"no degrees were drawn that a graph of {counts[0]} users and {counts[1]} items can have")
+        step = _redraw_pair(user_degrees, item_degrees, *laws, users.d_min, items.d_min, key, step)
+    raise NotGraphical(f"no degrees were drawn that a graph of {counts[0]} users and {counts[1]} items can have")
 
 
-def graphical(user_degrees: np.ndarray, item_degrees: np.ndarray) -> bool:
+def is_graphical(user_degrees: np.ndarray, item_degrees: np.ndarray) -> bool:
     """Whether a bipartite graph without repeated edges has these degrees (Gale 1957, Ryser 1957)."""
     largest = np.cumsum(np.sort(user_degrees)[::-1])
     at_least = len(item_degrees) - np.cumsum(np.bincount(item_degrees, minlength=len(user_degrees) + 1))
@@ -74,30 +78,30 @@ def _key(seed: int, what: np.uint64) -> np.uint64:
 
 
 @njit(cache=True)
-def _drawn(cumulative, d_min, count, key):
+def _draw_from(cumulative, d_min, count, key):
     out = np.empty(count, dtype=np.int64)
     for vertex in range(count):
-        out[vertex] = d_min + first_above(cumulative, chance(key, vertex))
+        out[vertex] = d_min + first_above(cumulative, draw_uniform(key, vertex))
     return out
 
 
 @njit(cache=True, nogil=True)
-def _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step):
+def _redraw_pair(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step):
     """Draw new degrees for one random user and one random item."""
-    user, item = pick(key, 4 * step, len(user_degrees)), pick(key, 4 * step + 1, len(item_degrees))
-    user_degrees[user] = user_min + first_above(user_law, chance(key, 4 * step + 2))
-    item_degrees[item] = item_min + first_above(item_law, chance(key, 4 * step + 3))
+    user, item = draw_below(key, 4 * step, len(user_degrees)), draw_below(key, 4 * step + 1, len(item_degrees))
+    user_degrees[user] = user_min + first_above(user_law, draw_uniform(key, 4 * step + 2))
+    item_degrees[item] = item_min + first_above(item_law, draw_uniform(key, 4 * step + 3))
     return step + 1
 
 
 @njit(cache=True, nogil=True)
-def _balance(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step, last):
+def _balance_totals(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step, last):
     """Redraw until the totals agree; returns the number of steps so far, or `last` if they do not agree by then."""
     surplus = user_degrees.sum() - item_degrees.sum()
     while surplus != 0 and step < last:
-        user, item = pick(key, 4 * step, len(user_degrees)), pick(key, 4 * step + 1, len(item_degrees))
+        user, item = draw_below(key, 4 * step, len(user_degrees)), draw_below(key, 4 * step + 1, len(item_degrees))
         surplus -= user_degrees[user] - item_degrees[item]
-        _redraw(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step)
+        _redraw_pair(user_degrees, item_degrees, user_law, item_law, user_min, item_min, key, step)
         surplus += user_degrees[user] - item_degrees[item]
         step += 1
     return step

@@ -4,6 +4,6 @@
 series that a filter is made of.
 """
 
-from models.graph_filter.model import GraphFilter
+from oneclass.models.graph_filter.model import GraphFilter
 
 __all__ = ["GraphFilter"]

@@ -12,13 +12,13 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.numerics.degree_weights import exact_degree_weights
-from models.numerics.gram import lower_gram
-from models.numerics.gram_inverse import mirror_lower
-from models.numerics.products import tall_times
-from models.numerics.random_numbers import normals, purpose
-from models.numerics.sparse_products import SparseTable, gram_times_vector, sparse_table, times_vector
-from models.numerics.threads import single_threaded_blas
+from oneclass.models.numerics.exact_weights import exact_degree_weights
+from oneclass.models.numerics.gram import lower_gram
+from oneclass.models.numerics.gram_inverse import mirror_lower
+from oneclass.models.numerics.matmul import tall_times
+from oneclass.models.numerics.random_numbers import normals, purpose
+from oneclass.models.numerics.sparse_products import SparseTable, gram_times_vector, sparse_table, times_vector
+from oneclass.models.numerics.threads import single_threaded_blas
 
 COLUMNS = 64  # of a block that goes through the graph at a time: a row of it is four cache lines
 CHUNK = 8192  # rows whose products are added up at a time, in float64
@@ -26,7 +26,7 @@ NULL = 1e-5  # an eigenvalue of S below this share of the largest is zero in flo
 WIDE = 1024  # columns of a block that is multiplied by the formed S, and rows of S of one BLAS call
 
 
-class Paths(Protocol):
+class SquareOperator(Protocol):
     """What multiplies blocks of items by S.
 
     Attributes:
@@ -41,7 +41,7 @@ class Paths(Protocol):
         """The same with S divided by a number."""
         ...
 
-    def squared(self, block: np.ndarray) -> np.ndarray:
+    def multiply(self, block: np.ndarray) -> np.ndarray:
         """S z, float32 (items, width), for a block z of that shape."""
         ...
 
@@ -69,7 +69,7 @@ class NormalizedGraph:
         """D_u^-user_exponent R D_i^-item_exponent; R is the (users, items) matrix read as zeros and ones."""
         user_degrees = np.diff(pattern.indptr)
         item_degrees = np.bincount(pattern.indices, minlength=pattern.shape[1])
-        of_user, of_item = powers(user_degrees, -user_exponent), powers(item_degrees, -item_exponent)
+        of_user, of_item = degree_powers(user_degrees, -user_exponent), degree_powers(item_degrees, -item_exponent)
         values = np.repeat(of_user, user_degrees) * of_item[pattern.indices]
         whole = csr_matrix((values, pattern.indices, pattern.indptr), shape=pattern.shape)
         return cls(whole, whole.T.tocsr())
@@ -79,7 +79,7 @@ class NormalizedGraph:
         factor = np.float32(eigenvalue**-0.5)
         return type(self)(self.of_users * factor, self.of_items * factor)
 
-    def squared(self, block: np.ndarray) -> np.ndarray:
+    def multiply(self, block: np.ndarray) -> np.ndarray:
         """S z, float32 (items, width), for a block z of that shape."""
         if block.shape[1] == 1:
             return gram_times_vector(*self._tables, block[:, 0])[:, None]
@@ -97,7 +97,7 @@ class NormalizedGraph:
 
 
 @dataclass(frozen=True)
-class FormedSquare:
+class DenseSquare:
     """S itself. Its bits, and those of its products, depend on no number of threads.
 
     Attributes:
@@ -116,7 +116,7 @@ class FormedSquare:
         """The square of `NormalizedGraph.of` these, summed in float64."""
         items = pattern.shape[1]
         of_users = exact_degree_weights(np.diff(pattern.indptr), 2 * user_exponent)
-        of_items = powers(np.bincount(pattern.indices, minlength=items), -item_exponent)
+        of_items = degree_powers(np.bincount(pattern.indices, minlength=items), -item_exponent)
         matrix = lower_gram(pattern, of_users, np.zeros(items), of_items, threads)
         mirror_lower(matrix, threads)
         return cls(matrix, pattern.shape, threads)
@@ -126,7 +126,7 @@ class FormedSquare:
         np.multiply(self.matrix, np.float32(1 / eigenvalue), out=self.matrix)
         return self
 
-    def squared(self, block: np.ndarray) -> np.ndarray:
+    def multiply(self, block: np.ndarray) -> np.ndarray:
         """S z, float32 (items, width), for a block z of that shape; of columns with one number each, columns of S."""
         if np.count_nonzero(block) == block.shape[1]:
             items, columns = np.nonzero(block)
@@ -143,7 +143,7 @@ class FormedSquare:
         return out
 
 
-def powers(degrees: np.ndarray, exponent: float) -> np.ndarray:
+def degree_powers(degrees: np.ndarray, exponent: float) -> np.ndarray:
     """degree^exponent, float32; 0 for a vertex without an edge."""
     found = np.zeros(len(degrees), dtype=np.float32)
     active = degrees > 0
@@ -152,7 +152,7 @@ def powers(degrees: np.ndarray, exponent: float) -> np.ndarray:
 
 
 def top_eigenvectors(
-    graph: Paths, count: int, oversampling: int, passes: int, seed: int
+    graph: SquareOperator, count: int, oversampling: int, passes: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues of S and their eigenvectors, which are the right singular vectors of W.
 
@@ -175,13 +175,13 @@ def top_eigenvectors(
     for _ in range(passes):
         for start in range(0, width, graph.columns):
             some = slice(start, start + graph.columns)
-            basis[:, some] = graph.squared(np.ascontiguousarray(basis[:, some]))
-        values, basis = _orthogonal(basis)
+            basis[:, some] = graph.multiply(np.ascontiguousarray(basis[:, some]))
+        values, basis = _orthogonalize(basis)
         width = len(values)
     return values[:count], np.ascontiguousarray(basis[:, :count])
 
 
-def _orthogonal(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _orthogonalize(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Singular values and left singular vectors of a tall block, those of a null direction left out.
 
     By the eigenvectors of its Gram matrix, the sums of which are in float64: that is far cheaper than a QR of so tall a

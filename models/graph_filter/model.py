@@ -10,7 +10,7 @@ the scores are
 
     s = x F,    F = (p(A) + alpha D_i^-gamma V V' D_i^gamma) (1 - h A + h^2 A^2 / 2 - ...).
 
-Where items are few, and where that is less work than ranking without (`formed_on`), F is made by the fit, and scores are sums of its
+Where items are few, and where that is less work than ranking without (`forms_filter`), F is made by the fit, and scores are sums of its
 rows; else F is never formed, and each user's row goes through the graph. Four published filters are settings of it:
 
     linear       p(A) = A: s_i = d_i^-out sum_v R_vi d_v^-du sum_(j in x) d_j^-in R_vj, of which LinkProp (Fu et al.,
@@ -32,38 +32,47 @@ from time import perf_counter
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.fitting import Epoch, FitOptions
-from models.graph_filter.graph import COLUMNS, FormedSquare, NormalizedGraph, Paths, powers, top_eigenvectors
-from models.graph_filter.kept_columns import KeptColumns
-from models.graph_filter.polynomials import Product, chebyshev_series, decay_series, plateau
-from models.graph_filter.settings import GraphFilterSettings
-from models.numerics.counts import one_each
-from models.numerics.no_evidence import factors_below, order_by_popularity
-from models.numerics.ordered_histories import weights_by_place
-from models.numerics.products import dense_times, pattern_times
-from models.numerics.sparse_products import rows_times
-from models.numerics.threads import kernel_threads, single_threaded_blas
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.graph_filter.column_cache import ColumnCache
+from oneclass.models.graph_filter.graph import (
+    COLUMNS,
+    DenseSquare,
+    NormalizedGraph,
+    SquareOperator,
+    degree_powers,
+    top_eigenvectors,
+)
+from oneclass.models.graph_filter.polynomials import Product, apply_chebyshev, apply_decay, plateau_coefficients
+from oneclass.models.graph_filter.settings import GraphFilterSettings
+from oneclass.models.numerics.matmul import dense_times, pattern_times
+from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
+from oneclass.models.numerics.sequential_histories import recency_weights
+from oneclass.models.numerics.sparse_products import rows_times
+from oneclass.models.numerics.threads import kernel_threads, single_threaded_blas
+from oneclass.models.numerics.validation import single_item_histories
 
-KEPT = 1 << 25  # numbers in the columns of the filter that a loaded model keeps: 128 MB, with 5,792 items all of them
-LARGEST = 1 << 29  # numbers of the largest filter that is formed: 2 GB, 23,170 items
+CACHE_ENTRIES = (
+    1 << 25
+)  # numbers in the columns of the filter that a loaded model keeps: 128 MB, with 5,792 items all of them
+MAX_FILTER_ENTRIES = 1 << 29  # numbers of the largest filter that is formed: 2 GB, 23,170 items
 WALK = 40  # operations of BLAS in the time of one step of a walk
 NOT_FORMED = np.zeros((0, 0), dtype=np.float32)
 ALONE = 8  # so many columns are made one by one, since most of the graph is far from most items
 
 
-def formed_on(items: int, edges: int) -> bool:
+def forms_filter(items: int, edges: int) -> bool:
     """Whether a fit makes the whole filter.
 
     With d likes a user, ranking all users by walks over the edges is some 300 edges^2 / d operations, and forming the filter 2
     items^3 in BLAS: where edges^2 > items^3, it is less work for any d below 150.
     """
-    return items**2 <= KEPT or (items**2 <= LARGEST and edges**2 > items**3)
+    return items**2 <= CACHE_ENTRIES or (items**2 <= MAX_FILTER_ENTRIES and edges**2 > items**3)
 
 
-def squared_on(items: int, edges: int) -> bool:
+def uses_dense_square(items: int, edges: int) -> bool:
     """Whether a filter is made by S, which takes 2 items^3 operations in BLAS, and not by 4 walks over the edges for each item."""
-    return formed_on(items, edges) and WALK * edges > items**2
+    return forms_filter(items, edges) and WALK * edges > items**2
 
 
 class GraphFilter(Model):
@@ -84,14 +93,14 @@ class GraphFilter(Model):
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
         """The filter and S, where they are large."""
-        return 2 if items**2 > KEPT and formed_on(items, edges) else 0
+        return 2 if items**2 > CACHE_ENTRIES and forms_filter(items, edges) else 0
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen = perf_counter(), self.params
         ones = np.ones(interactions.nnz, dtype=np.int8)
         self.edges = csr_matrix((ones, interactions.indices, interactions.indptr), shape=interactions.shape)
         self.eigenvalue, self.vectors = 1.0, np.zeros((self.item_count, 0), dtype=np.float32)
-        self.graph = self._paths(squared_on(self.item_count, interactions.nnz))
+        self.graph = self._paths(uses_dense_square(self.item_count, interactions.nnz))
         wanted = chosen.vectors if chosen.low_pass else 0
         if wanted or chosen.sharpening or chosen.polynomial == "plateau":
             with kernel_threads(self.threads), single_threaded_blas():
@@ -100,8 +109,8 @@ class GraphFilter(Model):
                 )
             self.eigenvalue, self.vectors = float(values[0]), np.ascontiguousarray(vectors[:, :wanted])
         self.graph, self.weights, self._factors = self.graph.over(self.eigenvalue), NOT_FORMED, None
-        if formed_on(self.item_count, interactions.nnz):
-            self.weights = self._filtered(one_each(np.arange(self.item_count), self.item_count))
+        if forms_filter(self.item_count, interactions.nnz):
+            self.weights = self._filter_histories(single_item_histories(np.arange(self.item_count), self.item_count))
             self.graph = self._factors = None
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
 
@@ -109,14 +118,14 @@ class GraphFilter(Model):
         """Columns `items` of the filter, at the items of the history, each times the weight of its place; a sum is the score
         where it is not all zero.
         """
-        of_places = weights_by_place(history, self.params.recency_exponent)[:, None]
+        of_places = recency_weights(history, self.params.recency_exponent)[:, None]
         if len(self.weights):
             return of_places * self.weights[history.indices[:, None], items]
         before, _ = self._low_pass()
-        kept = self._kept_columns(len(items))
+        kept = self._column_cache(len(items))
         with kernel_threads(self.threads), kept.turn:
-            rows = kept.rows_of(items, self._columns)
-            if self._end_at_users:
+            rows = kept.lookup(items, self._columns)
+            if self._ends_at_users:
                 after = self._degree_powers(self._delta(-1))[history.indices]
                 added = after * rows_times(self.graph.of_items, history.indices, kept.columns[rows].T)
             else:
@@ -124,12 +133,12 @@ class GraphFilter(Model):
             low = before[history.indices] * self.vectors[history.indices]
             return of_places * (added + dense_times(low, kept.factors[rows].T))
 
-    def _kept_columns(self, count: int) -> KeptColumns:
+    def _column_cache(self, count: int) -> ColumnCache:
         """Where the columns of so many items find room. Most users are recommended the same few items, so that a loaded
         model keeps them."""
-        size, factors = self.edges.shape[0] if self._end_at_users else self.item_count, self.vectors.shape[1]
-        kept = self.kept("filter columns", lambda: KeptColumns(KEPT // size, size, factors))
-        return kept if count <= kept.room else KeptColumns(count, size, factors)
+        size, factors = self.edges.shape[0] if self._ends_at_users else self.item_count, self.vectors.shape[1]
+        kept = self.kept("filter columns", lambda: ColumnCache(CACHE_ENTRIES // size, size, factors))
+        return kept if count <= kept.room else ColumnCache(count, size, factors)
 
     def _columns(self, items: list[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor, (k,).
@@ -142,30 +151,30 @@ class GraphFilter(Model):
             some = items[start : start + size]
             block = np.zeros((self.item_count, len(some)), dtype=np.float32)
             block[some, np.arange(len(some))] = 1
-            block = self._sharpened(block, -1)
-            if self._end_at_users:
+            block = self._sharpen(block, -1)
+            if self._ends_at_users:
                 columns = self.graph.at_users(self._degree_powers(-self._delta(-1)) * block)
             else:
-                columns = self._between(self._polynomial, block, -1)
+                columns = self._apply_between(self._polynomial, block, -1)
             yield from zip(columns.T, after[:, some].T, strict=True)
 
     @property
-    def _end_at_users(self) -> bool:
+    def _ends_at_users(self) -> bool:
         """Whether columns of the filter are kept as vectors over users, which are fewer than the items."""
         return self.params.polynomial == "linear" and self.edges.shape[0] < self.item_count
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         if len(self.weights):
-            of_places = weights_by_place(histories, self.params.recency_exponent)
+            of_places = recency_weights(histories, self.params.recency_exponent)
             with kernel_threads(self.threads):
                 scores = pattern_times(histories, self.weights, of_places)
         else:
-            scores = self._filtered(histories)
+            scores = self._filter_histories(histories)
         with kernel_threads(self.threads):
-            below = self.kept("below", lambda: factors_below(self.item_degrees))
-            return order_by_popularity(scores, self.item_degrees, below)
+            below = self.kept("below", lambda: fallback_factors(self.item_degrees))
+            return fill_popularity_fallback(scores, self.item_degrees, below)
 
-    def _filtered(self, histories: csr_matrix) -> np.ndarray:
+    def _filter_histories(self, histories: csr_matrix) -> np.ndarray:
         """x F, float32 (block, items), each history going through the graph."""
         scores = np.empty(histories.shape, dtype=np.float32)
         before, after = self._low_pass()
@@ -174,10 +183,10 @@ class GraphFilter(Model):
             for start in range(0, histories.shape[0], width):
                 some = histories if len(scores) <= width else histories[start : start + width]
                 block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
-                of_places = weights_by_place(some, self.params.recency_exponent)
+                of_places = recency_weights(some, self.params.recency_exponent)
                 rows = np.repeat(np.arange(some.shape[0]), np.diff(some.indptr)) if len(scores) > 1 else 0
                 block[some.indices, rows] = of_places
-                of_block = self._sharpened(self._between(self._polynomial, block, 1), 1).T
+                of_block = self._sharpen(self._apply_between(self._polynomial, block, 1), 1).T
                 low = pattern_times(some, self.vectors, of_places * before[some.indices, 0])
                 np.add(of_block, dense_times(low, after), out=scores[start : start + width])
         return scores
@@ -192,19 +201,19 @@ class GraphFilter(Model):
             with kernel_threads(self.threads):
                 for start in range(0, after.shape[1], self.graph.columns):
                     some = slice(start, start + self.graph.columns)
-                    after[:, some] = self._sharpened(np.ascontiguousarray(after[:, some]), 1)
+                    after[:, some] = self._sharpen(np.ascontiguousarray(after[:, some]), 1)
             self._factors = self._degree_powers(-gamma), np.ascontiguousarray(after.T)
         return self._factors
 
-    def _sharpened(self, block: np.ndarray, sign: int) -> np.ndarray:
+    def _sharpen(self, block: np.ndarray, sign: int) -> np.ndarray:
         chosen = self.params
         if not chosen.sharpening:
             return block
-        return self._between(
-            lambda z: decay_series(chosen.sharpening, chosen.sharpening_terms, self.graph.squared, z), block, sign
+        return self._apply_between(
+            lambda z: apply_decay(chosen.sharpening, chosen.sharpening_terms, self.graph.multiply, z), block, sign
         )
 
-    def _between(self, series: Product, block: np.ndarray, sign: int) -> np.ndarray:
+    def _apply_between(self, series: Product, block: np.ndarray, sign: int) -> np.ndarray:
         """D^delta f(S) D^-delta z, the transpose of a polynomial f of A, on columns z; sign -1 for f(A) itself."""
         delta = self._delta(sign)
         return self._degree_powers(delta) * series(self._degree_powers(-delta) * block)
@@ -214,20 +223,22 @@ class GraphFilter(Model):
 
     def _polynomial(self, block: np.ndarray) -> np.ndarray:
         if self.params.polynomial == "linear":
-            return self.graph.squared(block)
-        return chebyshev_series(plateau(self.params.order, self.params.flatness), self.graph.squared, block)
+            return self.graph.multiply(block)
+        return apply_chebyshev(
+            plateau_coefficients(self.params.order, self.params.flatness), self.graph.multiply, block
+        )
 
-    def _paths(self, squared: bool) -> Paths:
+    def _paths(self, squared: bool) -> SquareOperator:
         """W, or W'W itself."""
         chosen = self.params
         exponents = chosen.user_exponent / 2, (chosen.in_exponent + chosen.out_exponent) / 2
         if squared:
-            return FormedSquare.of(self.edges, *exponents, self.threads)
+            return DenseSquare.of(self.edges, *exponents, self.threads)
         return NormalizedGraph.of(self.edges, *exponents)
 
     def _degree_powers(self, exponent: float) -> np.ndarray:
         """float32 (items, 1)."""
-        return self.kept(f"degrees to the {exponent}", lambda: powers(self.item_degrees, exponent)[:, None])
+        return self.kept(f"degrees to the {exponent}", lambda: degree_powers(self.item_degrees, exponent)[:, None])
 
     def _arrays(self) -> dict[str, np.ndarray]:
         edges, eigenvalue = self.edges, np.array(self.eigenvalue)

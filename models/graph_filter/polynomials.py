@@ -7,7 +7,7 @@ import numpy as np
 Product = Callable[[np.ndarray], np.ndarray]  # z -> S z, float32 (items, width)
 
 
-def plateau(order: int, flatness: float) -> np.ndarray:
+def plateau_coefficients(order: int, flatness: float) -> np.ndarray:
     """Coefficients c_0 .. c_K of the plateau in the Chebyshev polynomials of L~ = I - 2 S, float64 (K + 1,).
 
     Kim, Sung, Han and Lee, "Graph spectral filtering with Chebyshev interpolation for recommendation", 2025, section
@@ -28,7 +28,7 @@ def plateau(order: int, flatness: float) -> np.ndarray:
     return coefficients
 
 
-def chebyshev_series(coefficients: np.ndarray, times: Product, block: np.ndarray) -> np.ndarray:
+def apply_chebyshev(coefficients: np.ndarray, times: Product, block: np.ndarray) -> np.ndarray:
     """sum_k c_k T_k(L~) z with L~ = I - 2 S, by T_k = 2 L~ T_(k-1) - T_(k-2); float32 (items, width)."""
     before, last = block, block - 2 * times(block)
     total = np.float32(coefficients[0]) * before + np.float32(coefficients[1]) * last
@@ -44,7 +44,7 @@ def chebyshev_series(coefficients: np.ndarray, times: Product, block: np.ndarray
     return total
 
 
-def decay_series(time: float, terms: int, times: Product, block: np.ndarray) -> np.ndarray:
+def apply_decay(time: float, terms: int, times: Product, block: np.ndarray) -> np.ndarray:
     """sum_(j <= terms) (-h S)^j / j! z for h = time: a step of dz/dt = -S z, by Euler (1) or Runge-Kutta (4 terms).
 
     Choi, Hong, Park and Cho, "Blurring-sharpening process models for collaborative filtering", 2023, the sharpening

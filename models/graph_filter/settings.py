@@ -5,9 +5,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.numerics.counts import mean_degree
-from models.search_space import Choice, Multiple, SearchSpace, Span
-from models.settings import RecencySettings
+from oneclass.models.numerics.validation import mean_degree
+from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
 
 VECTORS = 2.0  # times the square root of the number of items, where a mean user has ENOUGH likes
 ENOUGH = 25.0  # the vectors of shorter histories are mostly noise: a share (likes / ENOUGH)^1.5 of them is taken
@@ -16,20 +15,20 @@ FROM_HISTORIES = {"low_pass": (3.0, 1.0), "low_pass_exponent": (0.4, 0.1), "shar
 
 
 class GraphFilterSettings(RecencySettings):
-    """The defaults were chosen on validation users of seven logs; the papers' are in `benchmarks.graph_filter`."""
+    """The defaults were chosen on validation users of seven logs; the papers' are in `benchmarks.accuracy.graph_filter`."""
 
     search_space: ClassVar[SearchSpace] = {
-        "polynomial": Choice(("linear", "plateau"), by_hand=True),
-        "user_exponent": Span(0.5, 1.0),
-        "in_exponent": Span(0.3, 0.9),
-        "out_exponent": Span(0.0, 0.4),
-        "flatness": Span(1.0, 6.0),
-        "low_pass": Span(0.2, 3.0, log=True),
-        "vectors": Multiple(4, largest=2.0),
-        "low_pass_exponent": Span(0.0, 0.4),
-        "sharpening": Span(0.0, 1.0),
+        "polynomial": Choice(("linear", "plateau"), manual_only=True),
+        "user_exponent": NumericRange(0.5, 1.0),
+        "in_exponent": NumericRange(0.3, 0.9),
+        "out_exponent": NumericRange(0.0, 0.4),
+        "flatness": NumericRange(1.0, 6.0),
+        "low_pass": NumericRange(0.2, 3.0, log=True),
+        "vectors": RelativeRange(4, largest=2.0),
+        "low_pass_exponent": NumericRange(0.0, 0.4),
+        "sharpening": NumericRange(0.0, 1.0),
     }
-    elsewhere: ClassVar = (
+    initial_trials: ClassVar = (
         {
             "in_exponent": 0.3, "out_exponent": 0.15,
             "low_pass": 0.85, "low_pass_exponent": 0.1, "sharpening": 0.05,

@@ -4,6 +4,6 @@
 blocks of users, of which `worker` is one.
 """
 
-from models.hpf.model import HPF
+from oneclass.models.hpf.model import HPF
 
 __all__ = ["HPF"]

@@ -7,10 +7,10 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.special import gammaln
 
-from models.hpf import kernels
-from models.numerics import random_numbers
-from models.numerics.products import read_only
-from models.numerics.shards import even_runs, runs
+from oneclass.models.hpf import kernels
+from oneclass.models.numerics import random_numbers
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.partition import partition_evenly, partition_rows
 
 SHARDS = 16  # users, and items, are cut into so many parts; partial sums are added in their order
 
@@ -68,20 +68,20 @@ class Allocation:
     """
 
     def __init__(self, interactions: csr_matrix, ones: bool, factors: int) -> None:
-        self.indptr, self.indices, self.counts = edges(interactions, ones)
+        self.indptr, self.indices, self.counts = to_edge_arrays(interactions, ones)
         users, items = interactions.shape
         # each part has its own sums over all items; few edges get few parts, so that adding the parts stays cheap
         parts = min(SHARDS, max(1, interactions.nnz // items))
-        self.shards = runs(self.indptr, parts)
-        self.user_sums = np.empty((users, padded(factors)), dtype=np.float32)
-        self.item_sums = np.empty((parts, items, padded(factors)), dtype=np.float32)
+        self.shards = partition_rows(self.indptr, parts)
+        self.user_sums = np.empty((users, pad_factors(factors)), dtype=np.float32)
+        self.item_sums = np.empty((parts, items, pad_factors(factors)), dtype=np.float32)
         values, numbers = np.unique(self.counts, return_counts=True)
         self.log_factorials = gammaln(values.astype(np.float64) + 1) @ numbers
 
     def allocate(self, user_factors: np.ndarray, item_factors: np.ndarray) -> float:
         """One pass over the edges: set phi to its block maximum; returns sum_edges {y log s - log y!}."""
         logs = np.zeros(len(self.shards) - 1)
-        kernels.allocate(
+        kernels.allocate_counts(
             self.indptr,
             self.indices,
             self.counts,
@@ -141,9 +141,9 @@ class GammaFactors:
     def __init__(self, prior: Prior, posterior: GammaParameters) -> None:
         self.prior, self.posterior = prior, posterior
         rows = len(posterior.shape)
-        self.shards = even_runs(rows, SHARDS)
-        self.factors = np.zeros((rows, padded(prior.factors)), dtype=np.float32)
-        self._describe()
+        self.shards = partition_evenly(rows, SHARDS)
+        self.factors = np.zeros((rows, pad_factors(prior.factors)), dtype=np.float32)
+        self._compute_expectations()
 
     def update(self, sums: np.ndarray, other_total: np.ndarray) -> None:
         """Set the shapes and rates, then the activity rate, to their block maxima.
@@ -153,7 +153,7 @@ class GammaFactors:
                 y / s times the other side's factors.
             other_total: the other side's `total`.
         """
-        kernels.maximise(
+        kernels.update_posterior(
             sums,
             self.factors,
             other_total,
@@ -161,23 +161,23 @@ class GammaFactors:
             self.prior.of_rows,
             self.shards,
         )
-        self._describe()
+        self._compute_expectations()
 
     def take(self, posterior: GammaParameters, rows: np.ndarray) -> None:
         """Copy rows of another posterior: `rows` names one for each own row, or is -1 to keep the own row."""
         known = rows >= 0
         for own, other in zip(self.posterior, posterior, strict=True):
             own[known] = other[rows[known]]
-        self._describe()
+        self._compute_expectations()
 
-    def _describe(self) -> None:
+    def _compute_expectations(self) -> None:
         totals, bounds = np.zeros((SHARDS, self.prior.factors)), np.zeros(SHARDS)
-        kernels.describe(self.posterior, self.prior.of_rows, self.shards, self.factors, totals, bounds)
+        kernels.compute_expectations(self.posterior, self.prior.of_rows, self.shards, self.factors, totals, bounds)
         self.total = totals.sum(axis=0)
         self.row_bound = bounds.sum() + len(self.factors) * self.prior.constant
 
 
-def start(prior: Prior, rows: int, seed: int, side: str) -> GammaParameters:
+def draw_initial_posterior(prior: Prior, rows: int, seed: int, side: str) -> GammaParameters:
     """The first posterior, after section 4.1: prior values, to each of which a draw from Uniform(0, 1) is added.
 
     Shapes begin at the prior's shape. Rates, of the rows and of the activity, begin at the prior rate of the activity,
@@ -186,20 +186,20 @@ def start(prior: Prior, rows: int, seed: int, side: str) -> GammaParameters:
     shape, rate = (np.empty((rows, prior.factors), dtype=np.float32) for _ in range(2))
     activity_rate = np.empty(rows)
     purpose = random_numbers.purpose(f"hpf {side}")
-    kernels.start(seed, purpose, prior.shape, prior.top_rate, shape, rate, activity_rate)
+    kernels.fill_initial_posterior(seed, purpose, prior.shape, prior.top_rate, shape, rate, activity_rate)
     return GammaParameters(shape, rate, activity_rate)
 
 
-def padded(factors: int) -> int:
+def pad_factors(factors: int) -> int:
     """Columns of a table of K factors."""
     return -(-factors // kernels.LANES) * kernels.LANES
 
 
-def edges(interactions: csr_matrix, ones: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def to_edge_arrays(interactions: csr_matrix, ones: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """CSR arrays in the types of the kernels, int64, int32 and float32, read-only; with `ones` every count is one."""
     counts = np.ones(interactions.nnz, dtype=np.float32) if ones else interactions.data
     return (
-        read_only(interactions.indptr, np.int64),
-        read_only(interactions.indices, np.int32),
-        read_only(counts, np.float32),
+        as_read_only(interactions.indptr, np.int64),
+        as_read_only(interactions.indices, np.int32),
+        as_read_only(counts, np.float32),
     )

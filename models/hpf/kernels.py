@@ -8,7 +8,7 @@ A posterior is the `GammaParameters` of `models.hpf.ascent`, a prior is its `Pri
 import numpy as np
 from numba import njit, prange
 
-from models.numerics import random_numbers
+from oneclass.models.numerics import random_numbers
 
 LANES = 8  # rows of the tables are padded to a multiple of this, so that loops over them fill registers
 TINY = np.float32(1e-37)  # keeps y / s finite
@@ -16,8 +16,8 @@ FAST = {"reassoc", "contract", "arcp", "afn", "nsz"}  # NaN stays NaN
 
 
 @njit(cache=True)
-def start(seed, purpose, shape_prior, rate_prior, shape, rate, activity_rate):
-    """Fill in `shape_prior`, or `rate_prior`, plus draws from Uniform(0, 1); see `models.hpf.ascent.start`."""
+def fill_initial_posterior(seed, purpose, shape_prior, rate_prior, shape, rate, activity_rate):
+    """Fill in `shape_prior`, or `rate_prior`, plus draws from Uniform(0, 1); see `models.hpf.ascent.draw_initial_posterior`."""
     K = shape.shape[1]
     for row in range(len(shape)):
         key = random_numbers.stream(seed, purpose, 0, row)
@@ -28,7 +28,7 @@ def start(seed, purpose, shape_prior, rate_prior, shape, rate, activity_rate):
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def allocate(indptr, indices, counts, user_factors, item_factors, shards, user_sums, item_sums, logs):
+def allocate_counts(indptr, indices, counts, user_factors, item_factors, shards, user_sums, item_sums, logs):
     """Add every edge's weight y / s into the sums of both sides; fill `logs` with each shard's sum of y log s."""
     K = user_factors.shape[1]
     for shard in prange(len(shards) - 1):
@@ -59,7 +59,7 @@ def allocate(indptr, indices, counts, user_factors, item_factors, shards, user_s
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def maximise(sums, factors, other_total, posterior, prior, shards):
+def update_posterior(sums, factors, other_total, posterior, prior, shards):
     """Update gamma, then kappa (or lambda, then tau) of every row in place; `sums` as in `GammaFactors.update`."""
     shape, rate, activity_rate = posterior
     shape_prior, top_rate, activity_shape = prior
@@ -79,7 +79,7 @@ def maximise(sums, factors, other_total, posterior, prior, shards):
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def describe(posterior, prior, shards, factors, totals, bounds):
+def compute_expectations(posterior, prior, shards, factors, totals, bounds):
     """Fill `factors` with exp E log theta; add to each shard's `totals` E theta, and to `bounds` R_u less its constant."""
     shape, rate, activity_rate = posterior
     shape_prior, top_rate, activity_shape = prior

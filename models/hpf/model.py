@@ -45,26 +45,33 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.fitting import Epoch, FitOptions, Start, is_level
-from models.hpf import kernels
-from models.hpf.ascent import SHARDS, Ascent, GammaFactors, GammaParameters, Prior, edges, start
-from models.numerics.products import dense_times
-from models.numerics.shards import even_runs
-from models.numerics.threads import kernel_threads
-from models.search_space import SearchSpace, Span
-from models.settings import ModelSettings
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch, FitOptions, Start, has_converged
+from oneclass.models.hpf import kernels
+from oneclass.models.hpf.ascent import (
+    SHARDS,
+    Ascent,
+    GammaFactors,
+    GammaParameters,
+    Prior,
+    draw_initial_posterior,
+    to_edge_arrays,
+)
+from oneclass.models.numerics.matmul import dense_times
+from oneclass.models.numerics.partition import partition_evenly
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
 
 class HPFSettings(ModelSettings):
     """Priors as in the paper, and when to stop."""
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True, by_hand=True),
-        "a": Span(0.05, 2.0, log=True),
-        "a_prime": Span(0.1, 10.0, log=True),
-        "c": Span(0.05, 2.0, log=True),
-        "c_prime": Span(0.1, 10.0, log=True),
+        "factors": NumericRange(10, 100, log=True, manual_only=True),
+        "a": NumericRange(0.05, 2.0, log=True),
+        "a_prime": NumericRange(0.1, 10.0, log=True),
+        "c": NumericRange(0.05, 2.0, log=True),
+        "c_prime": NumericRange(0.1, 10.0, log=True),
     }
     deprecated: ClassVar = {"blocks": "hpf is fitted whole on one worker"}
 
@@ -121,32 +128,32 @@ class HPF(Model):
     Settings: ClassVar[type[ModelSettings]] = HPFSettings
 
     warm_startable = True
-    scorable_each_epoch = True
+    scores_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         best: tuple[np.ndarray, GammaParameters, GammaFactors] | None = None
         starts = 1 if options.start else self.params.starts
         for number in range(starts):
-            users, self._items = self._beginning(interactions.shape, options.start, number)
+            users, self._items = self._initial_posterior(interactions.shape, options.start, number)
             # updated in place, so that `on_epoch` may call `scores`
             self.user_shape, self.user_rate, self.activity_rate = users.posterior
             self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
             with kernel_threads(self.threads):
                 ascent = Ascent(interactions, self.params.binarize_counts, users, self._items)
-                bounds = np.array(list(self._ascend(ascent, (number, starts), options.on_epoch)))
+                bounds = np.array(list(self._run_ascent(ascent, (number, starts), options.on_epoch)))
             if best is None or bounds[-1] > best[0][-1]:
                 best = bounds, self.user_posterior, self._items
         self.bounds, users, self._items = best
         self.user_shape, self.user_rate, self.activity_rate = users
         self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
 
-    def _beginning(
+    def _initial_posterior(
         self, shape: tuple[int, int], before: Start | None, number: int = 0
     ) -> tuple[GammaFactors, GammaFactors]:
         """Users and items as `start` draws them for a start, or where an earlier fit ended."""
         settings, sides = self.params, ("users", "items")
         users, items = (
-            GammaFactors(prior, start(prior, rows, self.seed + number, side))
+            GammaFactors(prior, draw_initial_posterior(prior, rows, self.seed + number, side))
             for prior, rows, side in zip((settings.user_prior, settings.item_prior), shape, sides, strict=True)
         )
         if before:
@@ -154,7 +161,7 @@ class HPF(Model):
             items.take(before.previous.item_posterior, before.items)
         return users, items
 
-    def _ascend(self, ascent: Ascent, place: tuple[int, int], on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
+    def _run_ascent(self, ascent: Ascent, place: tuple[int, int], on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
         """Iterate until convergence; yields the bound in every iteration.
 
         Args:
@@ -167,7 +174,7 @@ class HPF(Model):
             spent = perf_counter() - started
             on_epoch(Epoch(number * limit + iteration, starts * limit, spent, {"bound": bound}))
             yield bound
-            if is_level(last, bound, self.params.tolerance):
+            if has_converged(last, bound, self.params.tolerance):
                 break
             last = bound
 
@@ -185,7 +192,7 @@ class HPF(Model):
         """E theta, float32 (users, K), by coordinate ascent on gamma and kappa with the items fixed."""
         settings = self.params
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
-        history = edges(self._known(histories), settings.binarize_counts)
+        history = to_edge_arrays(self._known(histories), settings.binarize_counts)
         with kernel_threads(self.threads):
             kernels.fold_in(
                 history,
@@ -193,13 +200,13 @@ class HPF(Model):
                 self._items.total,
                 settings.user_prior.of_rows,
                 (settings.fold_in_iterations, settings.fold_in_tolerance),
-                even_runs(len(means), SHARDS),
+                partition_evenly(len(means), SHARDS),
                 means,
             )
         return means
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        means = self.folded(histories) if users is None else self.user_shape[users] / self.user_rate[users]
+        means = self.fold_in_users(histories) if users is None else self.user_shape[users] / self.user_rate[users]
         with kernel_threads(self.threads):
             return dense_times(means, self.kept("columns", lambda: np.ascontiguousarray(self.item_vectors().T)))
 

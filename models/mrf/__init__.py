@@ -4,7 +4,7 @@
 kernels, and `sparse_runs` its fit on many workers.
 """
 
-from models.mrf.dense import MRFDense
-from models.mrf.sparse import MRFSparse
+from oneclass.models.mrf.dense import MRFDense
+from oneclass.models.mrf.sparse import MRFSparse
 
 __all__ = ["MRFDense", "MRFSparse"]

@@ -13,19 +13,18 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.fitting import Epoch, FitOptions
-from models.memory import Sizes
-from models.mrf.dense_blocks import gram_by_blocks, stripes
-from models.numerics.gram_inverse import inverse_of_gram, regularized_inverse
-from models.numerics.no_evidence import factors_below, order_by_popularity
-from models.numerics.ordered_histories import weights_by_place
-from models.numerics.products import dense_times, pattern_times
-from models.numerics.rescaled_columns import Rescaling, columns, mean_over_edges, rescaling
-from models.numerics.spd_inverse import TILE
-from models.numerics.threads import kernel_threads
-from models.search_space import Choice, Multiple, SearchSpace, Span
-from models.settings import RecencySettings
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.memory_estimates import Sizes
+from oneclass.models.mrf.dense_blocks import compute_gram_by_blocks, partition_stripes
+from oneclass.models.numerics.column_scaling import Rescaling, column_moments, mean_over_edges, rescale_columns
+from oneclass.models.numerics.gram_inverse import inverse_of_gram, regularized_inverse
+from oneclass.models.numerics.matmul import dense_times, pattern_times
+from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
+from oneclass.models.numerics.sequential_histories import recency_weights
+from oneclass.models.numerics.spd_inverse import TILE
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
 
 RIDGE = 6.0  # times `mean_over_edges`
 
@@ -34,14 +33,14 @@ class MRFSettings(RecencySettings):
     """The settings of both fields, dense and sparse."""
 
     search_space: ClassVar[SearchSpace] = {
-        "l2": Multiple(16),
-        "alpha": Span(0.0, 1.0),
-        "user_weight_exponent": Span(0.0, 1.5),
-        "popularity_discount": Span(0.0, 1.0),
+        "l2": RelativeRange(16),
+        "alpha": NumericRange(0.0, 1.0),
+        "user_weight_exponent": NumericRange(0.0, 1.5),
+        "popularity_discount": NumericRange(0.0, 1.0),
         "centred": Choice((True, False)),
         "intercept": Choice((True, False)),
     }
-    elsewhere: ClassVar = (
+    initial_trials: ClassVar = (
         {"l2": 0.55, "alpha": 0.2, "user_weight_exponent": 0.55, "popularity_discount": 0.45},
         {"l2": 14.0, "alpha": 0.2, "user_weight_exponent": 0.95, "popularity_discount": 0.1},
     )
@@ -83,7 +82,7 @@ class MRFSettings(RecencySettings):
         """The settings with l2 for a (users, items) log."""
         if self.l2 is not None:
             return self
-        typical = mean_over_edges(columns(interactions, self.user_weight_exponent), self.alpha)
+        typical = mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
         return self.model_copy(update={"l2": RIDGE * typical})
 
 
@@ -112,8 +111,8 @@ class MRFDense(Model):
 
     name = "mrf_dense"
     Settings = MRFDenseSettings
-    draws_nothing = True
-    cost_is_of_items = True
+    is_deterministic = True
+    cost_depends_on_items = True
     item_matrices = 2
 
     @classmethod
@@ -121,7 +120,7 @@ class MRFDense(Model):
         """A weight of each user, and a stripe of the Gram matrix."""
         if settings.blocks == 1:
             return None
-        first, end = stripes(items, settings.blocks)[-1]  # the largest
+        first, end = partition_stripes(items, settings.blocks)[-1]  # the largest
         sums = 8 * (end - first) * end
         return Sizes(8, 0, sums, here=sums, call=0)
 
@@ -130,17 +129,17 @@ class MRFDense(Model):
 
         Without an intercept, an item that has none of these weights is placed below by its popularity alone.
         """
-        of_places = weights_by_place(history, self.params.recency_exponent)
+        of_places = recency_weights(history, self.params.recency_exponent)
         return of_places[:, None] * self.weights[history.indices[:, None], items]
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
-        moments = columns(interactions, self.params.user_weight_exponent)
-        rescaled = rescaling(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
+        moments = column_moments(interactions, self.params.user_weight_exponent)
+        rescaled = rescale_columns(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
         if self.params.blocks == 1:
             matrix = regularized_inverse(interactions, moments, rescaled, self.params.l2, self.threads)
         else:
-            gram = gram_by_blocks(interactions, moments, rescaled, self.params.blocks, self.threads, options)
+            gram = compute_gram_by_blocks(interactions, moments, rescaled, self.params.blocks, self.threads, options)
             matrix = inverse_of_gram(gram, self.params.l2, self.threads)
         _to_weights(matrix, rescaled, self.threads)
         self.weights = matrix
@@ -153,13 +152,13 @@ class MRFDense(Model):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            of_places = weights_by_place(histories, self.params.recency_exponent)
+            of_places = recency_weights(histories, self.params.recency_exponent)
             scores = pattern_times(histories, self.weights, of_places)
             if self.params.intercept:
                 scores += self.offset
                 return scores
-            below = self.kept("below", lambda: factors_below(self.item_degrees))
-            return order_by_popularity(scores, self.item_degrees, below)
+            below = self.kept("below", lambda: fallback_factors(self.item_degrees))
+            return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"weights": self.weights, "offset": self.offset}

@@ -24,20 +24,20 @@ import numpy as np
 from pydantic import Field, model_validator
 from scipy.sparse import csc_matrix, csr_matrix
 
-from models.base import Model
-from models.fitting import Epoch, FitOptions
-from models.mrf.dense import MRFSettings
-from models.mrf.sparse_blocks import blocks, estimates, inverses
-from models.mrf.sparse_pattern import Pattern, above, of_density
-from models.numerics.gram import GramRows, gram_rows
-from models.numerics.no_evidence import factors_below, order_by_popularity
-from models.numerics.ordered_histories import weights_by_place
-from models.numerics.rescaled_columns import Columns, Rescaling, columns, rescaling
-from models.numerics.sparse_products import entries_of, sparse_times
-from models.numerics.threads import kernel_threads
-from models.search_space import Choice, SearchSpace, Span
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.mrf.dense import MRFSettings
+from oneclass.models.mrf.sparse_blocks import average_estimates, iterate_inverses, plan_blocks
+from oneclass.models.mrf.sparse_pattern import Pattern, pattern_above, pattern_of_density
+from oneclass.models.numerics.column_scaling import ColumnMoments, Rescaling, column_moments, rescale_columns
+from oneclass.models.numerics.gram import GramRows, gram_rows
+from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
+from oneclass.models.numerics.sequential_histories import recency_weights
+from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.settings import Choice, NumericRange, SearchSpace
 
-NEIGHBOURS = 200  # entries of the pattern for each item
+DEFAULT_NEIGHBOURS = 200  # entries of the pattern for each item
 
 
 class MRFSparseSettings(MRFSettings):
@@ -45,8 +45,8 @@ class MRFSparseSettings(MRFSettings):
 
     search_space: ClassVar[SearchSpace] = {
         **MRFSettings.search_space,
-        "density": Span(0.005, 0.1, log=True, by_hand=True),
-        "r": Choice((0.0, 0.1, 0.5), by_hand=True),
+        "density": NumericRange(0.005, 0.1, log=True, manual_only=True),
+        "r": Choice((0.0, 0.1, 0.5), manual_only=True),
     }
     deprecated: ClassVar = {"blocks": "mrf_sparse is fitted whole on one worker"}
 
@@ -82,7 +82,7 @@ class MRFSparseSettings(MRFSettings):
     )
 
     @model_validator(mode="after")
-    def _not_both(self) -> Self:
+    def _check_sparsity(self) -> Self:
         if self.density is not None and self.threshold is not None:
             raise ValueError("density and threshold are both given; give one of them, or neither")
         return self
@@ -91,7 +91,7 @@ class MRFSparseSettings(MRFSettings):
         """The settings with l2, and the density where there is no threshold, for a (users, items) log."""
         found = super().resolve(interactions)
         if self.density is None and self.threshold is None:
-            found = found.model_copy(update={"density": min(1.0, NEIGHBOURS / interactions.shape[1])})
+            found = found.model_copy(update={"density": min(1.0, DEFAULT_NEIGHBOURS / interactions.shape[1])})
         return found
 
 
@@ -105,13 +105,13 @@ class MRFSparse(Model):
 
     name = "mrf_sparse"
     Settings = MRFSparseSettings
-    draws_nothing = True
-    cost_is_of_items = True
+    is_deterministic = True
+    cost_depends_on_items = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
-        moments = columns(interactions, self.params.user_weight_exponent)
-        rescaled = rescaling(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
+        moments = column_moments(interactions, self.params.user_weight_exponent)
+        rescaled = rescale_columns(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
         pattern, table = self._solve(interactions, moments, rescaled)
         table.data *= np.repeat(rescaled.back, np.diff(table.indptr)) / rescaled.scale[table.indices]
         table = table.tocsr()
@@ -124,16 +124,18 @@ class MRFSparse(Model):
         kept = len(pattern.indices) / self.item_count**2
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
 
-    def _solve(self, interactions: csr_matrix, moments: Columns, rescaled: Rescaling) -> tuple[Pattern, csc_matrix]:
+    def _solve(
+        self, interactions: csr_matrix, moments: ColumnMoments, rescaled: Rescaling
+    ) -> tuple[Pattern, csc_matrix]:
         """The pattern, and B of the rescaled columns."""
         gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
         pattern = self._pattern(gram)
-        chosen = blocks(pattern, self.params.r, self._in_paper)
-        solved = inverses(gram, pattern, *chosen, self.params.l2, self.threads)
-        return pattern, estimates(pattern, *chosen, solved, self.threads, self._in_paper)
+        chosen = plan_blocks(pattern, self.params.r, self._uses_paper_variant)
+        solved = iterate_inverses(gram, pattern, *chosen, self.params.l2, self.threads)
+        return pattern, average_estimates(pattern, *chosen, solved, self.threads, self._uses_paper_variant)
 
     @property
-    def _in_paper(self) -> bool:
+    def _uses_paper_variant(self) -> bool:
         return self.params.variant == "paper"
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
@@ -141,24 +143,24 @@ class MRFSparse(Model):
 
         Without an intercept, an item that has none of these weights is placed below by its popularity alone.
         """
-        of_places = weights_by_place(history, self.params.recency_exponent)
-        return of_places[:, None] * entries_of(self.weights, history.indices, items)
+        of_places = recency_weights(history, self.params.recency_exponent)
+        return of_places[:, None] * gather_entries(self.weights, history.indices, items)
 
     def _pattern(self, gram: GramRows) -> Pattern:
         most = self.params.max_in_column
         if self.params.density is not None:
-            return of_density(gram, self.params.density, most, self.threads)
-        return above(gram, self.params.threshold, most, self.threads)
+            return pattern_of_density(gram, self.params.density, most, self.threads)
+        return pattern_above(gram, self.params.threshold, most, self.threads)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            of_places = weights_by_place(histories, self.params.recency_exponent)
+            of_places = recency_weights(histories, self.params.recency_exponent)
             scores = sparse_times(histories, self.weights, of_places)
             if self.params.intercept:
                 scores += self.offset
                 return scores
-            below = self.kept("below", lambda: factors_below(self.item_degrees))
-            return order_by_popularity(scores, self.item_degrees, below)
+            below = self.kept("below", lambda: fallback_factors(self.item_degrees))
+            return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         table = self.weights

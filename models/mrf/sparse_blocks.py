@@ -9,17 +9,24 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
-from models.mrf.sparse_kernels import ItemBlocks, Places, accumulate, choose_blocks, fill, solve
-from models.mrf.sparse_pattern import Pattern
-from models.numerics.gram import GramRows
-from models.numerics.products import read_only
-from models.numerics.shards import within
-from models.numerics.threads import kernel_threads
+from oneclass.models.mrf.sparse_kernels import (
+    ItemBlocks,
+    ItemPositions,
+    add_estimates,
+    choose_blocks,
+    fill_triangles,
+    solve_inverse_columns,
+)
+from oneclass.models.mrf.sparse_pattern import Pattern
+from oneclass.models.numerics.gram import GramRows
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.partition import partition_by_budget
+from oneclass.models.numerics.threads import kernel_threads
 
-ROOM = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB; no bit depends on it
+BATCH_ENTRIES = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB; no bit depends on it
 
 
-def blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, np.ndarray]:
+def plan_blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, np.ndarray]:
     """Steps 1, 2 and 4: the leaders of the blocks and the size of each block's D, in the order of the list.
 
     The list begins with the items with the most neighbours; ties go to the larger diagonal, then to the lower id. D is
@@ -35,9 +42,9 @@ def blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, n
     order = np.lexsort((-pattern.diagonal, -sizes))
     leaders, dependents = np.empty(len(order), dtype=np.int32), np.empty(len(order), dtype=np.int64)
     count = choose_blocks(
-        read_only(order, np.int64),
-        read_only(pattern.indptr, np.int64),
-        read_only(pattern.indices, np.int32),
+        as_read_only(order, np.int64),
+        as_read_only(pattern.indptr, np.int64),
+        as_read_only(pattern.indices, np.int32),
         float(r),
         as_in_paper,
         leaders,
@@ -47,7 +54,7 @@ def blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, n
     return leaders[:count][several], dependents[:count][several]
 
 
-def inverses(
+def iterate_inverses(
     gram: GramRows,
     pattern: Pattern,
     leaders: np.ndarray,
@@ -62,18 +69,18 @@ def inverses(
     """
     all_sizes = np.diff(pattern.indptr)[leaders]
     numbers = all_sizes * (all_sizes + 1) // 2 + all_sizes * dependents
-    batches = list(within(numbers, ROOM))
+    batches = list(partition_by_budget(numbers, BATCH_ENTRIES))
     # all batches use the same memory, because the first access to a page is slow
     room = np.empty(max((numbers[batch].sum() for batch in batches), default=0), dtype=np.float32)
     workers = max(1, threads)
     for batch in batches:
-        block, places = _placed(_listed(pattern, leaders[batch], dependents[batch]), len(pattern.indptr) - 1)
+        block, places = _sort_blocks(_listed(pattern, leaders[batch], dependents[batch]), len(pattern.indptr) - 1)
         middle = block.triangles[-1]
         triangles, columns = room[:middle], room[middle : middle + block.columns[-1]]
         sound = np.empty(len(block.sizes), dtype=np.bool_)
         with kernel_threads(threads):
-            fill(gram, block, places, np.float32(l2), workers, triangles)
-            solve(block, workers, triangles, columns, sound)
+            fill_triangles(gram, block, places, np.float32(l2), workers, triangles)
+            solve_inverse_columns(block, workers, triangles, columns, sound)
         if not sound.all():
             raise ValueError(
                 f"the covariances of the neighbours of item {leaders[batch][np.argmin(sound)]} "
@@ -82,7 +89,7 @@ def inverses(
         yield block, columns
 
 
-def estimates(
+def average_estimates(
     pattern: Pattern,
     leaders: np.ndarray,
     dependents: np.ndarray,
@@ -100,18 +107,18 @@ def estimates(
     Returns:
         float32 (items, items); 0 on the diagonal, and at kept entries that no block estimates.
     """
-    kept = _estimated(pattern, leaders, dependents) if as_in_paper else (pattern.indptr, pattern.indices)
-    indptr, indices = read_only(kept[0], np.int64), read_only(kept[1], np.int32)
+    kept = _estimated_pattern(pattern, leaders, dependents) if as_in_paper else (pattern.indptr, pattern.indices)
+    indptr, indices = as_read_only(kept[0], np.int64), as_read_only(kept[1], np.int32)
     sums = np.zeros(len(indices), dtype=np.float32)
     counts = np.zeros(len(sums), dtype=np.int32)
     for block, columns in solved:
         with kernel_threads(threads):
-            accumulate(block, read_only(columns, np.float32), indptr, indices, max(1, threads), sums, counts)
+            add_estimates(block, as_read_only(columns, np.float32), indptr, indices, max(1, threads), sums, counts)
     items = len(pattern.indptr) - 1
     return csc_matrix((sums / np.maximum(counts, 1), indices, indptr), shape=(items, items))
 
 
-def _estimated(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _estimated_pattern(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(indptr, indices), by columns, of the entries that blocks estimate: rows of their items, columns of their D."""
     sizes = np.diff(pattern.indptr)[leaders]
     starts = _starts(sizes)
@@ -142,14 +149,14 @@ def _listed(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> It
         starts,
         sizes,
         dependents,
-        read_only(items, np.int32),
-        read_only(np.zeros(0), np.int32),
+        as_read_only(items, np.int32),
+        as_read_only(np.zeros(0), np.int32),
         _starts(sizes * (sizes + 1) // 2),
         _starts(sizes * dependents),
     )
 
 
-def _placed(blocks: ItemBlocks, items: int) -> tuple[ItemBlocks, Places]:
+def _sort_blocks(blocks: ItemBlocks, items: int) -> tuple[ItemBlocks, ItemPositions]:
     """The blocks with their items' places in ascending order, and where each of all `items` stands in them."""
     starts, sizes = blocks.first, blocks.sizes
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
@@ -159,10 +166,10 @@ def _placed(blocks: ItemBlocks, items: int) -> tuple[ItemBlocks, Places]:
     by_item = csr_matrix((entries, ascending.indices, ascending.indptr), shape=shape).tocsc()
     degrees = np.diff(by_item.indptr)
     order = np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)]
-    return blocks._replace(positions=read_only(ascending.data, np.int32)), Places(
-        read_only(order, np.int64),
-        read_only(by_item.indptr, np.int64),
-        read_only(by_item.data, np.int64),
-        read_only(ascending.indices, np.uint32),
-        read_only(np.repeat(np.arange(len(sizes)), sizes), np.int32),
+    return blocks._replace(positions=as_read_only(ascending.data, np.int32)), ItemPositions(
+        as_read_only(order, np.int64),
+        as_read_only(by_item.indptr, np.int64),
+        as_read_only(by_item.data, np.int64),
+        as_read_only(ascending.indices, np.uint32),
+        as_read_only(np.repeat(np.arange(len(sizes)), sizes), np.int32),
     )

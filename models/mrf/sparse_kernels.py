@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.gram import add_lower_row
-from models.numerics.spd_solvers import factorize, last_columns_of_inverse
+from oneclass.models.numerics.cholesky import factorize, inverse_last_columns
+from oneclass.models.numerics.gram import add_lower_row
 
 
 class ItemBlocks(NamedTuple):
@@ -34,7 +34,7 @@ class ItemBlocks(NamedTuple):
     columns: np.ndarray
 
 
-class Places(NamedTuple):
+class ItemPositions(NamedTuple):
     """Where each item lies in the blocks of a batch.
 
     Attributes:
@@ -73,11 +73,11 @@ def choose_blocks(order, indptr, indices, r, as_in_paper, leaders, dependents):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def fill(gram, blocks, places, l2, workers, triangles):
+def fill_triangles(gram, blocks, places, l2, workers, triangles):
     """Fill the lower triangles of all blocks with the covariances between their members, plus l2 on the diagonal.
 
     Each row of the Gram matrix is summed once, up to its diagonal, and copied to all blocks that contain its item.
-    Arguments: a `GramRows`, `ItemBlocks` and their `Places`; `triangles` is float32, of the length that the blocks need.
+    Arguments: a `GramRows`, `ItemBlocks` and their `ItemPositions`; `triangles` is float32, of the length that the blocks need.
     """
     shift, factor = gram.shift, gram.factor
     order, place_indptr, entries, members, block_of = places
@@ -125,7 +125,7 @@ def _gather(values, members, target):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def solve(blocks, workers, triangles, columns, sound):
+def solve_inverse_columns(blocks, workers, triangles, columns, sound):
     """Fill `columns` with the last d columns of each block's inverse, (d, size), from the `triangles` of `fill`.
 
     `sound` is set to false for a block whose matrix is not positive definite in float32.
@@ -149,11 +149,11 @@ def solve(blocks, workers, triangles, columns, sound):
             inverse = columns[column_offsets[block] : column_offsets[block] + d * size].reshape(d, size)
             sound[block] = factorize(upper)
             if sound[block]:
-                last_columns_of_inverse(upper, inverse)
+                inverse_last_columns(upper, inverse)
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def accumulate(blocks, columns, indptr, indices, workers, sums, counts):
+def add_estimates(blocks, columns, indptr, indices, workers, sums, counts):
     """Add the estimates -C_ji / C_ii of `ItemBlocks` to `sums`, and count them; in each column, block after block.
 
     Worker w sums the columns i with i % workers = w. `indptr` and `indices` are the entries to keep, by columns; other

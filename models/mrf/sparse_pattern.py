@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.gram import GramRows, add_row
-from models.numerics.ordering import ascending_order
-from models.numerics.products import read_only
-from models.numerics.selection import largest
-from models.numerics.threads import kernel_threads
+from oneclass.models.numerics.gram import GramRows, add_row
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.top_k import ascending_order, select_largest
 
-ROOM = 1 << 23  # entries of a chunk of rows: 96 MB
-SAMPLE = 2048  # rows from which a threshold is guessed for a density
-STRIP = 64  # items whose largest covariance is compared with the threshold first; then each item, if it is above
-MARGIN = 1.5  # the guess aims at so many times the wanted number of entries
+CANDIDATE_ENTRIES = 1 << 23  # entries of a chunk of rows: 96 MB
+SAMPLE_ROWS = 2048  # rows from which a threshold is guessed for a density
+STRIP_ITEMS = 64  # items whose largest covariance is compared with the threshold first; then each item, if it is above
+SAMPLE_MARGIN = 1.5  # the guess aims at so many times the wanted number of entries
 
 
 @dataclass(frozen=True)
@@ -52,15 +51,15 @@ def find_neighbours(
     most = min(max_in_column, items) - 1
     counts, diagonal = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows))
     neighbours, values = [], []
-    chunk = max(1, ROOM // width)
+    chunk = max(1, CANDIDATE_ENTRIES // width)
     found = np.empty((min(chunk, len(rows)), width), dtype=np.int32)
     sizes = np.empty(found.shape, dtype=np.float32)
     for start in range(0, len(rows), chunk):
         part = slice(start, min(start + chunk, len(rows)))
         with kernel_threads(threads):
-            _collect(
+            _collect_neighbours(
                 gram,
-                read_only(rows[part], np.int64),
+                as_read_only(rows[part], np.int64),
                 threshold,
                 most,
                 max(1, threads),
@@ -75,13 +74,13 @@ def find_neighbours(
     return counts, np.concatenate(neighbours), np.concatenate(values), diagonal
 
 
-def above(gram: GramRows, threshold: float, max_in_column: int, threads: int) -> Pattern:
+def pattern_above(gram: GramRows, threshold: float, max_in_column: int, threads: int) -> Pattern:
     """The pattern of entries above `threshold`; a column keeps its `max_in_column` largest, with the diagonal."""
     rows = np.arange(len(gram.factor))
     return _pattern(*find_neighbours(gram, rows, threshold, max_in_column, threads), threshold)
 
 
-def of_density(gram: GramRows, density: float, max_in_column: int, threads: int) -> Pattern:
+def pattern_of_density(gram: GramRows, density: float, max_in_column: int, threads: int) -> Pattern:
     """The pattern with the lowest threshold that keeps at most the share `density` of all entries, with the diagonal.
 
     A threshold is guessed from a sample of rows, so that somewhat more entries than wanted lie above it. These are
@@ -89,9 +88,9 @@ def of_density(gram: GramRows, density: float, max_in_column: int, threads: int)
     """
     items = len(gram.factor)
     wanted = max(0, int(density * items * items) - items)
-    sample = np.argsort(-np.diff(gram.item_indptr), kind="stable")[:: max(1, items // SAMPLE)]
+    sample = np.argsort(-np.diff(gram.item_indptr), kind="stable")[:: max(1, items // SAMPLE_ROWS)]
     seen = find_neighbours(gram, sample, 0.0, max_in_column, threads)[2]
-    guessed = int(MARGIN * wanted * len(sample) / items) + 1
+    guessed = int(SAMPLE_MARGIN * wanted * len(sample) / items) + 1
     while True:
         guess = float(np.partition(seen, -guessed)[-guessed]) if guessed < len(seen) else 0.0
         counts, neighbours, values, diagonal = find_neighbours(gram, np.arange(items), guess, max_in_column, threads)
@@ -119,7 +118,7 @@ def _pattern(
 
 
 @njit(cache=True)
-def _keep(sizes, others, count, most, found, values):
+def _select_largest(sizes, others, count, most, found, values):
     """Keep the `most` largest of `count` candidates, in descending order; returns their number.
 
     Of equal candidates the lower id comes first.
@@ -129,7 +128,7 @@ def _keep(sizes, others, count, most, found, values):
         reordered = np.empty(count, dtype=np.float32)
         for at in range(count):
             reordered[at] = sizes[at]
-        cut = largest(reordered, most)
+        cut = select_largest(reordered, most)
         room = most
         for at in range(count):
             room -= sizes[at] > cut
@@ -161,7 +160,7 @@ def _fill_strip(row, shift, factor, own_shift, own_factor, strip):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def _collect(gram, rows, threshold, most, workers, counts, found, values, diagonal):
+def _collect_neighbours(gram, rows, threshold, most, workers, counts, found, values, diagonal):
     """Find the neighbours of some rows of a `GramRows`; worker w takes the rows w, w + workers, ..."""
     shift, factor = gram.shift, gram.factor
     items = len(factor)
@@ -169,15 +168,15 @@ def _collect(gram, rows, threshold, most, workers, counts, found, values, diagon
         row = np.zeros(items)
         sizes = np.empty(items, dtype=np.float32)
         others = np.empty(items, dtype=np.int32)
-        strip = np.empty(STRIP, dtype=np.float32)
+        strip = np.empty(STRIP_ITEMS, dtype=np.float32)
         for turn in range(worker, len(rows), workers):
             item = rows[turn]
             row[:] = 0.0
             add_row(gram, item, row)
             diagonal[turn] = factor[item] * factor[item] * (row[item] - shift[item] * shift[item])
             count = np.int64(0)  # with a bare 0, numba would compile `_keep` for a second type
-            for start in range(0, items, STRIP):
-                stop = min(start + STRIP, items)
+            for start in range(0, items, STRIP_ITEMS):
+                stop = min(start + STRIP_ITEMS, items)
                 if (
                     _fill_strip(
                         row[start:stop], shift[start:stop], factor[start:stop], shift[item], factor[item], strip
@@ -188,4 +187,4 @@ def _collect(gram, rows, threshold, most, workers, counts, found, values, diagon
                         if strip[at] > threshold and start + at != item:
                             sizes[count], others[count] = strip[at], start + at
                             count += 1
-            counts[turn] = 0 if most == 0 else _keep(sizes, others, count, most, found[turn], values[turn])
+            counts[turn] = 0 if most == 0 else _select_largest(sizes, others, count, most, found[turn], values[turn])

@@ -11,13 +11,13 @@ negatives need one pass over the observed graph, not one over all pairs of a use
 import numpy as np
 from numba import njit, prange
 
-from models.negatives.draws import room
+from oneclass.models.negatives.sampling import negative_starts
 
-GRID = 512  # points of the grid for t; each is about a twentieth larger than the one before
-FEASIBLE = 0.95  # at most this share of the users who do not like an item can have it as a negative
+GRID_SIZE = 512  # points of the grid for t; each is about a twentieth larger than the one before
+MAX_FILL = 0.95  # at most this share of the users who do not like an item can have it as a negative
 
 
-def balanced(
+def balance_histogram(
     likes: tuple[np.ndarray, np.ndarray],
     likes_by_item: tuple[np.ndarray, np.ndarray],
     weights: np.ndarray,
@@ -35,10 +35,10 @@ def balanced(
     Returns:
         float64 (items,), sums to one.
     """
-    negatives = room(likes[0], weights)
+    negatives = negative_starts(likes[0], weights)
     wanted = np.diff(negatives).astype(np.float64)
     without = len(wanted) - np.diff(likes_by_item[0])
-    targets = capped(weights, FEASIBLE * without, wanted.sum())
+    targets = cap_shares(weights, MAX_FILL * without, wanted.sum())
     for _ in range(rounds):
         some = weights > 0
         expected = expected_negatives(likes, likes_by_item, weights, wanted)
@@ -49,7 +49,7 @@ def balanced(
     return weights
 
 
-def capped(shares: np.ndarray, most: np.ndarray, total: float) -> np.ndarray:
+def cap_shares(shares: np.ndarray, most: np.ndarray, total: float) -> np.ndarray:
     """`shares` scaled so that they sum to `total`, but each at most `most`; if `most` sums to less, to that."""
     full = np.zeros(len(shares), dtype=bool)
     while True:
@@ -68,19 +68,19 @@ def expected_negatives(
     wanted: np.ndarray,
 ) -> np.ndarray:
     """Each item's expected number of negatives, float64 (items,), if user m gets `wanted[m]`."""
-    grid = np.geomspace(0.5, 40.0 / weights[weights > 0].min(), GRID)
+    grid = np.geomspace(0.5, 40.0 / weights[weights > 0].min(), GRID_SIZE)
     taken = np.array([-np.expm1(-weights * t).sum() for t in grid])
-    places = _places(likes, weights, wanted, grid, taken)
+    places = _grid_positions(likes, weights, wanted, grid, taken)
     lower = places.astype(np.int64)
-    mass = np.bincount(lower, 1 - (places - lower), GRID) + np.bincount(lower + 1, places - lower, GRID)
+    mass = np.bincount(lower, 1 - (places - lower), GRID_SIZE) + np.bincount(lower + 1, places - lower, GRID_SIZE)
     everyone = np.zeros(len(weights))
     for t, users in zip(grid, mass):
         everyone -= users * np.expm1(-weights * t)
-    return everyone - _own(likes_by_item, weights, places, grid)
+    return everyone - _own_users_share(likes_by_item, weights, places, grid)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _places(likes, weights, wanted, grid, taken):
+def _grid_positions(likes, weights, wanted, grid, taken):
     """Where each user's t lies on the grid: index plus fraction. `taken` is the sum over all items at each point."""
     starts, items = likes
     places = np.empty(len(wanted))
@@ -102,7 +102,7 @@ def _places(likes, weights, wanted, grid, taken):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _own(likes_by_item, weights, places, grid):
+def _own_users_share(likes_by_item, weights, places, grid):
     """The expected negatives that the users of each item would add; they have to be subtracted."""
     starts, users = likes_by_item
     own = np.zeros(len(weights))

@@ -3,13 +3,15 @@ Paquet and Koenigstein (2014)."""
 
 import numpy as np
 
-from models.negatives.draws import alias_table, draw_negatives, histogram, histogram_power
-from models.numerics.shards import shards
+from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, draw_negatives, histogram_power
+from oneclass.models.numerics.partition import partition_shards
 
-RATES = (1.0, 0.5)  # the two values of r (eq. 8) in the figure
+NEGATIVE_RATES = (1.0, 0.5)  # the two values of r (eq. 8) in the figure
 
 
-def sample(likes: tuple[np.ndarray, np.ndarray], items: int, r: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def sample_item_counts(
+    likes: tuple[np.ndarray, np.ndarray], items: int, r: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Positives and negatives of each item in one sample of q(H), int64 (items,) each.
 
     Args:
@@ -17,7 +19,7 @@ def sample(likes: tuple[np.ndarray, np.ndarray], items: int, r: float, seed: int
         r: weight of the most popular item among the negatives, as a multiple of its degree (eq. 8).
     """
     positives = np.bincount(likes[1], minlength=items)
-    weights = histogram(positives, histogram_power(r, int(positives.max())))
+    weights = degree_histogram(positives, histogram_power(r, int(positives.max())))
     units = np.arange(len(likes[0]) - 1, dtype=np.uint64)
-    _, drawn = draw_negatives(likes, weights, alias_table(weights), shards(likes[0]), (seed, 0), units)
+    _, drawn = draw_negatives(likes, weights, build_alias_table(weights), partition_shards(likes[0]), (seed, 0), units)
     return positives, np.bincount(drawn, minlength=items)

@@ -9,35 +9,35 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.gaussian_factors import GaussianFactors
-from models.numerics.products import dense_times, read_only
-from models.numerics.threads import over_rows
+from oneclass.models.numerics.gaussian_factors import GaussianFactors
+from oneclass.models.numerics.matmul import as_read_only, dense_times
+from oneclass.models.numerics.threads import map_row_blocks
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 NODES, NODE_WEIGHTS = _NODES.astype(np.float32), (_WEIGHTS / _WEIGHTS.sum()).astype(np.float32)
 MACKAY, ONE = np.float32(np.pi / 8), np.float32(1)
-PAIRS = 4096  # whose values at all nodes are computed at a time: 400 KB an array, which stays in the cache
+PAIRS_PER_BLOCK = 4096  # whose values at all nodes are computed at a time: 400 KB an array, which stays in the cache
 
 
 def like_logits(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """The logit of the like probability, mu_a / sqrt(1 + pi sigma_a^2 / 8), float32 (users, items).
 
     Args:
-        columns: `columns_of(items)`.
+        columns: `item_columns(items)`.
     """
     zeros = np.zeros(columns[0].shape[1], dtype=np.float32)
     biases = (users.bias_mean, 1 / users.bias_precision), (zeros, zeros)
-    return logits_of(*_moments_but_for_biases(users, columns), *biases)
+    return put_log_odds(*_moments_but_for_biases(users, columns), *biases)
 
 
-def columns_of(items: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
+def item_columns(items: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
     """What the moments need of the items, float32 (K + 1, items) and (2 K + 1, items)."""
     means = np.vstack([items.mean.T, items.bias_mean])
     variances = np.vstack([items.mean.T**2, (1 / items.precision).T, 1 / items.bias_precision])
     return np.ascontiguousarray(means), np.ascontiguousarray(variances)  # numpy has kept the order of the transposes
 
 
-def like_of(
+def pair_likes(
     users: GaussianFactors, items: GaussianFactors, columns: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(mean, sd) of the like probability, float32 (users, n).
@@ -46,8 +46,8 @@ def like_of(
         columns: of the items: (n,) for all users, or (users, n) for each user, where -1 gives NaN; None for all items.
     """
     if columns is not None and np.ndim(columns) == 2:
-        return _like(*_pair_moments(users.arrays, items.arrays, np.asarray(columns).astype(np.int64)))
-    return _like(*logit_moments(users, columns_of(items if columns is None else items.rows(columns))))
+        return _like_moments(*_pair_moments(users.arrays, items.arrays, np.asarray(columns).astype(np.int64)))
+    return _like_moments(*logit_moments(users, item_columns(items if columns is None else items.rows(columns))))
 
 
 def logit_moments(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +80,7 @@ def log_odds(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
     return np.divide(means, scale, out=scale)
 
 
-def logits_of(
+def put_log_odds(
     means: np.ndarray,
     variances: np.ndarray,
     of_users: tuple[np.ndarray, np.ndarray],
@@ -92,7 +92,7 @@ def logits_of(
         means, variances: float32 (users, items), of the logits without biases.
         of_users, of_items: float32, mean and variance of each one's bias, which are added first.
     """
-    biases = [tuple(read_only(moment, np.float32) for moment in side) for side in (of_users, of_items)]
+    biases = [tuple(as_read_only(moment, np.float32) for moment in side) for side in (of_users, of_items)]
     _put_logits(means, variances, *biases)
     return means
 
@@ -112,7 +112,7 @@ def _put_sigmoid(logits: np.ndarray, values: np.ndarray) -> None:
     np.reciprocal(values, out=values)
 
 
-def scores_of(
+def compute_scores(
     logits: np.ndarray, names: tuple[str, ...], popularity: np.ndarray, log_popularity: np.ndarray, threads: int
 ) -> Iterator[np.ndarray]:
     """Some of the scores that a model with a like probability has, new float32 arrays (users, items), one by one.
@@ -126,7 +126,7 @@ def scores_of(
 
     def put_by(work: Callable[[np.ndarray, np.ndarray], object], source: np.ndarray) -> np.ndarray:
         made = np.empty_like(source)
-        over_rows(work, threads, source, made)
+        map_row_blocks(work, threads, source, made)
         return made
 
     like = None if names == (odds,) else put_by(_put_sigmoid, logits)
@@ -137,7 +137,7 @@ def scores_of(
             yield like if name == "like" else put_by(lambda x, put: np.multiply(x, popularity, out=put), like)
 
 
-def spread(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.ndarray:
+def like_spread(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.ndarray:
     """The standard deviation of sigma(a), a ~ N(mean, variance), by Gauss-Hermite quadrature.
 
     Args:
@@ -148,12 +148,12 @@ def spread(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.nda
     """
     found = np.empty(means.shape, dtype=np.float32)
     flat, parts = found.reshape(-1), [array.reshape(-1) for array in (means, variances, like)]
-    for start in range(0, len(flat), PAIRS):
-        flat[start : start + PAIRS] = _spread_of_pairs(*(part[start : start + PAIRS] for part in parts))
+    for start in range(0, len(flat), PAIRS_PER_BLOCK):
+        flat[start : start + PAIRS_PER_BLOCK] = _pair_spread(*(part[start : start + PAIRS_PER_BLOCK] for part in parts))
     return found
 
 
-def _spread_of_pairs(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.ndarray:
+def _pair_spread(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.ndarray:
     """`spread` of some pairs, float32 (pairs,), at all nodes at once."""
     values = sigmoid(means + NODES[:, None] * np.sqrt(variances))
     values -= like  # keeps the digits of the difference of squares below if the posterior is sharp
@@ -163,10 +163,10 @@ def _spread_of_pairs(means: np.ndarray, variances: np.ndarray, like: np.ndarray)
     return np.sqrt(np.maximum(second - first * first, 0))
 
 
-def _like(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _like_moments(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The mean by eq. 22, and the standard deviation."""
     like = sigmoid(log_odds(means, variances))
-    return like, spread(means, variances, like)
+    return like, like_spread(means, variances, like)
 
 
 @njit(cache=True, parallel=True, nogil=True)

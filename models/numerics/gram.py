@@ -1,7 +1,7 @@
 """The centred and rescaled Gram matrix of a sparse users x items matrix, as a dense float32 triangle.
 
 Rows are summed in float64, of weights whose sums are exact (`exact_degree_weights`). So the bits depend neither on the number
-of threads nor on the order of the users, and centring loses no digits to cancellation. What columns are centred and rescaled by is in `models.numerics.rescaled_columns`.
+of threads nor on the order of the users, and centring loses no digits to cancellation. What columns are centred and rescaled by is in `models.numerics.column_scaling`.
 """
 
 from typing import NamedTuple
@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from models.numerics.products import read_only
-from models.numerics.threads import kernel_threads
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.threads import kernel_threads
 
 
 class GramRows(NamedTuple):
@@ -45,14 +45,14 @@ def gram_rows(
     entries = np.arange(interactions.nnz, dtype=np.int64)
     by_item = csr_matrix((entries, interactions.indices, interactions.indptr), shape=interactions.shape).tocsc()
     return GramRows(
-        read_only(interactions.indptr, np.int64),
-        read_only(interactions.indices, np.int32),
-        read_only(by_item.indptr, np.int64),
-        read_only(by_item.indices, np.int32),
-        read_only(by_item.data, np.int64),
-        read_only(weights, np.float64),
-        read_only(shift, np.float64),
-        read_only(factor, np.float64),
+        as_read_only(interactions.indptr, np.int64),
+        as_read_only(interactions.indices, np.int32),
+        as_read_only(by_item.indptr, np.int64),
+        as_read_only(by_item.indices, np.int32),
+        as_read_only(by_item.data, np.int64),
+        as_read_only(weights, np.float64),
+        as_read_only(shift, np.float64),
+        as_read_only(factor, np.float64),
     )
 
 
@@ -100,17 +100,17 @@ def lower_gram(
     gram = gram_rows(interactions, weights, shift, factor)
     out = np.zeros((interactions.shape[1],) * 2, dtype=np.float32)
     with kernel_threads(threads):
-        _fill(gram, heaviest_first(gram), max(1, threads), out)
+        _fill_rows(gram, order_by_cost(gram), max(1, threads), out)
     return out
 
 
-def heaviest_first(gram: GramRows) -> np.ndarray:
+def order_by_cost(gram: GramRows) -> np.ndarray:
     """int64 (items,), the items with the most users first, for threads to take in turn."""
-    return read_only(np.argsort(-np.diff(gram.item_indptr), kind="stable"), np.int64)
+    return as_read_only(np.argsort(-np.diff(gram.item_indptr), kind="stable"), np.int64)
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def _fill(gram, order, workers, out):
+def _fill_rows(gram, order, workers, out):
     """Fill `out` with the rows of a `GramRows`; worker w takes the items at places w, w + workers, ... of `order`."""
     shift, factor = gram.shift, gram.factor
     for worker in prange(workers):

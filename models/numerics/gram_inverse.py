@@ -16,20 +16,22 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.numerics.gram import lower_gram
-from models.numerics.products import values_times
-from models.numerics.rescaled_columns import Columns, Rescaling
-from models.numerics.spd_inverse import invert_lower
-from models.numerics.threads import kernel_threads
+from oneclass.models.numerics.column_scaling import ColumnMoments, Rescaling
+from oneclass.models.numerics.gram import lower_gram
+from oneclass.models.numerics.matmul import values_times
+from oneclass.models.numerics.spd_inverse import invert_lower
+from oneclass.models.numerics.threads import kernel_threads
 
-FEWER = 0.9  # invert over users if they are fewer than this share of the items: only then the products with Y pay
-BLOCK = 1024  # columns of C that are filled at once, and rows of M that are mirrored
-STRIP = 64  # rows of a smaller piece
+MAX_USER_ITEM_RATIO = (
+    0.9  # invert over users if they are fewer than this share of the items: only then the products with Y pay
+)
+BLOCK_ROWS = 1024  # columns of C that are filled at once, and rows of M that are mirrored
+STRIP_ROWS = 64  # rows of a smaller piece
 
 
 def regularized_inverse(
     interactions: csr_matrix,
-    moments: Columns,
+    moments: ColumnMoments,
     rescaled: Rescaling,
     l2: float,
     threads: int,
@@ -48,8 +50,8 @@ def regularized_inverse(
     Raises:
         ValueError: the matrix to invert is not positive definite in float32.
     """
-    if moments.users < FEWER * interactions.shape[1]:
-        return _over_users(interactions[moments.weights > 0], moments, rescaled, l2, threads)
+    if moments.users < MAX_USER_ITEM_RATIO * interactions.shape[1]:
+        return _inverse_over_users(interactions[moments.weights > 0], moments, rescaled, l2, threads)
     gram = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, threads)
     return inverse_of_gram(gram, l2, threads)
 
@@ -65,7 +67,9 @@ def inverse_of_gram(gram: np.ndarray, l2: float, threads: int) -> np.ndarray:
     return gram
 
 
-def _over_users(active: csr_matrix, moments: Columns, rescaled: Rescaling, l2: float, threads: int) -> np.ndarray:
+def _inverse_over_users(
+    active: csr_matrix, moments: ColumnMoments, rescaled: Rescaling, l2: float, threads: int
+) -> np.ndarray:
     """The same, from an inverse over users; each row of `active` has an edge."""
     root = np.sqrt(moments.weights[moments.weights > 0])
     values = np.repeat(root, np.diff(active.indptr)) * rescaled.factor[active.indices]
@@ -90,7 +94,7 @@ def _add_to_rows(matrix: np.ndarray, term: Callable[[slice], np.ndarray], thread
     def add(rows: slice) -> None:
         matrix[rows] += term(rows).astype(np.float32)
 
-    _in_blocks(add, len(matrix), STRIP, threads)
+    _map_blocks(add, len(matrix), STRIP_ROWS, threads)
 
 
 def mirror_lower(matrix: np.ndarray, threads: int) -> None:
@@ -101,7 +105,7 @@ def mirror_lower(matrix: np.ndarray, threads: int) -> None:
         matrix[rows, rows] = np.tril(matrix[rows, rows]) + on_diagonal.T
         matrix[: rows.start, rows] = matrix[rows, : rows.start].T
 
-    _in_blocks(copy, len(matrix), BLOCK, threads)
+    _map_blocks(copy, len(matrix), BLOCK_ROWS, threads)
 
 
 def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: int) -> np.ndarray:
@@ -109,15 +113,15 @@ def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: in
     of_items = csr_matrix(y.T, dtype=np.float32)
     of_items.sort_indices()
     out = np.empty((y.shape[1],) * 2, dtype=np.float32)
-    for start in range(0, len(out), BLOCK):
-        block = slice(start, min(start + BLOCK, len(out)))
+    for start in range(0, len(out), BLOCK_ROWS):
+        block = slice(start, min(start + BLOCK_ROWS, len(out)))
         with kernel_threads(threads):
             below = values_times(of_items[start:], _columns_as_rows(values_times(of_items[block], over_users), threads))
 
         def fill(rows: slice, below: np.ndarray = below, target: np.ndarray = out[start:, block]) -> None:
             np.divide(below[rows], -l2, out=target[rows])
 
-        _in_blocks(fill, len(below), BLOCK, threads)
+        _map_blocks(fill, len(below), BLOCK_ROWS, threads)
     out.flat[:: len(out) + 1] += np.float32(1 / l2)
     return out
 
@@ -129,11 +133,11 @@ def _columns_as_rows(table: np.ndarray, threads: int) -> np.ndarray:
     def copy(rows: slice) -> None:
         out[rows] = table[:, rows].T
 
-    _in_blocks(copy, len(out), STRIP, threads)
+    _map_blocks(copy, len(out), STRIP_ROWS, threads)
     return out
 
 
-def _in_blocks(work: Callable[[slice], None], size: int, width: int, threads: int) -> None:
+def _map_blocks(work: Callable[[slice], None], size: int, width: int, threads: int) -> None:
     """Cut 0 .. `size` into blocks of `width` and call `work` for each, in parallel on some threads."""
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, [slice(start, min(start + width, size)) for start in range(0, size, width)]))

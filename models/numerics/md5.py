@@ -6,16 +6,16 @@ A seventh of the time of hashing one text after the other. DuckDB's `md5_number`
 import numpy as np
 from numba import njit
 
-LANES = 128  # texts that are hashed at once: state and words of so many stay in the first cache
-START = np.array([0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476], dtype=np.uint32)
-ADDED = np.floor(np.abs(np.sin(np.arange(1, 65))) * 2**32).astype(np.uint32)  # T of the RFC
-TURNS = (
+HASHES_AT_ONCE = 128  # texts that are hashed at once: state and words of so many stay in the first cache
+INITIAL_STATE = np.array([0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476], dtype=np.uint32)
+SINE_CONSTANTS = np.floor(np.abs(np.sin(np.arange(1, 65))) * 2**32).astype(np.uint32)  # T of the RFC
+ROTATIONS = (
     np.repeat([[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]], 4, axis=0).ravel().astype(np.uint32)
 )
-WORDS = np.concatenate([(step * np.arange(16) + first) % 16 for step, first in ((1, 0), (5, 1), (3, 5), (7, 0))])
+WORD_ORDER = np.concatenate([(step * np.arange(16) + first) % 16 for step, first in ((1, 0), (5, 1), (3, 5), (7, 0))])
 
 
-def lowest(starts, members, stems, stem_ends, names, name_ends):
+def select_lowest_md5(starts, members, stems, stem_ends, names, name_ends):
     """Of each list the member for which the MD5 of the list's stem and the member's name is lowest.
 
     Args:
@@ -30,7 +30,7 @@ def lowest(starts, members, stems, stem_ends, names, name_ends):
     found = np.full(len(starts) - 1, -1, dtype=np.int32)
     if len(members):
         longest = np.diff(stem_ends).max() + np.diff(name_ends).max()
-        texts = np.zeros((LANES + 1, 8 * _blocks(longest)), dtype=np.uint64)
+        texts = np.zeros((HASHES_AT_ONCE + 1, 8 * _blocks(longest)), dtype=np.uint64)
         _lowest(
             starts,
             members,
@@ -51,17 +51,25 @@ def _lowest(starts, members, stems, stem_ends, names, name_ends, texts, as_bytes
     """Args:
     texts: zeros, one row a text and, as the last, the stem of the list at hand; and the same memory by bytes and words.
     """
-    of_lane, member, blocks = np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.int64)
-    state, words, best = np.empty((4, LANES), np.uint32), np.empty((16, LANES), np.uint32), np.empty((4, 1), np.uint32)
+    of_lane, member, blocks = (
+        np.empty(HASHES_AT_ONCE, np.int64),
+        np.empty(HASHES_AT_ONCE, np.int64),
+        np.empty(HASHES_AT_ONCE, np.int64),
+    )
+    state, words, best = (
+        np.empty((4, HASHES_AT_ONCE), np.uint32),
+        np.empty((16, HASHES_AT_ONCE), np.uint32),
+        np.empty((4, 1), np.uint32),
+    )
     lane, width, best_of = 0, texts.shape[1], -1
     for one in range(len(found)):
         stem = stem_ends[one + 1] - stem_ends[one]
         for byte in range(8 * width):
-            as_bytes[LANES, byte] = stems[stem_ends[one] + byte] if byte < stem else 0
+            as_bytes[HASHES_AT_ONCE, byte] = stems[stem_ends[one] + byte] if byte < stem else 0
         for at in range(starts[one], starts[one + 1]):
             own = members[at]
             for word in range(width):
-                texts[lane, word] = texts[LANES, word]
+                texts[lane, word] = texts[HASHES_AT_ONCE, word]
             size = stem
             for byte in range(name_ends[own], name_ends[own + 1]):
                 as_bytes[lane, size] = names[byte]
@@ -70,7 +78,7 @@ def _lowest(starts, members, stems, stem_ends, names, name_ends, texts, as_bytes
             of_lane[lane], member[lane], blocks[lane] = one, own, _blocks(size)
             texts[lane, 8 * blocks[lane] - 1] = 8 * size
             lane += 1
-            if lane == LANES or at + 1 == starts[-1]:
+            if lane == HASHES_AT_ONCE or at + 1 == starts[-1]:
                 _hash(as_words, blocks, lane, state, words)
                 for done in range(lane):
                     if of_lane[done] != best_of or _is_lower(state, done, best):
@@ -100,8 +108,8 @@ def _is_lower(state, lane, best):
 def _hash(texts, blocks, lanes, state, words):
     """Leave the MD5 of the first texts in `state`, by words, the lowest first."""
     for word in range(4):
-        for lane in range(LANES):
-            state[word, lane] = START[word]
+        for lane in range(HASHES_AT_ONCE):
+            state[word, lane] = INITIAL_STATE[word]
     for block in range(texts.shape[1] // 16):
         for lane in range(lanes):
             for word in range(16):
@@ -118,22 +126,22 @@ def _rounds(state, words):
     work = state.copy()
     for step in range(64):
         a, b, c, d = work[-step % 4], work[(1 - step) % 4], work[(2 - step) % 4], work[(3 - step) % 4]
-        own, added, turn = words[WORDS[step]], ADDED[step], TURNS[step]
+        own, added, turn = words[WORD_ORDER[step]], SINE_CONSTANTS[step], ROTATIONS[step]
         if step < 16:
-            for i in range(LANES):
-                a[i] = b[i] + _turned(np.uint32(a[i] + (d[i] ^ (b[i] & (c[i] ^ d[i]))) + own[i] + added), turn)
+            for i in range(HASHES_AT_ONCE):
+                a[i] = b[i] + _rotate_left(np.uint32(a[i] + (d[i] ^ (b[i] & (c[i] ^ d[i]))) + own[i] + added), turn)
         elif step < 32:
-            for i in range(LANES):
-                a[i] = b[i] + _turned(np.uint32(a[i] + (c[i] ^ (d[i] & (b[i] ^ c[i]))) + own[i] + added), turn)
+            for i in range(HASHES_AT_ONCE):
+                a[i] = b[i] + _rotate_left(np.uint32(a[i] + (c[i] ^ (d[i] & (b[i] ^ c[i]))) + own[i] + added), turn)
         elif step < 48:
-            for i in range(LANES):
-                a[i] = b[i] + _turned(np.uint32(a[i] + (b[i] ^ c[i] ^ d[i]) + own[i] + added), turn)
+            for i in range(HASHES_AT_ONCE):
+                a[i] = b[i] + _rotate_left(np.uint32(a[i] + (b[i] ^ c[i] ^ d[i]) + own[i] + added), turn)
         else:
-            for i in range(LANES):
-                a[i] = b[i] + _turned(np.uint32(a[i] + (c[i] ^ (b[i] | ~d[i])) + own[i] + added), turn)
+            for i in range(HASHES_AT_ONCE):
+                a[i] = b[i] + _rotate_left(np.uint32(a[i] + (c[i] ^ (b[i] | ~d[i])) + own[i] + added), turn)
     return work
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _turned(word, turn):
+def _rotate_left(word, turn):
     return np.uint32((word << turn) | (word >> np.uint32(np.uint32(32) - turn)))

@@ -1,4 +1,4 @@
-"""Products with a sparse table, each sum in one fixed order, as in `models.numerics.products`."""
+"""Products with a sparse table, each sum in one fixed order, as in `models.numerics.matmul`."""
 
 from typing import NamedTuple
 
@@ -6,10 +6,10 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from models.numerics.lanes import element
-from models.numerics.products import read_only
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.simd import element
 
-FEW = 8  # of a vector with entries in fewer than one in so many places, only these are followed
+SPARSE_VECTOR_RATIO = 8  # of a vector with entries in fewer than one in so many places, only these are followed
 
 
 class SparseTable(NamedTuple):
@@ -33,12 +33,12 @@ def sparse_times(histories: csr_matrix, table: csr_matrix, weights: np.ndarray |
     weights = np.ones(len(histories.indices), dtype=np.float32) if weights is None else weights
     out = np.zeros((histories.shape[0], table.shape[1]), dtype=np.float32)
     _add_sparse(
-        read_only(histories.indptr, np.int64),
-        read_only(histories.indices, np.int32),
-        read_only(weights, np.float32),
-        read_only(table.indptr, np.int64),
-        read_only(table.indices, np.int32),
-        read_only(table.data, np.float32),
+        as_read_only(histories.indptr, np.int64),
+        as_read_only(histories.indices, np.int32),
+        as_read_only(weights, np.float32),
+        as_read_only(table.indptr, np.int64),
+        as_read_only(table.indices, np.int32),
+        as_read_only(table.data, np.float32),
         out,
     )
     return out
@@ -46,14 +46,14 @@ def sparse_times(histories: csr_matrix, table: csr_matrix, weights: np.ndarray |
 
 def sparse_table(table: csr_matrix) -> SparseTable:
     """The table as kernels take it: views, where its arrays have these types."""
-    indptr, indices = read_only(table.indptr, np.int64), read_only(table.indices, np.int32)
-    return SparseTable(indptr, indices, read_only(table.data, np.float32))
+    indptr, indices = as_read_only(table.indptr, np.int64), as_read_only(table.indices, np.int32)
+    return SparseTable(indptr, indices, as_read_only(table.data, np.float32))
 
 
 def times_vector(table: SparseTable, transposed: SparseTable, vector: np.ndarray) -> np.ndarray:
     """T x, float32 (rows of T,), with the bits of `tall_times` of T and x; where most of x is zero, by rows of T'."""
     out = np.zeros(len(table.indptr) - 1, dtype=np.float32)
-    _times_vector(table, transposed, read_only(vector, np.float32), out)
+    _times_vector(table, transposed, as_read_only(vector, np.float32), out)
     return out
 
 
@@ -61,29 +61,34 @@ def gram_times_vector(table: SparseTable, transposed: SparseTable, vector: np.nd
     """T' T x, float32 (columns of T,), with the bits of two `tall_times`."""
     between = np.zeros(len(table.indptr) - 1, dtype=np.float32)
     out = np.zeros(len(vector), dtype=np.float32)
-    _gram_times_vector(table, transposed, read_only(vector, np.float32), between, out)
+    _gram_times_vector(table, transposed, as_read_only(vector, np.float32), between, out)
     return out
 
 
 def rows_times(table: csr_matrix, rows: np.ndarray, block: np.ndarray) -> np.ndarray:
     """T[rows] Z, float32 (rows, width), with the bits of the rows of T Z: T sparse, Z float32 (columns of T, width)."""
     out = np.zeros((len(rows), block.shape[1]), dtype=np.float32)
-    indptr, indices = read_only(table.indptr, np.int64), read_only(table.indices, np.int32)
+    indptr, indices = as_read_only(table.indptr, np.int64), as_read_only(table.indices, np.int32)
     _add_some_rows(
-        indptr, indices, read_only(table.data, np.float32), read_only(rows, np.int32), read_only(block, np.float32), out
+        indptr,
+        indices,
+        as_read_only(table.data, np.float32),
+        as_read_only(rows, np.int32),
+        as_read_only(block, np.float32),
+        out,
     )
     return out
 
 
-def entries_of(table: csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def gather_entries(table: csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """T[rows, columns] as float32 (rows, columns); T sparse, with sorted columns in every row."""
     out = np.zeros((len(rows), len(columns)), dtype=np.float32)
     _find_entries(
-        read_only(table.indptr, np.int64),
-        read_only(table.indices, np.int32),
-        read_only(table.data, np.float32),
-        read_only(rows, np.int32),
-        read_only(columns, np.int32),
+        as_read_only(table.indptr, np.int64),
+        as_read_only(table.indices, np.int32),
+        as_read_only(table.data, np.float32),
+        as_read_only(rows, np.int32),
+        as_read_only(columns, np.int32),
         out,
     )
     return out
@@ -107,7 +112,7 @@ def _times_vector(table, transposed, vector, out):
     there = 0
     for place in range(len(vector)):
         there += vector[place] != 0
-    if there * FEW < len(vector):
+    if there * SPARSE_VECTOR_RATIO < len(vector):
         _add_rows(transposed, vector, out)
     else:
         _add_columns(table, vector, out)

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from scipy.linalg import lapack
 
-from models.numerics.threads import single_threaded_blas
+from oneclass.models.numerics.threads import single_threaded_blas
 
 TILE = 768
 

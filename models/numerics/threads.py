@@ -37,52 +37,57 @@ def _choose_layer() -> str:
 # that it waits for. libgomp reads the variable when it is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 numba.config.THREADING_LAYER = _choose_layer()
-CACHED = 1 << 17  # numbers of an array that `over_rows` takes at a time; of fewer, two threads take longer than one
-_turn = threading.RLock() if numba.config.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
-_blas_turn = threading.RLock()
-_around = threading.local()  # `threads`, of the block that a thread is in, and `most`, that its blocks may have
+ROW_BLOCK_ENTRIES = (
+    1 << 17
+)  # numbers of an array that `map_row_blocks` takes at a time; of fewer, two threads take longer than one
+_kernel_lock = threading.RLock() if numba.config.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
+_blas_lock = threading.RLock()
+_thread_state = threading.local()  # `threads`, of the block that a thread is in, and `most`, that its blocks may have
 
 
 @contextlib.contextmanager
 def kernel_threads(count: int) -> Iterator[None]:
-    """Run the block's numba kernels on `count` threads, or on as many as numba was started with, or `take_at_most` left."""
-    wanted, outer = max(1, min(count, numba.config.NUMBA_NUM_THREADS, _most())), getattr(_around, "threads", None)
+    """Run the block's numba kernels on `count` threads, or on as many as numba was started with, or `limit_threads` left."""
+    wanted, outer = (
+        max(1, min(count, numba.config.NUMBA_NUM_THREADS, _thread_limit())),
+        getattr(_thread_state, "threads", None),
+    )
     if wanted == outer:  # a block within a block: to ask numba takes microseconds
         yield
         return
-    with _turn:
+    with _kernel_lock:
         before = numba.get_num_threads()
         numba.set_num_threads(wanted)
-        _around.threads = wanted
+        _thread_state.threads = wanted
         try:
             yield
         finally:
-            _around.threads = outer
+            _thread_state.threads = outer
             numba.set_num_threads(before)
 
 
-def take_at_most(count: int) -> None:
+def limit_threads(count: int) -> None:
     """From now on, let what this Python thread calls have no more than so many threads: others are at work beside it."""
-    _around.most = count
+    _thread_state.most = count
 
 
-def _most() -> int:
-    return getattr(_around, "most", numba.config.NUMBA_NUM_THREADS)
+def _thread_limit() -> int:
+    return getattr(_thread_state, "most", numba.config.NUMBA_NUM_THREADS)
 
 
-def side_by_side(threads: int, calls: int) -> int:
+def parallel_calls(threads: int, calls: int) -> int:
     """How many of some calls to make at a time in one process; 1 where only one may run a parallel kernel at once."""
     return 1 if numba.config.THREADING_LAYER == "workqueue" else max(1, min(threads, calls))
 
 
-def over_rows(work: Callable[..., object], threads: int, *arrays: np.ndarray) -> None:
+def map_row_blocks(work: Callable[..., object], threads: int, *arrays: np.ndarray) -> None:
     """Several passes by numpy over whole arrays, on some threads, each over a few rows at a time that stay in a cache.
 
     Args:
         work: takes some rows of each array.
         arrays: (rows, columns), of one shape.
     """
-    threads, rows = min(threads, _most()), max(1, CACHED // max(1, arrays[0].shape[1]))
+    threads, rows = min(threads, _thread_limit()), max(1, ROW_BLOCK_ENTRIES // max(1, arrays[0].shape[1]))
     starts = range(0, len(arrays[0]), rows)
 
     def pass_over(of_thread: range) -> None:
@@ -103,5 +108,5 @@ def single_threaded_blas() -> Iterator[None]:
     The number of threads belongs to the whole process, and threadpoolctl silently ignores a second Python thread that
     sets it. So a second thread waits here until the first is done.
     """
-    with _blas_turn, threadpool_limits(1, user_api="blas"):
+    with _blas_lock, threadpool_limits(1, user_api="blas"):
         yield

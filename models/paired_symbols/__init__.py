@@ -3,6 +3,6 @@
 `model` has the bound and the passes; `symbols` and `posterior` have the updates, `kernels` and `edges` their loops.
 """
 
-from models.paired_symbols.model import PairedSymbols
+from oneclass.models.paired_symbols.model import PairedSymbols
 
 __all__ = ["PairedSymbols"]

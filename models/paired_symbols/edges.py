@@ -15,27 +15,30 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from models.numerics.lane_products import ZERO, prefetch_row
-from models.numerics.lane_tiles import load_tile, plus_outer, store_tile
-from models.numerics.lanes import (
-    LANES,
+from oneclass.models.numerics.simd import (
+    F32_WIDTH,
+    ZERO,
+    add_halves,
+    broadcast,
     element,
-    folded,
+    horizontal_sum,
     load_like,
-    padded,
-    spread,
+    load_tile,
+    pad_width,
+    plus_outer,
+    prefetch_row,
     store,
-    total_of,
+    store_tile,
 )
 
-BATCH = 32  # edges that are worked on together
-UNIT = LANES // 2  # half rows are filled up to a multiple of it
-OPTIONS = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
+EDGES_PER_BATCH = 32  # edges that are worked on together
+COLUMN_UNIT = F32_WIDTH // 2  # half rows are filled up to a multiple of it
+JIT_OPTIONS = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
 ROWS_8, ROWS_16, ROWS_24 = (0,) * 8, (0,) * 16, (0,) * 24  # heights of tiles whose sums stay in registers
-INLINED = OPTIONS | {"forceinline": True}
+INLINED = JIT_OPTIONS | {"forceinline": True}
 
 
-class Weighted(NamedTuple):
+class WeightedEdges(NamedTuple):
     """A batch of edges with their weights.
 
     Attributes:
@@ -53,13 +56,13 @@ class Weighted(NamedTuple):
 
 
 @njit(**INLINED)
-def row_of(indices, edge, width):
+def row_start(indices, edge, width):
     """Where the row of an edge's other end begins."""
     return np.int64(element(indices, edge)) * (2 * width)
 
 
-@njit(**OPTIONS)
-def express(row, n, factors):
+@njit(**JIT_OPTIONS)
+def fill_row_factors(row, n, factors):
     """Fill `factors` (3 W) from an own row (2 W): the numbers by which `moments` multiplies rows of the other side."""
     width = len(row) // 2
     factors[:] = 0
@@ -74,9 +77,9 @@ def express(row, n, factors):
 @njit(**INLINED)
 def prefetch_rows(lanes, table, indices, start, count):
     """Prefetch the rows of `count` edges."""
-    width = padded(len(lanes), UNIT)
+    width = pad_width(len(lanes), COLUMN_UNIT)
     for edge in range(start, start + count):
-        prefetch_row(table, row_of(indices, edge, width), 2 * width)
+        prefetch_row(table, row_start(indices, edge, width), 2 * width)
 
 
 @njit(**INLINED)
@@ -88,44 +91,44 @@ def _products(like, own, table, row, first, width):
 
 
 @njit(**INLINED)
-def moments(lanes, own, table, indices, start, count, means, variances):
+def fill_moments(lanes, own, table, indices, start, count, means, variances):
     """E[a] and var[a], a = u.v + b_i + b_j, of the `count` edges from the place `start` of `indices`.
 
     own: float32 (3 W), the factors of a row's means, variances and squared means: [u, 1, b_i], [E u^2, 1, 0] and
         [var u, 0, var b_i].
     means, variances: float32, filled from place 0.
     """
-    width = padded(len(lanes), UNIT)
-    unit = folded(spread(np.float32(-0.0)))  # adding -0 changes no sum, not even one that is -0
+    width = pad_width(len(lanes), COLUMN_UNIT)
+    unit = add_halves(broadcast(np.float32(-0.0)))  # adding -0 changes no sum, not even one that is -0
     for edge in range(count):
-        row = row_of(indices, start + edge, width)
+        row = row_start(indices, start + edge, width)
         mean_sum = spread_sum = unit
-        if width % LANES:
+        if width % F32_WIDTH:
             mean_sum, spread_sum = _products(unit, own, table, row, 0, width)
-        for first in range(width % LANES, width, LANES):
-            mean, spreads = _products(spread(ZERO), own, table, row, first, width)
-            mean_sum, spread_sum = mean_sum + folded(mean), spread_sum + folded(spreads)
-        means[edge], variances[edge] = total_of(mean_sum), total_of(spread_sum)
+        for first in range(width % F32_WIDTH, width, F32_WIDTH):
+            mean, spreads = _products(broadcast(ZERO), own, table, row, first, width)
+            mean_sum, spread_sum = mean_sum + add_halves(mean), spread_sum + add_halves(spreads)
+        means[edge], variances[edge] = horizontal_sum(mean_sum), horizontal_sum(spread_sum)
 
 
 @njit(**INLINED)
 def add_outer(lanes, weighted, sums):
-    """Add the outer products of the means of `Weighted` edges' rows to `sums`, float32 ((W + 2) W).
+    """Add the outer products of the means of `WeightedEdges` edges' rows to `sums`, float32 ((W + 2) W).
 
     Row k < W of `sums` gains sum_e weights_e y_ek y_e, row W sum_e weights_e (variances), and row W + 1
     sum_e halves_e y_e. Of the first W rows only the upper triangle is correct.
     """
-    width = padded(len(lanes), UNIT)
-    if width % LANES:
-        _add_tile(ROWS_8, folded(spread(ZERO)), 0, 0, width, weighted, sums)
-        for first in range(UNIT, width, LANES):
-            _add_tile(ROWS_24, spread(ZERO), 0, first, width, weighted, sums)
-            for top in range(24, first + LANES, 16):
-                _add_tile(ROWS_16, spread(ZERO), top, first, width, weighted, sums)
+    width = pad_width(len(lanes), COLUMN_UNIT)
+    if width % F32_WIDTH:
+        _add_tile(ROWS_8, add_halves(broadcast(ZERO)), 0, 0, width, weighted, sums)
+        for first in range(COLUMN_UNIT, width, F32_WIDTH):
+            _add_tile(ROWS_24, broadcast(ZERO), 0, first, width, weighted, sums)
+            for top in range(24, first + F32_WIDTH, 16):
+                _add_tile(ROWS_16, broadcast(ZERO), top, first, width, weighted, sums)
     else:
-        for first in range(0, width, LANES):
-            for top in range(0, first + LANES, 16):
-                _add_tile(ROWS_16, spread(ZERO), top, first, width, weighted, sums)
+        for first in range(0, width, F32_WIDTH):
+            for top in range(0, first + F32_WIDTH, 16):
+                _add_tile(ROWS_16, broadcast(ZERO), top, first, width, weighted, sums)
 
 
 @njit(**INLINED)
@@ -139,7 +142,7 @@ def _add_tile(rows, like, top, first, width, weighted, sums):
     tile = load_tile(rows, like, sums, at, width)
     spreads, pulls = load_like(like, sums, last), load_like(like, sums, last + width)
     for edge in range(count):
-        row, weight = row_of(indices, start + edge, width), element(weights, edge)
+        row, weight = row_start(indices, start + edge, width), element(weights, edge)
         mean = load_like(like, table, row + first)
         tile = plus_outer(tile, table, row + top, weight * mean)
         if top == 0:

@@ -11,15 +11,23 @@ from typing import NamedTuple
 import numpy as np
 from numba import config, njit, prange
 
-from models.numerics.logistic_bound import best_bound_of_square, best_square, lambda_of_square
-from models.numerics.spd_lane_solvers import solve_lifted
-from models.paired_symbols.edges import BATCH, OPTIONS, Weighted, add_outer, express, moments, prefetch_rows
+from oneclass.models.numerics.cholesky import solve_with_pivot_floor
+from oneclass.models.numerics.logistic_bound import best_bound_of_square, best_square, lambda_of_square
+from oneclass.models.paired_symbols.edges import (
+    EDGES_PER_BATCH,
+    JIT_OPTIONS,
+    WeightedEdges,
+    add_outer,
+    fill_moments,
+    fill_row_factors,
+    prefetch_rows,
+)
 
 FLUSH = 32  # so many batches are summed in float32 before their sum is added to a float64 sum
 SHARDS = 64  # fixed, so that sums do not depend on the number of threads
-WORK = 60  # the cost of solving a vertex's linear system, in edges
-MOST_FACTORS = 256
-config.PARFOR_MAX_TUPLE_SIZE = max(config.PARFOR_MAX_TUPLE_SIZE, MOST_FACTORS + 2)  # of `lanes`; numba has 100
+SOLVE_COST_IN_EDGES = 60  # the cost of solving a vertex's linear system, in edges
+MAX_FACTORS = 256
+config.PARFOR_MAX_TUPLE_SIZE = max(config.PARFOR_MAX_TUPLE_SIZE, MAX_FACTORS + 2)  # of `lanes`; numba has 100
 
 
 class Edges(NamedTuple):
@@ -43,7 +51,7 @@ class Censored(NamedTuple):
     Attributes:
         pseudo: float64 (vertices,), D' s_i.
         lambda_star: lambda(xi*).
-        background: float64 (n W,), E_t[y y'] of the other side, from `background_sums`, its rows padded to W.
+        background: float64 (n W,), E_t[y y'] of the other side, from `sum_backgrounds`, its rows padded to W.
     """
 
     pseudo: np.ndarray
@@ -70,12 +78,12 @@ class Scratch(NamedTuple):
     solution: np.ndarray
 
 
-@njit(**OPTIONS)
-def workspace(n, width):
+@njit(**JIT_OPTIONS)
+def allocate_scratch(n, width):
     """`Scratch` arrays."""
     return Scratch(
         np.zeros(3 * width, np.float32),
-        np.zeros((6, BATCH), np.float32),
+        np.zeros((6, EDGES_PER_BATCH), np.float32),
         np.empty((width + 2) * width, np.float32),
         np.empty((width + 2) * width),
         np.zeros(n * width),
@@ -84,8 +92,8 @@ def workspace(n, width):
     )
 
 
-@njit(**OPTIONS)
-def weighted_sums(lanes, vertex, edges, other, censored, scratch):
+@njit(**JIT_OPTIONS)
+def sum_weighted_edges(lanes, vertex, edges, other, censored, scratch):
     """Fill `total` with sums over one vertex's edges: of w y y' (W rows), of w var, and of c y / 2 (one row each).
 
     w_ij = 2 lambda_ij c_ij + D' s_i t_j 2 (lambda_ij - lambda*), with xi_ij at its optimum for the present
@@ -99,25 +107,25 @@ def weighted_sums(lanes, vertex, edges, other, censored, scratch):
     start, end = indptr[vertex], indptr[vertex + 1]
     sums[:] = 0
     total[:] = 0
-    for first in range(start, end, BATCH):
-        count = min(BATCH, end - first)
-        prefetch_rows(lanes, other, indices, first + count, min(BATCH, end - first - count))
-        moments(lanes, factors, other, indices, first, count, means, variances)
+    for first in range(start, end, EDGES_PER_BATCH):
+        count = min(EDGES_PER_BATCH, end - first)
+        prefetch_rows(lanes, other, indices, first + count, min(EDGES_PER_BATCH, end - first - count))
+        fill_moments(lanes, factors, other, indices, first, count, means, variances)
         for e in range(count):
             hits[e], shares[e] = counts[first + e], other[indices[first + e], share_lane]
-        for e in range(BATCH):
+        for e in range(EDGES_PER_BATCH):
             bend = lambda_of_square(best_square(means[e], variances[e]))
             weights[e] = np.float32(2) * (bend * hits[e] + pseudo * shares[e] * (bend - lambda_star))
             halves[e] = np.float32(0.5) * hits[e]
-        add_outer(lanes, Weighted(other, indices, first, count, weights, halves), sums)
-        if (first - start) // BATCH % FLUSH == FLUSH - 1 or first + count == end:
+        add_outer(lanes, WeightedEdges(other, indices, first, count, weights, halves), sums)
+        if (first - start) // EDGES_PER_BATCH % FLUSH == FLUSH - 1 or first + count == end:
             for place in range(len(sums)):
                 total[place] += sums[place]
             sums[:] = 0
 
 
-@njit(**OPTIONS)
-def build(n, vertex, censored, precisions, scratch):
+@njit(**JIT_OPTIONS)
+def build_system(n, vertex, censored, precisions, scratch):
     """Fill `system` (float64, rows W long) with the upper triangle of P and z, for the joint (u_i, b_i).
 
     With x_j = (v_j, 1): P = sum_G w E[x x'] + g E_t[x x'] + tau and z = sum_G (c/2 - w E b_j) E x_j
@@ -144,8 +152,8 @@ def build(n, vertex, censored, precisions, scratch):
         system[row + one] = total[(width + 1) * width + y] - pulled - 0.5 * pseudo * background[y * width + one]
 
 
-@njit(**OPTIONS)
-def keep(n, row, scratch):
+@njit(**JIT_OPTIONS)
+def store_vertex(n, row, scratch):
     """Write a vertex's new means and variances; returns the largest change of a mean."""
     width = len(row) // 2
     change = np.float32(0)
@@ -156,21 +164,21 @@ def keep(n, row, scratch):
     return change
 
 
-@njit(**OPTIONS)
+@njit(**JIT_OPTIONS)
 def update_shard(lanes, shard, edges, own, other, censored, precisions, limits):
     n, least = len(lanes), min(precisions)
-    scratch = workspace(n, own.shape[1] // 2)
+    scratch = allocate_scratch(n, own.shape[1] // 2)
     for vertex in range(edges.bounds[shard], edges.bounds[shard + 1]):
         for _ in range(limits[0]):
-            express(own[vertex], n, scratch.factors)
-            weighted_sums(lanes, vertex, edges, other, censored, scratch)
-            build(n, vertex, censored, precisions, scratch)
-            solve_lifted(lanes, scratch.system, least, scratch.solution)
-            if keep(n, own[vertex], scratch) <= limits[1]:
+            fill_row_factors(own[vertex], n, scratch.factors)
+            sum_weighted_edges(lanes, vertex, edges, other, censored, scratch)
+            build_system(n, vertex, censored, precisions, scratch)
+            solve_with_pivot_floor(lanes, scratch.system, least, scratch.solution)
+            if store_vertex(n, own[vertex], scratch) <= limits[1]:
                 break
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(parallel=True, **JIT_OPTIONS)
 def update_rows(lanes, edges, own, other, censored, precisions, limits):
     """The joint update of (u_i, b_i) for every vertex of `own`, in place.
 
@@ -187,21 +195,23 @@ def update_rows(lanes, edges, own, other, censored, precisions, limits):
             update_shard(lanes, np.int64(shard), edges, own, other, censored, precisions, limits)
 
 
-@njit(**OPTIONS)
+@njit(**JIT_OPTIONS)
 def edge_sums_of_shard(lanes, shard, edges, own, other, out):
     indptr, indices, counts, bounds = edges
     width = own.shape[1] // 2
     share_lane = width + len(lanes) - 1
-    factors, batch = np.zeros(3 * width, np.float32), np.zeros((4, BATCH), np.float32)
+    factors, batch = np.zeros(3 * width, np.float32), np.zeros((4, EDGES_PER_BATCH), np.float32)
     means, variances, squares, heights = batch[0], batch[1], batch[2], batch[3]
     for vertex in range(bounds[shard], bounds[shard + 1]):
-        express(own[vertex], len(lanes), factors)
+        fill_row_factors(own[vertex], len(lanes), factors)
         likelihood = high = mass = spread = 0.0
-        for first in range(indptr[vertex], indptr[vertex + 1], BATCH):
-            count = min(BATCH, indptr[vertex + 1] - first)
-            prefetch_rows(lanes, other, indices, first + count, min(BATCH, indptr[vertex + 1] - first - count))
-            moments(lanes, factors, other, indices, first, count, means, variances)
-            for e in range(BATCH):
+        for first in range(indptr[vertex], indptr[vertex + 1], EDGES_PER_BATCH):
+            count = min(EDGES_PER_BATCH, indptr[vertex + 1] - first)
+            prefetch_rows(
+                lanes, other, indices, first + count, min(EDGES_PER_BATCH, indptr[vertex + 1] - first - count)
+            )
+            fill_moments(lanes, factors, other, indices, first, count, means, variances)
+            for e in range(EDGES_PER_BATCH):
                 squares[e] = best_square(means[e], variances[e])
                 heights[e] = best_bound_of_square(squares[e])
             for e in range(count):
@@ -213,8 +223,8 @@ def edge_sums_of_shard(lanes, shard, edges, own, other, out):
         out[vertex, 0], out[vertex, 1], out[vertex, 2], out[vertex, 3] = likelihood, high, mass, spread
 
 
-@njit(parallel=True, **OPTIONS)
-def edge_sums(lanes, edges, own, other, out):
+@njit(parallel=True, **JIT_OPTIONS)
+def sum_edges(lanes, edges, own, other, out):
     """Fill `out`, float64 (vertices, 4), with four sums over each vertex's edges, xi_ij being sqrt(E a_ij^2):
 
     c (log sigma(xi) - xi/2 + E a / 2); t (log sigma(xi) - xi/2); t; t E a^2.
@@ -223,17 +233,17 @@ def edge_sums(lanes, edges, own, other, out):
         edge_sums_of_shard(lanes, np.int64(shard), edges, own, other, out)
 
 
-@njit(**OPTIONS)
+@njit(**JIT_OPTIONS)
 def background_of_shard(lanes, first, last, rows, background, prior):
     n, width = len(lanes), rows.shape[1] // 2
-    places, weights = np.empty(BATCH, np.int32), np.zeros(BATCH, np.float32)
-    nothing = np.zeros(BATCH, np.float32)
+    places, weights = np.empty(EDGES_PER_BATCH, np.int32), np.zeros(EDGES_PER_BATCH, np.float32)
+    nothing = np.zeros(EDGES_PER_BATCH, np.float32)
     sums = np.zeros((width + 2) * width, np.float32)
-    for start in range(first, last, BATCH):
-        count = min(BATCH, last - start)
+    for start in range(first, last, EDGES_PER_BATCH):
+        count = min(EDGES_PER_BATCH, last - start)
         for e in range(count):
             places[e], weights[e] = start + e, rows[start + e, width + n - 1]
-        add_outer(lanes, Weighted(rows, places, 0, count, weights, nothing), sums)
+        add_outer(lanes, WeightedEdges(rows, places, 0, count, weights, nothing), sums)
         for i in range(n):
             for j in range(i, n):
                 background[i, j] += sums[i * width + j]
@@ -246,8 +256,8 @@ def background_of_shard(lanes, first, last, rows, background, prior):
                 prior[part + 1] += rows[row, width + k] + rows[row, k] ** 2
 
 
-@njit(parallel=True, **OPTIONS)
-def background_sums(lanes, rows, backgrounds, priors):
+@njit(parallel=True, **JIT_OPTIONS)
+def sum_backgrounds(lanes, rows, backgrounds, priors):
     """Sums over all rows, by shards: second moments weighted by the shares, and the terms of the Gaussian priors.
 
     backgrounds: float64 (SHARDS, n, n), upper triangles of sum_j t_j E[y y'], y = (v, b, 1). They contain the
@@ -259,8 +269,8 @@ def background_sums(lanes, rows, backgrounds, priors):
         background_of_shard(lanes, first, last, rows, backgrounds[shard], priors[shard])
 
 
-@njit(parallel=True, **OPTIONS)
-def background_moments(lanes, own, background, out):
+@njit(parallel=True, **JIT_OPTIONS)
+def average_backgrounds(lanes, own, background, out):
     """Fill `out`, float64 (vertices, 2), with E_t[a] and E_t[a^2]: for each vertex, averages over the other side."""
     n = len(lanes)
     for vertex in prange(len(own)):

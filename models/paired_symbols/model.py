@@ -23,20 +23,20 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.fitting import Epoch, FitOptions, Start, is_level, take
-from models.negatives.laws import CensoredPairs
-from models.negatives.like_probability import log_odds, logits_of, scores_of, sigmoid, spread
-from models.numerics.products import dense_times
-from models.numerics.random_numbers import normals, purpose
-from models.numerics.threads import kernel_threads
-from models.paired_symbols.posterior import PairedSymbolsPosterior
-from models.paired_symbols.settings import PairedSymbolsSettings
-from models.paired_symbols.symbols import Symbols, blank_rows
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch, FitOptions, Start, copy_rows, has_converged
+from oneclass.models.negatives.distributions import CensoredPairs
+from oneclass.models.negatives.like_probability import compute_scores, like_spread, log_odds, put_log_odds, sigmoid
+from oneclass.models.numerics.matmul import dense_times
+from oneclass.models.numerics.random_numbers import normals, purpose
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior
+from oneclass.models.paired_symbols.settings import PairedSymbolsSettings
+from oneclass.models.paired_symbols.symbols import Symbols, blank_rows
 
 START = purpose("paired_symbols start")
 START_SCALE, START_VARIANCE = 0.1, 0.1
-FOLD_PASSES, FOLD_TOLERANCE = 100, 1e-4
+MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 100, 1e-4
 
 
 class PairedSymbols(Model):
@@ -59,7 +59,7 @@ class PairedSymbols(Model):
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
 
     warm_startable = True
-    scorable_each_epoch = True
+    scores_each_epoch = True
     _items: Symbols | None = None
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
@@ -70,13 +70,13 @@ class PairedSymbols(Model):
         """
         histories = self._known(histories)
         with kernel_threads(self.threads):
-            users = self._symbols(histories, self._blank(histories.shape[0]), self.params.tau_u)
+            users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u)
             users.update(
                 self._item_symbols(),
                 self.params.r * users.degrees,
                 float(self.xi_star[0]),
-                FOLD_PASSES,
-                FOLD_TOLERANCE,
+                MAX_FOLD_IN_PASSES,
+                FOLD_IN_TOLERANCE,
             )
         return users.rows
 
@@ -93,9 +93,9 @@ class PairedSymbols(Model):
         else:
             mean, variance = self._moments(rows, items)
         like = sigmoid(log_odds(mean, variance))
-        return like, spread(mean, variance, like)
+        return like, like_spread(mean, variance, like)
 
-    def negative_law(self) -> CensoredPairs:
+    def negative_distribution(self) -> CensoredPairs:
         """The D' = r D censored pairs of section 2, with `like_r` in the place of r where it is set."""
         lane = self.item_rows.shape[1] // 2 + self.params.factors + 1
         users, items = (rows[:, lane].astype(np.float64) for rows in (self.user_rows, self.item_rows))
@@ -104,61 +104,61 @@ class PairedSymbols(Model):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings = self.params
         with kernel_threads(self.threads):
-            posterior, before = self._beginning(interactions, options.start), np.inf
+            posterior, before = self._initial_posterior(interactions, options.start), np.inf
             for number in range(1, settings.iterations + 1):
                 began = time.perf_counter()
                 bound = posterior.iterate(learn_selection=settings.learn_selection)
                 values = {"bound": bound, "xi_star": posterior.xi_star}
-                self._learn(posterior)
+                self._run_passes(posterior)
                 options.on_epoch(Epoch(number, settings.iterations, time.perf_counter() - began, values))
-                if is_level(before, bound, settings.tolerance):
+                if has_converged(before, bound, settings.tolerance):
                     break
                 before = bound
 
-    def _learn(self, posterior: PairedSymbolsPosterior) -> None:
+    def _run_passes(self, posterior: PairedSymbolsPosterior) -> None:
         """Copy what has been learned so far from the posterior into the model."""
         self.user_rows, self.item_rows = posterior.users.rows, posterior.items.rows
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
         self.xi_star, self._items = np.array([posterior.xi_star]), None
 
-    def _beginning(self, interactions: csr_matrix, start: Start | None = None) -> PairedSymbolsPosterior:
+    def _initial_posterior(self, interactions: csr_matrix, start: Start | None = None) -> PairedSymbolsPosterior:
         """q before its first pass."""
         parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
         graph = csr_matrix(parts, shape=interactions.shape)
-        users, items = self._first_rows(graph.shape, start)
-        posterior = PairedSymbolsPosterior.beginning(
-            self._symbols(graph, users, self.params.tau_u),
-            self._symbols(graph.tocsc(), items, self.params.tau_v),
+        users, items = self._initial_rows(graph.shape, start)
+        posterior = PairedSymbolsPosterior.initial(
+            self._build_symbols(graph, users, self.params.tau_u),
+            self._build_symbols(graph.tocsc(), items, self.params.tau_v),
             self.params.r,
             self.params.alpha,
         )
         posterior.update_xi()
         return posterior
 
-    def _first_rows(self, shape: tuple[int, int], start: Start | None) -> tuple[np.ndarray, np.ndarray]:
+    def _initial_rows(self, shape: tuple[int, int], start: Start | None) -> tuple[np.ndarray, np.ndarray]:
         """Users at zero and items at small random means (from zero they would not move), or the earlier fit."""
-        users, items = (self._blank(vertices) for vertices in shape)
+        users, items = (self._blank_rows(vertices) for vertices in shape)
         k = self.params.factors
         items[:, :k] = START_SCALE * normals(self.seed, START, len(items), k)
         if start:
-            take(users, start.previous.user_rows, start.users)
-            take(items, start.previous.item_rows, start.items)
+            copy_rows(users, start.previous.user_rows, start.users)
+            copy_rows(items, start.previous.item_rows, start.items)
         return users, items
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return next(self._scores_of((score,), histories, users))
 
-    def _each_score(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
+    def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
         return self._scores_of(self.score_names, histories, users)
 
     def _scores_of(
         self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
     ) -> Iterator[np.ndarray]:
         with kernel_threads(self.threads):
-            logits = logits_of(*self._products_and_biases(self._user_rows(histories, users), None))
+            logits = put_log_odds(*self._products_and_biases(self._user_rows(histories, users), None))
         popularity = self.kept("psi", lambda: self.item_popularity.astype(np.float32))
         weighted = self.kept("popularity", self._weighted_log_popularity)
-        return scores_of(logits, names, popularity, weighted, self.threads)
+        return compute_scores(logits, names, popularity, weighted, self.threads)
 
     def _weighted_log_popularity(self) -> np.ndarray:
         """a log psi, float32 (items,)."""
@@ -175,8 +175,8 @@ class PairedSymbols(Model):
         return mean, variance
 
     def _products_and_biases(self, rows: np.ndarray, items: np.ndarray | None) -> tuple:
-        """What `logits_of` takes: the moments without biases, and the moments of the users' and the items' biases."""
-        u, b, u_variance, b_variance = self._parts(rows)
+        """What `put_log_odds` takes: the moments without biases, and the moments of the users' and the items' biases."""
+        u, b, u_variance, b_variance = self._split_rows(rows)
         of_means, of_variances, c, c_variance = self._columns(items)
         mean = dense_times(u, of_means)
         variance = dense_times(np.concatenate([u**2 + u_variance, u_variance], axis=1), of_variances)
@@ -186,7 +186,7 @@ class PairedSymbols(Model):
         """What the moments need of some items: float32 (K, items) and (2 K, items), and the biases' moments."""
 
         def made(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-            v, c, v_variance, c_variance = self._parts(rows)
+            v, c, v_variance, c_variance = self._split_rows(rows)
             means, variances = v.T, np.hstack([v_variance, v**2]).T
             return np.ascontiguousarray(means), np.ascontiguousarray(variances), c + self._restated(), c_variance.copy()
 
@@ -194,8 +194,8 @@ class PairedSymbols(Model):
 
     def _pair_moments(self, rows: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """E a and var a of each user and that user's own items, float32 (users, n); E a is NaN where the item is -1."""
-        u, b, u_variance, b_variance = self._parts(rows)
-        v, c, v_variance, c_variance = self._parts(self.item_rows[items])
+        u, b, u_variance, b_variance = self._split_rows(rows)
+        v, c, v_variance, c_variance = self._split_rows(self.item_rows[items])
         mean = np.einsum("ik,ijk->ij", u, v) + b[:, None] + (c + self._restated())
         variance = np.einsum("ik,ijk->ij", u**2 + u_variance, v_variance)
         variance += np.einsum("ik,ijk->ij", u_variance, v**2)
@@ -206,26 +206,26 @@ class PairedSymbols(Model):
         """log(r / like_r): the odds against like_r censored pairs for each seen, not against r."""
         return np.float32(np.log(self.params.r / (self.params.like_r or self.params.r)))
 
-    def _parts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _split_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Factors' means, bias, factors' variances and bias's variance of some rows."""
         k, width = self.params.factors, rows.shape[-1] // 2
         return rows[..., :k], rows[..., k], rows[..., width : width + k], rows[..., width + k]
 
     def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        return self.folded(histories) if users is None else self.user_rows[users]
+        return self.fold_in_users(histories) if users is None else self.user_rows[users]
 
     def _item_symbols(self) -> Symbols:
         """The items as the fixed side of a fold-in: rows, shares and background cache; made once."""
         if self._items is None:
-            rows = self._blank(len(self.item_rows))
+            rows = self._blank_rows(len(self.item_rows))
             rows[:] = self.item_rows
-            self._items = self._symbols(csr_matrix((len(rows), 0)), rows, self.params.tau_v)
+            self._items = self._build_symbols(csr_matrix((len(rows), 0)), rows, self.params.tau_v)
         return self._items
 
-    def _symbols(self, graph: csr_matrix, rows: np.ndarray, precision: float) -> Symbols:
+    def _build_symbols(self, graph: csr_matrix, rows: np.ndarray, precision: float) -> Symbols:
         return Symbols(graph, rows, self.params.factors, (precision, self.params.tau_b))
 
-    def _blank(self, vertices: int) -> np.ndarray:
+    def _blank_rows(self, vertices: int) -> np.ndarray:
         return blank_rows(vertices, self.params.factors, START_VARIANCE)
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -4,8 +4,8 @@ from typing import Self
 
 import numpy as np
 
-from models.numerics.logistic_bound import lambda_of_xi
-from models.paired_symbols.symbols import Symbols, height
+from oneclass.models.numerics.logistic_bound import lambda_of_xi
+from oneclass.models.paired_symbols.symbols import Symbols, bound_constant
 
 
 class PairedSymbolsPosterior:
@@ -23,7 +23,7 @@ class PairedSymbolsPosterior:
         self.xi_star = 1.0
 
     @classmethod
-    def beginning(cls, users: Symbols, items: Symbols, r: float, alpha: float) -> Self:
+    def initial(cls, users: Symbols, items: Symbols, r: float, alpha: float) -> Self:
         """D' = r D, and s and t at the shares of events."""
         posterior = cls(users, items, r * users.degrees.sum(), alpha)
         for side in (users, items):
@@ -78,8 +78,8 @@ class PairedSymbolsPosterior:
         seen, heights, mass, squares = sums.T
         all_mass, all_mean, all_square = self._all_pairs()
         bend = lambda_of_xi(self.xi_star)
-        background = height(self.xi_star) * all_mass - 0.5 * all_mean - bend * all_square
-        edges = self.users.shares @ (heights - height(self.xi_star) * mass + bend * squares)
+        background = bound_constant(self.xi_star) * all_mass - 0.5 * all_mean - bend * all_square
+        edges = self.users.shares @ (heights - bound_constant(self.xi_star) * mass + bend * squares)
         total = seen.sum() + self.censored * (background + edges)
         for side in (self.users, self.items):
             total += side.selection_bound(self.alpha, self.censored) + side.log_prior_ratio()

@@ -4,26 +4,25 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from models.paired_symbols.kernels import MOST_FACTORS
-from models.search_space import SearchSpace, Span
-from models.settings import ModelSettings
+from oneclass.models.paired_symbols.kernels import MAX_FACTORS
+from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
 
 class PairedSymbolsSettings(ModelSettings):
     """Settings of `PairedSymbols`; the paper's where it states one."""
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True, by_hand=True),
-        "r": Span(0.5, 16.0, log=True, by_hand=True),
-        "iterations": Span(10, 40, by_hand=True),
-        "tau_u": Span(0.3, 10.0, log=True),
-        "tau_v": Span(0.3, 10.0, log=True),
-        "popularity_weight": Span(0.0, 1.0),
+        "factors": NumericRange(10, 100, log=True, manual_only=True),
+        "r": NumericRange(0.5, 16.0, log=True, manual_only=True),
+        "iterations": NumericRange(10, 40, manual_only=True),
+        "tau_u": NumericRange(0.3, 10.0, log=True),
+        "tau_v": NumericRange(0.3, 10.0, log=True),
+        "popularity_weight": NumericRange(0.0, 1.0),
     }
-    elsewhere: ClassVar = ({"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8},)
+    initial_trials: ClassVar = ({"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8},)
     deprecated: ClassVar = {"blocks": "paired_symbols is fitted whole on one worker"}
 
-    factors: int = Field(20, ge=1, le=MOST_FACTORS, description="K, the length of u_i and v_j.")
+    factors: int = Field(20, ge=1, le=MAX_FACTORS, description="K, the length of u_i and v_j.")
     r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
     like_r: float | None = Field(
         None,

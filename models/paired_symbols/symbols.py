@@ -4,20 +4,20 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
 
-from models.numerics.counts import row_sums
-from models.numerics.lanes import padded, zeros
-from models.numerics.logistic_bound import lambda_of_xi
-from models.numerics.products import read_only
-from models.numerics.shards import runs
-from models.paired_symbols import kernels
-from models.paired_symbols.edges import UNIT
+from oneclass.models.numerics.logistic_bound import lambda_of_xi
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.partition import partition_rows
+from oneclass.models.numerics.simd import aligned_zeros, pad_width
+from oneclass.models.numerics.validation import row_sums
+from oneclass.models.paired_symbols import kernels
+from oneclass.models.paired_symbols.edges import COLUMN_UNIT
 
 
 def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
     """Rows of zero means in the layout of `models.paired_symbols.edges`, aligned to cache lines of 64 bytes."""
     n = factors + 2
-    width = padded(n, UNIT)
-    rows = zeros(vertices * 2 * width).reshape(vertices, 2 * width)
+    width = pad_width(n, COLUMN_UNIT)
+    rows = aligned_zeros(vertices * 2 * width).reshape(vertices, 2 * width)
     rows[:, n - 1] = 1
     rows[:, width : width + n - 1] = variance
     return rows
@@ -45,10 +45,12 @@ class Symbols:
         """
         self.rows, self.precisions = rows, precisions
         self.lanes = (0,) * (factors + 2)
-        indptr, counts = read_only(graph.indptr, np.int64), read_only(graph.data, np.float32)
+        indptr, counts = as_read_only(graph.indptr, np.int64), as_read_only(graph.data, np.float32)
         # The cuts of a single user, who is folded in, would take as long as the update.
-        bounds = np.arange(2) if len(indptr) == 2 else runs(indptr, kernels.SHARDS, kernels.WORK)
-        self.edges = kernels.Edges(indptr, read_only(graph.indices, np.int32), counts, bounds)
+        bounds = (
+            np.arange(2) if len(indptr) == 2 else partition_rows(indptr, kernels.SHARDS, kernels.SOLVE_COST_IN_EDGES)
+        )
+        self.edges = kernels.Edges(indptr, as_read_only(graph.indices, np.int32), counts, bounds)
         self.degrees = row_sums(indptr, counts)
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -66,7 +68,7 @@ class Symbols:
     ) -> None:
         """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
         n = len(self.lanes)
-        background = np.zeros((n, int(padded(n, UNIT))))
+        background = np.zeros((n, int(pad_width(n, COLUMN_UNIT))))
         background[:, :n] = other.background
         censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), background.ravel())
         limits = passes, tolerance
@@ -76,12 +78,12 @@ class Symbols:
     @property
     def background(self) -> np.ndarray:
         """The background cache, float64 (n, n): sum_j t_j E[y y'], y = (v, b, 1)."""
-        return self._summed()[0]
+        return self._cached_sums()[0]
 
     def edge_sums(self, other: "Symbols") -> np.ndarray:
         """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
         out = np.empty((len(self.rows), 4))
-        kernels.edge_sums(self.lanes, self.edges, self.rows, other.rows, out)
+        kernels.sum_edges(self.lanes, self.edges, self.rows, other.rows, out)
         return out
 
     def update_concentration(self, alpha: float, censored: float) -> None:
@@ -93,18 +95,18 @@ class Symbols:
         """log s (or t) but for a constant: E log pi_i + f_i, where f_i is the term of a censored pair of i in the bound.
 
         Args:
-            sums: `edge_sums(other)`.
+            sums: `sum_edges(other)`.
         """
         moments = np.empty((len(self.rows), 2))
-        kernels.background_moments(self.lanes, self.rows, other.background, moments)
+        kernels.average_backgrounds(self.lanes, self.rows, other.background, moments)
         _, heights, mass, squares = sums.T
-        gains = height(xi_star) * (other.background[-1, -1] - mass) + heights - 0.5 * moments[:, 0]
+        gains = bound_constant(xi_star) * (other.background[-1, -1] - mass) + heights - 0.5 * moments[:, 0]
         gains -= lambda_of_xi(xi_star) * (moments[:, 1] - squares)
         return self.expected_log() + gains
 
     def log_prior_ratio(self) -> float:
         """E[log p - log q] of all Gaussian factors and biases."""
-        log_variance, square, log_bias_variance, bias_square = self._summed()[1]
+        log_variance, square, log_bias_variance, bias_square = self._cached_sums()[1]
         total, vertices = 0.0, len(self.rows)
         for tau, log, moment, size in (
             (self.precisions[0], log_variance, square, len(self.lanes) - 2),
@@ -124,16 +126,16 @@ class Symbols:
         prior = gammaln(len(self) * alpha) - len(self) * gammaln(alpha)
         return entropy + prior - gammaln(self.weight) + gammaln(posterior).sum()
 
-    def _summed(self) -> tuple[np.ndarray, np.ndarray]:
+    def _cached_sums(self) -> tuple[np.ndarray, np.ndarray]:
         if self._sums is None:
             n = len(self.lanes)
             backgrounds, priors = np.zeros((kernels.SHARDS, n, n)), np.zeros((kernels.SHARDS, 4))
-            kernels.background_sums(self.lanes, self.rows, backgrounds, priors)
+            kernels.sum_backgrounds(self.lanes, self.rows, backgrounds, priors)
             upper = backgrounds.sum(axis=0)
             self._sums = upper + np.triu(upper, 1).T, priors.sum(axis=0)
         return self._sums
 
 
-def height(xi: float) -> float:
+def bound_constant(xi: float) -> float:
     """log sigma(xi) - xi / 2 + lambda(xi) xi^2: the constant term of the bound for a pair."""
     return log_expit(xi) - xi / 2 + lambda_of_xi(xi) * xi**2

@@ -4,6 +4,6 @@
 is a fit by blocks of users, of which `worker` is one, and `messages` what these tell the items.
 """
 
-from models.random_graph.model import RandomGraph
+from oneclass.models.random_graph.model import RandomGraph
 
 __all__ = ["RandomGraph"]

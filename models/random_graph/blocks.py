@@ -19,33 +19,33 @@ from contextlib import contextmanager
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.fitting import FitOptions
-from models.random_graph import worker
-from models.random_graph.inference import RandomGraphPosterior, whole_bound
-from models.random_graph.messages import move_biases, move_factors, numbers
-from models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, Precisions, Vertices
-from models.random_graph.worker import Terms
-from models.user_blocks import Block, Blocks, cut_into_blocks
+from oneclass.models.distributed import UserBlock, UserBlocks, partition_users
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.random_graph import worker
+from oneclass.models.random_graph.inference import RandomGraphPosterior, combine_bound
+from oneclass.models.random_graph.messages import message_size, update_item_biases, update_item_factors
+from oneclass.models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, PrecisionPosterior, VertexPosterior
+from oneclass.models.random_graph.worker import BlockConfig
 
 
 @contextmanager
-def begun(
-    terms: Terms, q: RandomGraphPosterior, weights: np.ndarray, interactions: csr_matrix, options: FitOptions
-) -> Iterator["BlocksPosterior"]:
+def start_distributed_fit(
+    config: BlockConfig, q: RandomGraphPosterior, weights: np.ndarray, interactions: csr_matrix, options: FitOptions
+) -> Iterator["DistributedGraphPosterior"]:
     """A fit by blocks at its beginning, which is `q`; its shelf in `options.scratch` goes when it ends, however it ends.
 
     Args:
         weights: float64 (items,), by which negatives are drawn.
     """
-    with cut_into_blocks(interactions, terms.settings.blocks, terms, options, "random_graph") as blocks:
+    with partition_users(interactions, config.settings.blocks, config, options, "random_graph") as blocks:
         blocks.share({"weights": weights})
         blocks.begin(vars(q.users))
         items, taus = q.items, q.taus
         del q  # its users lie on disk
-        yield BlocksPosterior(blocks, items, taus)
+        yield DistributedGraphPosterior(blocks, items, taus)
 
 
-class BlocksPosterior:
+class DistributedGraphPosterior:
     """q of all parameters but H while a fit by blocks goes on; it serves as a `RandomGraphPosterior` does.
 
     Attributes:
@@ -54,17 +54,17 @@ class BlocksPosterior:
         total: float64 (items, numbers), their sum.
     """
 
-    def __init__(self, blocks: Blocks, items: Vertices, taus: Precisions) -> None:
+    def __init__(self, blocks: UserBlocks, items: VertexPosterior, taus: PrecisionPosterior) -> None:
         self.blocks, self.items, self.taus, self.settings = blocks, items, taus, blocks[0].terms.settings
         self.refreshed = min(self.settings.refreshed or len(blocks), len(blocks))
         self.squares = np.zeros((len(blocks), 2))
         self.messages: dict[int, np.ndarray] = {}
-        self.total = np.zeros((len(items.mean), numbers(self.settings.factors)))
+        self.total = np.zeros((len(items.mean), message_size(self.settings.factors)))
 
     @property
-    def users(self) -> Vertices:
+    def users(self) -> VertexPosterior:
         """q of all users, read from where the blocks lie."""
-        return Vertices(**self.blocks.gathered())
+        return VertexPosterior(**self.blocks.gathered())
 
     def gathered(self) -> RandomGraphPosterior:
         """The same in memory."""
@@ -79,33 +79,33 @@ class BlocksPosterior:
         for turn in turns:
             self._refresh(turn, t, step, items_step)
         if self.settings.learn_tau and t > self.settings.t_tau:
-            self.taus.move((*self.squares.sum(axis=0), *self.items.squares()), step)
+            self.taus.update((*self.squares.sum(axis=0), *self.items.squares()), step)
         return values
 
     def bound(self, t: int) -> float:
         """The bound of eq. 12 on H^(t)."""
         of_users = sum(self.blocks.ask(worker.bound_of_users, t, self.items, self.taus))
-        return whole_bound(of_users, self.items, self.taus, clamped=not self.settings.user_biases)
+        return combine_bound(of_users, self.items, self.taus, clamped=not self.settings.user_biases)
 
-    def _refresh(self, turn: Sequence[Block], t: int, step: float, items_step: float) -> None:
+    def _refresh(self, turn: Sequence[UserBlock], t: int, step: float, items_step: float) -> None:
         """Update the users of some blocks, and then the items by eq. 21."""
         joint = self.settings.joint_bias
         taus = self.taus.mean(ITEM_FACTORS), self.taus.mean(ITEM_BIAS)
-        self._forget(turn)
+        self._remove_state(turn)
         if not joint:
             fresh = self.blocks.ask(
-                worker.bias_message, t, self.items, self.taus, step, of=turn, writes=self.settings.user_biases
+                worker.sum_bias_message, t, self.items, self.taus, step, of=turn, writes=self.settings.user_biases
             )
-            move_biases(self.items, self.total, fresh, taus[1], items_step)
-        answers = self.blocks.ask(worker.message, t, self.items, self.taus, step, of=turn, writes=True)
+            update_item_biases(self.items, self.total, fresh, taus[1], items_step)
+        answers = self.blocks.ask(worker.sum_message, t, self.items, self.taus, step, of=turn, writes=True)
         for block, (message, squares) in zip(turn, answers, strict=True):
             self.squares[block.number] = squares
             self.total += message
             if self.refreshed < len(self.blocks):
                 self.messages[block.number] = message
-        move_factors(self.items, self.total, taus, items_step, joint=joint)
+        update_item_factors(self.items, self.total, taus, items_step, joint=joint)
 
-    def _forget(self, turn: Sequence[Block]) -> None:
+    def _remove_state(self, turn: Sequence[UserBlock]) -> None:
         """Subtract the messages that are about to be replaced."""
         if len(turn) == len(self.blocks):
             self.total[:] = 0

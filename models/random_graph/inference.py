@@ -9,11 +9,18 @@ from functools import cached_property
 
 import numpy as np
 
-from models.negatives.draws import alias_table, draw_negatives
-from models.numerics.adjacency import Adjacency, transposed
-from models.numerics.shards import shards
-from models.random_graph.kernels import edge_bound, update_biases, update_factors
-from models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, USER_BIAS, USER_FACTORS, Precisions, Vertices
+from oneclass.models.negatives.sampling import build_alias_table, draw_negatives
+from oneclass.models.numerics.adjacency import Adjacency, transpose
+from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.random_graph.kernels import edge_bound, update_biases, update_factors
+from oneclass.models.random_graph.posterior import (
+    ITEM_BIAS,
+    ITEM_FACTORS,
+    USER_BIAS,
+    USER_FACTORS,
+    PrecisionPosterior,
+    VertexPosterior,
+)
 
 
 @dataclass(frozen=True)
@@ -39,13 +46,13 @@ class GraphSampler:
     def __init__(self, likes: Adjacency, weights: np.ndarray, seed: int, units: np.ndarray) -> None:
         self.likes, self.weights = likes, weights
         self.seed, self.units = seed, units
-        self.bounds = shards(likes[0])
-        self._alias = alias_table(weights)
+        self.bounds = partition_shards(likes[0])
+        self._alias = build_alias_table(weights)
 
     @cached_property
     def likes_by_item(self) -> Adjacency:
         """The observed graph by item; only `draw` needs it."""
-        return transposed(*self.likes, len(self.weights))
+        return transpose(*self.likes, len(self.weights))
 
     def negatives(self, iteration: int) -> Adjacency:
         """The negatives of one iteration, by user."""
@@ -55,7 +62,7 @@ class GraphSampler:
     def draw(self, iteration: int) -> HiddenGraph:
         """H^(t), Algorithm 1, line 5."""
         negatives = self.negatives(iteration)
-        turned = transposed(*negatives, len(self.weights))
+        turned = transpose(*negatives, len(self.weights))
         return HiddenGraph(self.likes, negatives, self.likes_by_item, turned)
 
 
@@ -79,9 +86,9 @@ class RandomGraphPosterior:
         taus: the Gamma factors.
     """
 
-    users: Vertices
-    items: Vertices
-    taus: Precisions
+    users: VertexPosterior
+    items: VertexPosterior
+    taus: PrecisionPosterior
 
     def update_user_biases(self, graph: HiddenGraph, step: float) -> None:
         """Eq. 19, Algorithm 1, line 7."""
@@ -106,29 +113,29 @@ class RandomGraphPosterior:
 
     def update_taus(self, step: float) -> None:
         """Eq. 20, Algorithm 1, line 20."""
-        self.taus.move(self.users.squares() + self.items.squares(), step)
+        self.taus.update(self.users.squares() + self.items.squares(), step)
 
     def bound(self, graph: HiddenGraph) -> float:
         """The lower bound of eq. 12 for a given H, in nats, with every xi at its optimum (eq. 16)."""
         clamped = not np.isfinite(self.users.bias_precision).all()
-        return whole_bound(self.bound_of_users(graph), self.items, self.taus, clamped=clamped)
+        return combine_bound(self.bound_of_users(graph), self.items, self.taus, clamped=clamped)
 
     def bound_of_users(self, graph: HiddenGraph) -> float:
         """The terms of the edges and of the users; those of users in blocks add up."""
-        parts, bounds = (graph.likes, graph.negatives), shards(graph.likes[0])
+        parts, bounds = (graph.likes, graph.negatives), partition_shards(graph.likes[0])
         edges = float(edge_bound(self.users.arrays, self.items.table(), *parts, bounds).sum())
         return edges + self.users.bound(self.taus, USER_FACTORS, USER_BIAS)
 
 
-def whole_bound(of_users: float, items: Vertices, taus: Precisions, *, clamped: bool) -> float:
+def combine_bound(of_users: float, items: VertexPosterior, taus: PrecisionPosterior, *, clamped: bool) -> float:
     """The bound of eq. 12 from the terms of the edges and users; `clamped`: the users' biases are."""
     total = of_users + items.bound(taus, ITEM_FACTORS, ITEM_BIAS)
     return total + sum(taus.bound(tau) for tau in range(4) if not (clamped and tau == USER_BIAS))
 
 
 def update_side(
-    side: Vertices,
-    other: Vertices,
+    side: VertexPosterior,
+    other: VertexPosterior,
     parts: tuple[Adjacency, Adjacency],
     taus: tuple[float, float],
     step: float,
@@ -137,11 +144,13 @@ def update_side(
 ) -> None:
     """Update the factors of one side in place; `other` is the fixed side."""
     precisions = np.float32(taus[0]), np.float32(taus[1])
-    update_factors(side.arrays, other.table(), *parts, shards(parts[0][0]), *precisions, np.float32(step), joint)
+    update_factors(
+        side.arrays, other.table(), *parts, partition_shards(parts[0][0]), *precisions, np.float32(step), joint
+    )
 
 
 def _update_biases(
-    side: Vertices, other: Vertices, parts: tuple[Adjacency, Adjacency], tau: float, step: float
+    side: VertexPosterior, other: VertexPosterior, parts: tuple[Adjacency, Adjacency], tau: float, step: float
 ) -> None:
-    bounds = shards(parts[0][0])
+    bounds = partition_shards(parts[0][0])
     update_biases(side.arrays, other.table(), *parts, bounds, np.float32(tau), np.float32(step))

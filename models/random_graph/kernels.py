@@ -9,12 +9,118 @@ result does not depend on the shards.
 import numpy as np
 from numba import njit, prange
 
-from models.negatives.draws import HEAVY, draw_scratch, draw_user
-from models.numerics.lane_products import ROWS, UNROLLED, add_weighted, scale
-from models.numerics.lane_tiles import add_outer
-from models.numerics.lanes import LANES, padded
-from models.numerics.spd_lane_solvers import solve_in_rows
-from models.random_graph.edges import BATCH, FAST, gather, moments, take_own, weights, workspace
+from oneclass.models.negatives.sampling import HEAVY_USER_RATIO, allocate_draw_scratch, draw_user_negatives
+from oneclass.models.numerics.cholesky import solve_in_rows
+from oneclass.models.numerics.logistic_bound import FAST, best_square, twice_lambda_of_square
+from oneclass.models.numerics.simd import (
+    F32_WIDTH,
+    IN_ORDER,
+    ROWS,
+    UNROLLED,
+    ZERO,
+    add_outer,
+    add_weighted,
+    aligned_zeros,
+    broadcast,
+    copy,
+    horizontal_sum,
+    load,
+    pad_width,
+    prefetch_row,
+    scale,
+)
+
+BATCH = 64  # edges gathered at a time; their packed rows fill half of a first-level cache
+AHEAD = 64  # a packed row is prefetched so many edges before it is read
+
+
+@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
+def pack(mean, precision, bias_mean, bias_precision):
+    """The packed rows of one side, flat float32, as the first lines of this file describe them."""
+    count, factors = mean.shape
+    width = pad_width(2 * factors + 4)
+    table = aligned_zeros(count * width + F32_WIDTH)
+    for vertex in prange(count):
+        at = vertex * width
+        for factor in range(factors):
+            table[at + factor] = mean[vertex, factor]
+            table[at + factors + 2 + factor] = 1 / precision[vertex, factor]
+        table[at + factors] = 1
+        table[at + factors + 1] = bias_mean[vertex]
+        table[at + 2 * factors + 3] = 1 / bias_precision[vertex]
+    return table
+
+
+@njit(cache=True, inline="always")
+def allocate_workspace(factors):
+    """The scratch arrays of one shard.
+
+    Returns:
+        edges: a row for each edge of a batch: a packed row, then room for its weighted means.
+        own: means, second moments and variances of [u_m, b_m, 1].
+        sums: the tile of `models.random_graph.kernels`.
+        columns: (3, BATCH), E[a], E[a^2] and w of every edge of the batch.
+    """
+    edges = aligned_zeros(BATCH * (pad_width(2 * factors + 4) + pad_width(factors + 3)) + F32_WIDTH)
+    own = aligned_zeros(3 * pad_width(factors + 2))
+    rows = (factors + 2 + ROWS) // ROWS * ROWS
+    sums = aligned_zeros((rows + 1) * pad_width(factors + 3))
+    return edges, own, sums, np.zeros((3, BATCH), dtype=np.float32)
+
+
+@njit(cache=True, inline="always")
+def load_own_vertex(own, vertex, posterior):
+    """Fill `own` with the means, second moments and variances of [u_m, b_m, 1]."""
+    mean, precision, bias_mean, bias_precision = posterior
+    factors = mean.shape[1]
+    width = pad_width(factors + 2)
+    for factor in range(factors):
+        value, variance = mean[vertex, factor], 1 / precision[vertex, factor]
+        own[factor], own[2 * width + factor] = value, variance
+        own[width + factor] = value * value + variance
+    own[factors], own[2 * width + factors] = bias_mean[vertex], 1 / bias_precision[vertex]
+    own[factors + 1] = own[width + factors + 1] = 1
+
+
+@njit(cache=True, inline="always")
+def gather(edges, table, neighbours, first, count, factors):
+    """Copy the packed rows of a batch of neighbours beside one another."""
+    width = pad_width(2 * factors + 4)
+    step = width + pad_width(factors + 3)
+    for edge in range(count):
+        source = np.int64(neighbours[first + edge]) * width
+        copy(edges, edge * step, table, source, width)
+        ahead = min(first + edge + AHEAD, len(neighbours) - 1)
+        prefetch_row(table, np.int64(neighbours[ahead]) * width, width)
+
+
+@njit(**IN_ORDER)
+def fill_logit_moments(edges, own, columns, count, factors):
+    """Mean (column 0) and second moment (column 1) of the logits of a batch; the second moment is xi^2 (eq. 16).
+
+    E a = sum E x E y and var a = sum var x E y^2 + (E x)^2 var y, where x are the neighbour's numbers and y the own.
+    """
+    step = pad_width(2 * factors + 4) + pad_width(factors + 3)
+    width = pad_width(factors + 2)
+    for edge in range(count):
+        at = edge * step
+        means = variances = broadcast(ZERO)
+        for lane in range(0, width, F32_WIDTH):
+            mean, variance = load(edges, at + lane), load(edges, at + factors + 2 + lane)
+            means = means + mean * load(own, lane)
+            variances = variances + variance * load(own, width + lane)
+            variances = variances + mean * mean * load(own, 2 * width + lane)
+        columns[0, edge], columns[1, edge] = horizontal_sum(means), horizontal_sum(variances)
+    for edge in range(count):
+        columns[1, edge] = best_square(columns[0, edge], columns[1, edge])
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def fill_weights(columns, count):
+    """Column 2: w = 2 lambda(xi)."""
+    for edge in range(count):
+        columns[2, edge] = twice_lambda_of_square(columns[1, edge])
+
 
 HALF = np.float32(0.5)
 
@@ -22,7 +128,7 @@ HALF = np.float32(0.5)
 @njit(cache=True, fastmath=FAST, inline="always")
 def _add_batch(edges, sums, columns, count, sign, factors):
     """Add the outer products of a batch whose edges have the same g; `sign` is g - 1/2."""
-    width, stride = padded(2 * factors + 4), padded(factors + 3)
+    width, stride = pad_width(2 * factors + 4), pad_width(factors + 3)
     step = width + stride
     rows = (factors + 2 + ROWS) // ROWS * ROWS
     for edge in range(count):
@@ -32,10 +138,10 @@ def _add_batch(edges, sums, columns, count, sign, factors):
     whole = -(-count // UNROLLED) * UNROLLED
     for edge in range(count, whole):
         columns[2, edge] = 0
-    for lane in range(0, stride, LANES):
+    for lane in range(0, stride, F32_WIDTH):
         add_weighted(sums, rows * stride + lane, columns, 2 * BATCH, edges, factors + 2 + lane, step, whole)
     for row in range(0, rows, ROWS):
-        for lane in range(0, min(row + ROWS, factors + 1), LANES):
+        for lane in range(0, min(row + ROWS, factors + 1), F32_WIDTH):
             add_outer(sums, row * stride + lane, stride, edges, width + row, step, edges, lane, step, count)
 
 
@@ -49,8 +155,8 @@ def add_edges(edges, own, sums, columns, table, parts, vertex, factors):
         for first in range(starts[vertex], starts[vertex + 1], BATCH):
             count = min(BATCH, starts[vertex + 1] - first)
             gather(edges, table, neighbours, first, count, factors)
-            moments(edges, own, columns, count, factors)
-            weights(columns, count)
+            fill_logit_moments(edges, own, columns, count, factors)
+            fill_weights(columns, count)
             _add_batch(edges, sums, columns, count, sign, factors)
 
 
@@ -64,8 +170,8 @@ def add_bias_edges(edges, own, columns, table, parts, vertex, factors, weight_su
         for first in range(starts[vertex], starts[vertex + 1], BATCH):
             count = min(BATCH, starts[vertex + 1] - first)
             gather(edges, table, neighbours, first, count, factors)
-            moments(edges, own, columns, count, factors)
-            weights(columns, count)
+            fill_logit_moments(edges, own, columns, count, factors)
+            fill_weights(columns, count)
             for edge in range(count):
                 weight_sum += columns[2, edge]
                 z -= columns[2, edge] * (columns[0, edge] - own[factors])
@@ -75,7 +181,7 @@ def add_bias_edges(edges, own, columns, table, parts, vertex, factors, weight_su
 @njit(cache=True, fastmath=FAST, inline="always")
 def _natural_parameters(sums, own, solution, size, factors, tau, tau_bias):
     """P (eq. 15; its lower triangle, in place) and z of one vertex; `size` is K, or K + 1 if the bias is updated too."""
-    stride = padded(factors + 3)
+    stride = pad_width(factors + 3)
     spread = (factors + 2 + ROWS) // ROWS * ROWS * stride
     for row in range(size):
         sums[row * stride + row] += sums[spread + row] + (tau if row < factors else tau_bias)
@@ -100,7 +206,7 @@ def _step_towards(sums, stride, size, solution, step, posterior, vertex):
 
 
 @njit(cache=True, fastmath=FAST, forceinline=True)
-def move(sums, stride, size, solution, step, posterior, vertex):
+def update_vertex(sums, stride, size, solution, step, posterior, vertex):
     """Eq. 17 and 18: q of one vertex from P (in the tile) and z (in `solution`); `size` is K, or K + 1 with its bias.
 
     `forceinline`: with `inline="always"` numba 0.68 gives wrong numbers for K + 1.
@@ -135,15 +241,15 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
     """
     factors = posterior[0].shape[1]
     size = factors + 1 if joint else factors
-    stride = padded(factors + 3)
+    stride = pad_width(factors + 3)
     for shard in prange(len(bounds) - 1):
-        edges, own, sums, columns = workspace(factors)
+        edges, own, sums, columns = allocate_workspace(factors)
         solution = np.zeros(size, dtype=np.float32)
         for vertex in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, vertex, posterior)
+            load_own_vertex(own, vertex, posterior)
             add_edges(edges, own, sums, columns, table, (likes, negatives), vertex, factors)
             _natural_parameters(sums, own, solution, size, factors, tau, tau_bias)
-            move(sums, stride, size, solution, step, posterior, vertex)
+            update_vertex(sums, stride, size, solution, step, posterior, vertex)
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
@@ -156,28 +262,30 @@ def fold_in_users(posterior, table, likes, starts, draws, bounds, taus, iteratio
     Args:
         posterior, table, bounds, joint: as in `update_factors`.
         likes, starts: the histories, and the `room` for their negatives.
-        draws: (pi, its alias table, seed, units) as in `models.negatives.draws.draw_negatives`.
+        draws: (pi, its alias table, seed, units) as in `models.negatives.sampling.draw_negatives`.
         taus: E[tau_u] and E[tau_bu], float32.
     """
     pi, alias, seed, units = draws
     factors = posterior[0].shape[1]
     size = factors + 1 if joint else factors
-    stride = padded(factors + 3)
+    stride = pad_width(factors + 3)
     negatives = np.empty(starts[-1], dtype=np.int32)
-    heavy = np.int64(HEAVY)  # a bare HEAVY has a type of its own, for which `draw_user` would be compiled once more
+    heavy = np.int64(
+        HEAVY_USER_RATIO
+    )  # a bare HEAVY has a type of its own, for which `draw_user_negatives` would be compiled once more
     for shard in prange(len(bounds) - 1):
-        edges, own, sums, columns = workspace(factors)
+        edges, own, sums, columns = allocate_workspace(factors)
         solution = np.zeros(size, dtype=np.float32)
-        scratch = draw_scratch(len(pi))
+        scratch = allocate_draw_scratch(len(pi))
         for user in range(bounds[shard], bounds[shard + 1]):
             for t in range(1, iterations + 1):
                 mark = user * iterations + t
-                draw_user(likes, starts, negatives, pi, alias, user, mark, (seed, t), units, heavy, scratch)
+                draw_user_negatives(likes, starts, negatives, pi, alias, user, mark, (seed, t), units, heavy, scratch)
                 step = np.float32(1.0 / max(t - 3, 1))
-                take_own(own, user, posterior)
+                load_own_vertex(own, user, posterior)
                 add_edges(edges, own, sums, columns, table, (likes, (starts, negatives)), user, factors)
                 _natural_parameters(sums, own, solution, size, factors, taus[0], taus[1])
-                move(sums, stride, size, solution, step, posterior, user)
+                update_vertex(sums, stride, size, solution, step, posterior, user)
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
@@ -186,9 +294,9 @@ def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
     mean, _, bias_mean, bias_precision = posterior
     factors = mean.shape[1]
     for shard in prange(len(bounds) - 1):
-        edges, own, _, columns = workspace(factors)
+        edges, own, _, columns = allocate_workspace(factors)
         for vertex in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, vertex, posterior)
+            load_own_vertex(own, vertex, posterior)
             weight_sum, z = add_bias_edges(
                 edges, own, columns, table, (likes, negatives), vertex, factors, np.float64(tau_bias)
             )
@@ -207,17 +315,17 @@ def edge_bound(posterior, table, likes, negatives, bounds):
     factors = posterior[0].shape[1]
     totals = np.zeros(len(bounds) - 1)
     for shard in prange(len(bounds) - 1):
-        edges, own, _, columns = workspace(factors)
+        edges, own, _, columns = allocate_workspace(factors)
         total = 0.0
         for vertex in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, vertex, posterior)
+            load_own_vertex(own, vertex, posterior)
             for part in range(2):
                 starts, neighbours = likes if part == 0 else negatives
                 sign = HALF if part == 0 else -HALF
                 for first in range(starts[vertex], starts[vertex + 1], BATCH):
                     count = min(BATCH, starts[vertex + 1] - first)
                     gather(edges, table, neighbours, first, count, factors)
-                    moments(edges, own, columns, count, factors)
+                    fill_logit_moments(edges, own, columns, count, factors)
                     for edge in range(count):
                         xi = np.sqrt(columns[1, edge])
                         total += sign * columns[0, edge] - HALF * xi - np.log1p(np.exp(-xi))

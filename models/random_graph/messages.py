@@ -13,15 +13,20 @@ that row. That update of the bias (eq. 19) has a message of its own, float64 (it
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.lane_products import ROWS
-from models.numerics.lanes import padded
-from models.numerics.shards import even_runs
-from models.random_graph.edges import FAST, take_own, workspace
-from models.random_graph.kernels import add_bias_edges, add_edges, move
-from models.random_graph.posterior import Vertices
+from oneclass.models.numerics.partition import partition_evenly
+from oneclass.models.numerics.simd import ROWS, pad_width
+from oneclass.models.random_graph.kernels import (
+    FAST,
+    add_bias_edges,
+    add_edges,
+    allocate_workspace,
+    load_own_vertex,
+    update_vertex,
+)
+from oneclass.models.random_graph.posterior import VertexPosterior
 
 
-def numbers(factors: int) -> int:
+def message_size(factors: int) -> int:
     """Of a message, for one item: (K + 1)(K + 2) / 2 of P and K + 1 of z."""
     return (factors + 1) * (factors + 4) // 2
 
@@ -37,13 +42,13 @@ def sum_parameters(items, table, likes, negatives, bounds):
         bounds: int64, where the shards of items begin and end.
     """
     factors = items[0].shape[1]
-    stride = padded(factors + 3)
+    stride = pad_width(factors + 3)
     variances = (factors + 2 + ROWS) // ROWS * ROWS * stride
     message = np.empty((len(items[0]), (factors + 1) * (factors + 4) // 2), dtype=np.float32)
     for shard in prange(len(bounds) - 1):
-        edges, own, sums, columns = workspace(factors)
+        edges, own, sums, columns = allocate_workspace(factors)
         for item in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, item, items)
+            load_own_vertex(own, item, items)
             add_edges(edges, own, sums, columns, table, (likes, negatives), item, factors)
             at = 0
             for row in range(factors + 1):
@@ -62,16 +67,18 @@ def sum_bias_parameters(items, table, likes, negatives, bounds):
     factors = items[0].shape[1]
     message = np.empty((len(items[0]), 2))
     for shard in prange(len(bounds) - 1):
-        edges, own, _, columns = workspace(factors)
+        edges, own, _, columns = allocate_workspace(factors)
         for item in range(bounds[shard], bounds[shard + 1]):
-            take_own(own, item, items)
+            load_own_vertex(own, item, items)
             message[item, 0], message[item, 1] = add_bias_edges(
                 edges, own, columns, table, (likes, negatives), item, factors, 0.0
             )
     return message
 
 
-def move_biases(items: Vertices, fixed: np.ndarray, fresh: list[np.ndarray], tau: float, step: float) -> None:
+def update_item_biases(
+    items: VertexPosterior, fixed: np.ndarray, fresh: list[np.ndarray], tau: float, step: float
+) -> None:
     """Eq. 19 for every item in place, Algorithm 1, line 10.
 
     Args:
@@ -93,8 +100,8 @@ def move_biases(items: Vertices, fixed: np.ndarray, fresh: list[np.ndarray], tau
     items.bias_precision[:] = new
 
 
-def move_factors(
-    items: Vertices, total: np.ndarray, taus: tuple[float, float], step: float, *, joint: bool, shards: int = 64
+def update_item_factors(
+    items: VertexPosterior, total: np.ndarray, taus: tuple[float, float], step: float, *, joint: bool, shards: int = 64
 ) -> None:
     """Eq. 17 and 18 for every item in place, Algorithm 1, line 16.
 
@@ -103,15 +110,15 @@ def move_factors(
         taus: E[tau_v], E[tau_bv].
         joint: move factors and bias as one block.
     """
-    bounds = even_runs(len(total), shards)
-    _move_factors(items.arrays, total, bounds, np.float32(taus[0]), np.float32(taus[1]), np.float32(step), joint)
+    bounds = partition_evenly(len(total), shards)
+    _update_item_factors(items.arrays, total, bounds, np.float32(taus[0]), np.float32(taus[1]), np.float32(step), joint)
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
-def _move_factors(items, total, bounds, tau, tau_bias, step, joint):
+def _update_item_factors(items, total, bounds, tau, tau_bias, step, joint):
     factors = items[0].shape[1]
     size = factors + 1 if joint else factors
-    stride = padded(factors + 3)
+    stride = pad_width(factors + 3)
     for shard in prange(len(bounds) - 1):
         matrix = np.zeros((factors + 1) * stride, dtype=np.float32)
         z = np.zeros(factors + 1, dtype=np.float32)
@@ -125,4 +132,4 @@ def _move_factors(items, total, bounds, tau, tau_bias, step, joint):
                 matrix[row * stride + row] += tau if row < factors else tau_bias
                 held = 0.0 if joint else items[2][item] * parameters[last + row]
                 z[row] = parameters[last + factors + 1 + row] - held
-            move(matrix, stride, size, z, step, items, item)
+            update_vertex(matrix, stride, size, z, step, items, item)

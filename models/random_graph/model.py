@@ -15,29 +15,39 @@ import numpy as np
 from numba import njit
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.fitting import Epoch, FitOptions, Start, is_level, passed_by, seed_of_draws, take
-from models.memory import Sizes
-from models.negatives.balanced_histogram import balanced
-from models.negatives.draws import alias_table, histogram, histogram_power, room
-from models.negatives.laws import WithoutReplacement
-from models.negatives.like_probability import columns_of, like_logits, like_of, scores_of
-from models.numerics.adjacency import adjacency, transposed
-from models.numerics.random_numbers import GOLDEN, mix, purpose
-from models.numerics.shards import shards
-from models.numerics.threads import kernel_threads
-from models.random_graph.blocks import begun
-from models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes
-from models.random_graph.kernels import fold_in_users
-from models.random_graph.messages import numbers
-from models.random_graph.partly_observed import PartlyObservedSampler, observed_edges
-from models.random_graph.posterior import USER_BIAS, USER_FACTORS, Precisions, Vertices
-from models.random_graph.settings import RandomGraphSettings
-from models.random_graph.worker import Terms
+from oneclass.models.base import Model
+from oneclass.models.fit_options import (
+    Epoch,
+    FitOptions,
+    Start,
+    copy_rows,
+    has_converged,
+    sampling_seed,
+    skipped_epochs,
+)
+from oneclass.models.memory_estimates import Sizes
+from oneclass.models.negatives.balanced_histogram import balance_histogram
+from oneclass.models.negatives.distributions import WithoutReplacement
+from oneclass.models.negatives.like_probability import compute_scores, item_columns, like_logits, pair_likes
+from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, histogram_power, negative_starts
+from oneclass.models.numerics.adjacency import copy_pattern, transpose
+from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.numerics.random_numbers import GOLDEN, mix, purpose
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.random_graph.blocks import start_distributed_fit
+from oneclass.models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes
+from oneclass.models.random_graph.kernels import fold_in_users
+from oneclass.models.random_graph.messages import message_size
+from oneclass.models.random_graph.partly_observed import ExplicitNegativeSampler, explicit_negative_edges
+from oneclass.models.random_graph.posterior import USER_BIAS, USER_FACTORS, PrecisionPosterior, VertexPosterior
+from oneclass.models.random_graph.settings import RandomGraphSettings
+from oneclass.models.random_graph.worker import BlockConfig
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
-SETTLING = 10  # iterations in which the bound may jump, after the steps begin to shrink or the precisions to be learned
-Iteration = Callable[[int, float], dict[str, float]]  # number and step size of an iteration, to what it reports
+BURN_IN_ITERATIONS = (
+    10  # iterations in which the bound may jump, after the steps begin to shrink or the precisions to be learned
+)
+IterationStep = Callable[[int, float], dict[str, float]]  # number and step size of an iteration, to what it reports
 FOLD_IN = purpose("random graph: fold-in")
 
 
@@ -60,58 +70,58 @@ class RandomGraph(Model):
     Settings = RandomGraphSettings
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
     warm_startable = True
-    scorable_each_epoch = True
+    scores_each_epoch = True
 
     @classmethod
     def block_sizes(cls, settings: RandomGraphSettings, items: int) -> Sizes | None:
         """q of a user and of the items, and the messages for these."""
         if settings.blocks == 1:
             return None
-        q, sums = 8 * (settings.factors + 1) * items, 4 * numbers(settings.factors) * items
+        q, sums = 8 * (settings.factors + 1) * items, 4 * message_size(settings.factors) * items
         kept = settings.blocks * sums if 0 < settings.refreshed < settings.blocks else 0
         return Sizes(8 * (settings.factors + 1), q, sums, here=2 * sums + kept, call=q)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        with kernel_threads(self.threads), self._iterations(interactions, options) as iterate:
+        with kernel_threads(self.threads), self._run_iterations(interactions, options) as iterate:
             bounds: list[float] = []
-            left_out = min(self._settled() - 1, passed_by(self.params.iterations, options.start))
+            left_out = min(self._burn_in_end() - 1, skipped_epochs(self.params.iterations, options.start))
             for t, step in enumerate(step_sizes(self.params.iterations, self.params.t_epsilon), start=1):
                 if t <= left_out:  # a warm start begins where the bound may be level
                     continue
                 began = time.perf_counter()
                 values = {"step_size": step, **iterate(t, step)}
                 options.on_epoch(Epoch(t, self.params.iterations, time.perf_counter() - began, values))
-                if self._level(t, bounds, values):
+                if self._has_converged(t, bounds, values):
                     break
 
     @contextmanager
-    def _iterations(self, interactions: csr_matrix, options: FitOptions) -> Iterator[Iteration]:
+    def _run_iterations(self, interactions: csr_matrix, options: FitOptions) -> Iterator[IterationStep]:
         """Begin; what makes an iteration of all users as one, or of blocks, whose users are brought together after it."""
-        self._weigh(interactions)
-        q = self.posterior = self._beginning(interactions.shape, options.start)
-        seed = seed_of_draws(self.seed, interactions, options.start)
+        self._negative_weights(interactions)
+        q = self.posterior = self._initial_posterior(interactions.shape, options.start)
+        seed = sampling_seed(self.seed, interactions, options.start)
         if self.params.blocks == 1:
-            yield partial(self._iterate, q, self._sampler(interactions, options.negatives, seed))
+            yield partial(self._run_iteration, q, self._sampler(interactions, options.negatives, seed))
             return
-        terms = Terms(self.params, seed, self.threads)
-        with begun(terms, q, self.weights, interactions, options) as blocks:
+        terms = BlockConfig(self.params, seed, self.threads)
+        with start_distributed_fit(terms, q, self.weights, interactions, options) as blocks:
             self.posterior = blocks
             del q  # whose users lie on disk
             yield blocks.iterate
             self.posterior = blocks.gathered()
 
-    def _level(self, t: int, bounds: list[float], values: dict[str, float]) -> bool:
+    def _has_converged(self, t: int, bounds: list[float], values: dict[str, float]) -> bool:
         """Whether the bound is level: it hardly rose since the last look, long enough after the last change of rules."""
         if "bound" not in values:
             return False
         bounds.append(values["bound"])
-        return t >= self._settled() + self.params.bound_every and is_level(*bounds[-2:], self.params.tolerance)
+        return t >= self._burn_in_end() + self.params.bound_every and has_converged(*bounds[-2:], self.params.tolerance)
 
-    def _settled(self) -> int:
+    def _burn_in_end(self) -> int:
         """The first iteration whose bound counts."""
-        return max(self.params.t_epsilon, self.params.t_tau if self.params.learn_tau else 0) + SETTLING
+        return max(self.params.t_epsilon, self.params.t_tau if self.params.learn_tau else 0) + BURN_IN_ITERATIONS
 
-    def _iterate(self, q: RandomGraphPosterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
+    def _run_iteration(self, q: RandomGraphPosterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1.
 
         The bound is that of the posterior at the beginning of the iteration. The new hidden graph is independent of
@@ -131,7 +141,7 @@ class RandomGraph(Model):
             q.update_taus(step)
         return values
 
-    def fold_in(self, histories: csr_matrix) -> Vertices:
+    def fold_in(self, histories: csr_matrix) -> VertexPosterior:
         """q(u_m, b_m) of users who were not in training, with the items fixed.
 
         Every update draws new negatives; steps are one at first and then average over the draws. The random stream
@@ -140,17 +150,22 @@ class RandomGraph(Model):
         """
         histories = self._known(histories)
         settings, taus = self.params, self.posterior.taus
-        users = Vertices.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
+        users = VertexPosterior.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
         with kernel_threads(self.threads):
-            likes = adjacency(histories)
-            draws = self.weights, self.kept("alias", lambda: alias_table(self.weights)), self.seed, _names(*likes)
+            likes = copy_pattern(histories)
+            draws = (
+                self.weights,
+                self.kept("alias", lambda: build_alias_table(self.weights)),
+                self.seed,
+                _history_keys(*likes),
+            )
             fold_in_users(
                 users.arrays,
                 self.kept("table", self.posterior.items.table),
                 likes,
-                room(likes[0], self.weights),
+                negative_starts(likes[0], self.weights),
                 draws,
-                shards(likes[0]),
+                partition_shards(likes[0]),
                 (np.float32(taus.mean(USER_FACTORS)), np.float32(taus.mean(USER_BIAS))),
                 settings.fold_in_iterations,
                 settings.user_biases,
@@ -166,34 +181,34 @@ class RandomGraph(Model):
         """
         side = self._side(histories, users)
         with kernel_threads(self.threads):
-            return like_of(side, self.posterior.items, items)
+            return pair_likes(side, self.posterior.items, items)
 
     def item_vectors(self) -> np.ndarray:
         """The means of the items' factors."""
         return self.posterior.items.mean
 
-    def negative_law(self) -> WithoutReplacement | None:
+    def negative_distribution(self) -> WithoutReplacement | None:
         """Section 4.1: as many negatives as likes; None with observed negatives, which no law draws."""
         return None if self.params.observed_negatives else WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return next(self._scores_of((score,), histories, users))
 
-    def _each_score(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
+    def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
         return self._scores_of(self.score_names, histories, users)
 
     def _scores_of(
         self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
     ) -> Iterator[np.ndarray]:
         with kernel_threads(self.threads):
-            columns = self.kept("columns", lambda: columns_of(self.posterior.items))
+            columns = self.kept("columns", lambda: item_columns(self.posterior.items))
             logits = like_logits(self._side(histories, users), columns)
         popularity = self.kept("pi", lambda: self.histogram.astype(np.float32))
         weighted = self.kept("popularity", self._weighted_log_popularity)
-        return scores_of(logits, names, popularity, weighted, self.threads)
+        return compute_scores(logits, names, popularity, weighted, self.threads)
 
-    def _side(self, histories: csr_matrix, users: np.ndarray | None) -> Vertices:
-        return self.folded(histories) if users is None else self.posterior.users.rows(users)
+    def _side(self, histories: csr_matrix, users: np.ndarray | None) -> VertexPosterior:
+        return self.fold_in_users(histories) if users is None else self.posterior.users.rows(users)
 
     def _weighted_log_popularity(self) -> np.ndarray:
         """a log pi, float32 (items,); an item without an edge gets half of the smallest pi."""
@@ -207,27 +222,27 @@ class RandomGraph(Model):
         Args:
             negatives: as in `FitOptions`; without the setting `observed_negatives` they are not read.
         """
-        self._weigh(interactions)
+        self._negative_weights(interactions)
         return self._sampler(interactions, negatives, self.seed)
 
     def _sampler(self, interactions: csr_matrix, negatives: csr_matrix | None, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)
-        likes = adjacency(interactions)
+        likes = copy_pattern(interactions)
         if negatives is None or not self.params.observed_negatives:
             return GraphSampler(likes, self.weights, seed, units)
-        observed, fill = observed_edges(interactions, negatives), self.params.fill_negatives
-        return PartlyObservedSampler(likes, observed, self.weights, seed, units, fill=fill)
+        observed, fill = explicit_negative_edges(interactions, negatives), self.params.fill_negatives
+        return ExplicitNegativeSampler(likes, observed, self.weights, seed, units, fill=fill)
 
-    def _weigh(self, interactions: csr_matrix) -> None:
+    def _negative_weights(self, interactions: csr_matrix) -> None:
         """Set `gamma`, `histogram` and `weights`; only `balance_popular` reads the edges."""
         power = histogram_power(self.params.r, int(self.item_degrees.max()))
         self.gamma = power if self.params.gamma is None else self.params.gamma
-        self.weights = self.histogram = histogram(self.item_degrees, self.gamma)
+        self.weights = self.histogram = degree_histogram(self.item_degrees, self.gamma)
         if self.params.balance_popular:
-            likes = adjacency(interactions)
-            self.weights = balanced(likes, transposed(*likes, interactions.shape[1]), self.histogram)
+            likes = copy_pattern(interactions)
+            self.weights = balance_histogram(likes, transpose(*likes, interactions.shape[1]), self.histogram)
 
-    def _beginning(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
+    def _initial_posterior(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
         """Small random means, or the posterior of the earlier fit, with its precisions, which then stay as they are.
 
         A fit from nothing stops while they still grow, and the more they grow the worse it ranks: learned on from night
@@ -237,16 +252,16 @@ class RandomGraph(Model):
         users, items = ((count, settings.factors) for count in shape)
         scale = settings.start_scale
         q = RandomGraphPosterior(
-            users=Vertices.random((self.seed, START_USERS), scale, users, clamped=not settings.user_biases),
-            items=Vertices.random((self.seed, START_ITEMS), scale, items, clamped=False),
-            taus=Precisions.of_mean(settings.tau, shape, settings.factors, settings.alpha, settings.beta),
+            users=VertexPosterior.random((self.seed, START_USERS), scale, users, clamped=not settings.user_biases),
+            items=VertexPosterior.random((self.seed, START_ITEMS), scale, items, clamped=False),
+            taus=PrecisionPosterior.from_mean(settings.tau, shape, settings.factors, settings.alpha, settings.beta),
         )
         if start is None:
             return q
         before = start.previous.posterior
         for own, old, rows in ((q.users, before.users, start.users), (q.items, before.items, start.items)):
             for array, other in zip(own.arrays, old.arrays, strict=True):
-                take(array, other, rows)
+                copy_rows(array, other, rows)
         if not settings.user_biases:
             q.users.bias_mean[:], q.users.bias_precision[:] = 0, np.inf
         if settings.learn_tau:
@@ -266,21 +281,21 @@ class RandomGraph(Model):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         if not self.params.user_biases:
-            clamped = Vertices.prior(len(arrays["user_mean"]), 1, clamped=True)
+            clamped = VertexPosterior.prior(len(arrays["user_mean"]), 1, clamped=True)
             arrays |= {"user_bias_mean": clamped.bias_mean, "user_bias_precision": clamped.bias_precision}
         users, items = (
-            Vertices(**{field.name: arrays[f"{name}_{field.name}"] for field in fields(Vertices)})
+            VertexPosterior(**{field.name: arrays[f"{name}_{field.name}"] for field in fields(VertexPosterior)})
             for name in ("user", "item")
         )
         gammas = np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"])
-        taus = Precisions(*gammas, self.params.alpha, self.params.beta)
+        taus = PrecisionPosterior(*gammas, self.params.alpha, self.params.beta)
         self.posterior = RandomGraphPosterior(users, items.rows(slice(None)), taus)
         self.histogram, self.weights = np.array(arrays["histogram"]), np.array(arrays["weights"])
         self.gamma = float(arrays["gamma"])
 
 
 @njit(cache=True, nogil=True)
-def _names(starts, items):
+def _history_keys(starts, items):
     """A number for each history, whatever its row: the sum of the hashes of its items."""
     names = np.empty(len(starts) - 1, dtype=np.uint64)
     for user in range(len(names)):

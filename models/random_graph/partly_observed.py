@@ -20,12 +20,12 @@ import numpy as np
 from numba import njit
 from scipy.sparse import csr_matrix
 
-from models.negatives.draws import HEAVY, draw_into
-from models.numerics.adjacency import Adjacency, adjacency
-from models.random_graph.inference import GraphSampler
+from oneclass.models.negatives.sampling import HEAVY_USER_RATIO, fill_negatives
+from oneclass.models.numerics.adjacency import Adjacency, copy_pattern
+from oneclass.models.random_graph.inference import GraphSampler
 
 
-class PartlyObservedSampler(GraphSampler):
+class ExplicitNegativeSampler(GraphSampler):
     """q(H) where some negatives are known; they come first in the list of each user.
 
     Args:
@@ -46,8 +46,8 @@ class PartlyObservedSampler(GraphSampler):
     ) -> None:
         super().__init__(likes, weights, seed, units)
         self.observed, self.fill = observed, fill
-        self._known = side_by_side(likes, observed)
-        self._starts = _room_beside(likes[0], self._known, weights)
+        self._known = merge_graphs(likes, observed)
+        self._starts = _negative_starts(likes[0], self._known, weights)
 
     def negatives(self, iteration: int) -> Adjacency:
         """The negatives of one iteration, by user: the observed ones, then the random ones."""
@@ -55,11 +55,13 @@ class PartlyObservedSampler(GraphSampler):
             return self.observed
         drawn = np.empty(self._starts[-1], dtype=np.int32)
         key = (self.seed, iteration)
-        draw_into(self._known, self._starts, drawn, self.weights, self._alias, self.bounds, key, self.units, HEAVY)
-        return side_by_side(self.observed, (self._starts, drawn))
+        fill_negatives(
+            self._known, self._starts, drawn, self.weights, self._alias, self.bounds, key, self.units, HEAVY_USER_RATIO
+        )
+        return merge_graphs(self.observed, (self._starts, drawn))
 
 
-def observed_edges(interactions: csr_matrix, negatives: csr_matrix) -> Adjacency:
+def explicit_negative_edges(interactions: csr_matrix, negatives: csr_matrix) -> Adjacency:
     """The observed negatives by user.
 
     Raises:
@@ -73,11 +75,11 @@ def observed_edges(interactions: csr_matrix, negatives: csr_matrix) -> Adjacency
     both = csr_matrix(negatives.astype(bool).multiply(interactions.astype(bool))).nnz
     if both:
         raise ValueError(f"observed negatives: {both} of them are likes too; an item is liked or it is not")
-    return adjacency(negatives)
+    return copy_pattern(negatives)
 
 
 @njit(cache=True, nogil=True)
-def side_by_side(first, second):
+def merge_graphs(first, second):
     """The edges of two graphs over the same vertices as one: those of the first, then those of the second."""
     starts = first[0] + second[0]
     neighbours = np.empty(starts[-1], dtype=np.int32)
@@ -91,7 +93,7 @@ def side_by_side(first, second):
 
 
 @njit(cache=True, nogil=True)
-def _room_beside(likes, known, weights):
+def _negative_starts(likes, known, weights):
     """Where each user's random negatives begin, int64 (users + 1,): d_m - D_m of them, or as many as items are left."""
     drawable = np.int64(0)
     for item in range(len(weights)):

@@ -7,14 +7,14 @@ from typing import Self
 import numpy as np
 from scipy.special import gammaln, psi
 
-from models.numerics.gaussian_factors import GaussianFactors
-from models.numerics.random_numbers import normals
-from models.random_graph.edges import pack
+from oneclass.models.numerics.gaussian_factors import GaussianFactors
+from oneclass.models.numerics.random_numbers import normals
+from oneclass.models.random_graph.kernels import pack
 
 USER_FACTORS, USER_BIAS, ITEM_FACTORS, ITEM_BIAS = range(4)  # the precisions tau_u, tau_bu, tau_v, tau_bv
 
 
-class Vertices(GaussianFactors):
+class VertexPosterior(GaussianFactors):
     """q of all users, or of all items; `mean` and `precision` are the eta and omega of eq. 6."""
 
     @classmethod
@@ -46,7 +46,7 @@ class Vertices(GaussianFactors):
         ]
         return float(sums[0]), float(sums[1])
 
-    def bound(self, taus: "Precisions", factors: int, bias: int) -> float:
+    def bound(self, taus: "PrecisionPosterior", factors: int, bias: int) -> float:
         """E log p(u, b | tau) plus the entropy of q(u, b); `factors` and `bias` are the places of their precisions."""
         total = _gaussian_bound(self.mean, self.precision, taus, factors)
         if np.isfinite(self.bias_precision).all():
@@ -54,14 +54,14 @@ class Vertices(GaussianFactors):
         return total
 
 
-def _gaussian_bound(mean: np.ndarray, precision: np.ndarray, taus: "Precisions", which: int) -> float:
+def _gaussian_bound(mean: np.ndarray, precision: np.ndarray, taus: "PrecisionPosterior", which: int) -> float:
     second = np.sum(mean.astype(np.float64) ** 2 + 1.0 / precision)
     log_precision = np.sum(np.log(precision, dtype=np.float64))
     return 0.5 * (mean.size * (taus.log_mean(which) + 1.0) - log_precision - taus.mean(which) * second)
 
 
 @dataclass
-class Precisions:
+class PrecisionPosterior:
     """q of the four precisions tau, which are Gamma factors.
 
     Attributes:
@@ -77,7 +77,7 @@ class Precisions:
     fixed: bool = False
 
     @classmethod
-    def of_mean(cls, mean: float, counts: tuple[int, int], factors: int, alpha: float, beta: float) -> Self:
+    def from_mean(cls, mean: float, counts: tuple[int, int], factors: int, alpha: float, beta: float) -> Self:
         """Factors with the given mean, and with the shape that eq. 20 has for `counts` = (M users, N items)."""
         users, items = counts
         shape = alpha + np.array([factors * users, users, factors * items, items]) / 2.0
@@ -91,7 +91,7 @@ class Precisions:
         """E[log tau]."""
         return float(psi(self.shape[which]) - np.log(self.rate[which]))
 
-    def move(self, squares: tuple[float, float, float, float], step: float) -> None:
+    def update(self, squares: tuple[float, float, float, float], step: float) -> None:
         """Eq. 20 with a stochastic step. Only the rate moves, for the shape does not depend on the hidden graph.
 
         Args:

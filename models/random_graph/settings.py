@@ -4,22 +4,21 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from models.search_space import Choice, SearchSpace, Span
-from models.settings import ModelSettings
+from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 
 
 class RandomGraphSettings(ModelSettings):
     """Settings of the random-graph model; the paper's values where it states them."""
 
     search_space: ClassVar[SearchSpace] = {
-        "factors": Span(10, 100, log=True, by_hand=True),
-        "iterations": Span(30, 80, by_hand=True),
-        "gamma": Span(0.2, 1.0, by_hand=True),
+        "factors": NumericRange(10, 100, log=True, manual_only=True),
+        "iterations": NumericRange(30, 80, manual_only=True),
+        "gamma": NumericRange(0.2, 1.0, manual_only=True),
         "learn_tau": Choice((False, True)),
-        "tau": Span(0.3, 10.0, log=True),
-        "popularity_weight": Span(0.0, 1.0),
+        "tau": NumericRange(0.3, 10.0, log=True),
+        "popularity_weight": NumericRange(0.0, 1.0),
     }
-    elsewhere: ClassVar = ({"factors": 64, "learn_tau": False, "tau": 0.6},)
+    initial_trials: ClassVar = ({"factors": 64, "learn_tau": False, "tau": 0.6},)
 
     factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
     iterations: int = Field(40, ge=1, description="t_max, the largest number of hidden graphs, and of passes.")

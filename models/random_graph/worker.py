@@ -1,4 +1,4 @@
-"""One block of users, wherever it is computed: what a call does with it (`models.user_blocks`).
+"""One block of users, wherever it is computed: what a call does with it (`models.distributed`).
 
 Negatives depend on (seed, iteration, user) alone: every call of an iteration draws the same hidden graph, and a block its
 part of the one that one machine draws.
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.numerics.adjacency import adjacency
-from models.numerics.shards import shards
-from models.numerics.threads import kernel_threads
-from models.random_graph.inference import GraphSampler, HiddenGraph, RandomGraphPosterior
-from models.random_graph.messages import sum_bias_parameters, sum_parameters
-from models.random_graph.posterior import Precisions, Vertices
-from models.random_graph.settings import RandomGraphSettings
-from models.user_blocks import Block
+from oneclass.models.distributed import UserBlock
+from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.random_graph.inference import GraphSampler, HiddenGraph, RandomGraphPosterior
+from oneclass.models.random_graph.messages import sum_bias_parameters, sum_parameters
+from oneclass.models.random_graph.posterior import PrecisionPosterior, VertexPosterior
+from oneclass.models.random_graph.settings import RandomGraphSettings
 
 
 @dataclass(frozen=True)
-class Terms:
+class BlockConfig:
     """What of a model every block must know."""
 
     settings: RandomGraphSettings
@@ -27,26 +27,28 @@ class Terms:
     threads: int
 
 
-def bound_of_users(block: Block, state: int, t: int, items: Vertices, taus: Precisions) -> float:
+def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior) -> float:
     """The block's terms of the bound (eq. 12)."""
     with kernel_threads(block.terms.threads):
-        graph = _graph(block, len(items.mean), t)
-        return RandomGraphPosterior(Vertices(**block.read(state)), items, taus).bound_of_users(graph)
+        graph = _draw_block_graph(block, len(items.mean), t)
+        return RandomGraphPosterior(VertexPosterior(**block.read(state)), items, taus).bound_of_users(graph)
 
 
-def bias_message(block: Block, state: int, t: int, items: Vertices, taus: Precisions, step: float) -> np.ndarray:
+def sum_bias_message(
+    block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior, step: float
+) -> np.ndarray:
     """Algorithm 1, lines 7 and 10: the users' biases, which are written under `state` + 1, if they are learned; then the
     message for the items' biases (`models.random_graph.messages`)."""
     with kernel_threads(block.terms.threads):
-        graph, users = _graph(block, len(items.mean), t), Vertices(**block.read(state))
+        graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
         if block.terms.settings.user_biases:
             RandomGraphPosterior(users, items, taus).update_user_biases(graph, step)
             block.write(state + 1, vars(users))
-        return sum_bias_parameters(items.arrays, users.table(), *_by_item(graph))
+        return sum_bias_parameters(items.arrays, users.table(), *_group_by_item(graph))
 
 
-def message(
-    block: Block, state: int, t: int, items: Vertices, taus: Precisions, step: float
+def sum_message(
+    block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior, step: float
 ) -> tuple[np.ndarray, tuple[float, float]]:
     """Algorithm 1, lines 13 and 16: the users, which are written under `state` + 1; then the message for the items.
 
@@ -55,19 +57,19 @@ def message(
     """
     settings = block.terms.settings
     with kernel_threads(block.terms.threads):
-        graph, users = _graph(block, len(items.mean), t), Vertices(**block.read(state))
+        graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
         joint = settings.joint_bias and settings.user_biases
         RandomGraphPosterior(users, items, taus).update_users(graph, step, joint=joint)
         block.write(state + 1, vars(users))
-        return sum_parameters(items.arrays, users.table(), *_by_item(graph)), users.squares()
+        return sum_parameters(items.arrays, users.table(), *_group_by_item(graph)), users.squares()
 
 
-def _graph(block: Block, items: int, t: int) -> HiddenGraph:
+def _draw_block_graph(block: UserBlock, items: int, t: int) -> HiddenGraph:
     """H^(t) of the block's users, Algorithm 1, line 5."""
     units = np.arange(block.first, block.end, dtype=np.uint64)
     weights = block.shared()["weights"]
-    return GraphSampler(adjacency(block.matrix(items)), weights, block.terms.seed, units).draw(t)
+    return GraphSampler(copy_pattern(block.matrix(items)), weights, block.terms.seed, units).draw(t)
 
 
-def _by_item(graph: HiddenGraph) -> tuple:
-    return graph.likes_by_item, graph.negatives_by_item, shards(graph.likes_by_item[0])
+def _group_by_item(graph: HiddenGraph) -> tuple:
+    return graph.likes_by_item, graph.negatives_by_item, partition_shards(graph.likes_by_item[0])

@@ -3,6 +3,6 @@
 `model` has the objective, `kernels` the coordinate descent, `columns` what it is told and gives, `runs` the fit on many workers.
 """
 
-from models.slim.model import SLIM
+from oneclass.models.slim.model import SLIM
 
 __all__ = ["SLIM"]

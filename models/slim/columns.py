@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.numerics.products import read_only
-from models.slim.kernels import Solved, count_candidates, solve_columns
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.slim.kernels import SolvedColumns, count_candidates, solve_columns
 
-BATCH = 1 << 22  # candidates of the columns that are solved together: 32 MB
+BATCH_ENTRIES = 1 << 22  # candidates of the columns that are solved together: 32 MB
 
 
 class Gram(NamedTuple):
@@ -26,11 +26,11 @@ class Gram(NamedTuple):
     def read_only(self) -> "Gram":
         """The same, so that kernels are compiled for one kind of it."""
         kinds = np.int64, np.uint32, np.float32
-        return Gram(*(read_only(array, kind) for array, kind in zip(self, kinds, strict=True)))
+        return Gram(*(as_read_only(array, kind) for array, kind in zip(self, kinds, strict=True)))
 
 
 @dataclass(frozen=True)
-class Regression:
+class RegressionSettings:
     """What every column's regression is told.
 
     Attributes:
@@ -57,16 +57,16 @@ class ColumnWeights:
     rows: np.ndarray
     weights: np.ndarray
     counts: np.ndarray
-    unsettled: int
+    unconverged: int
 
     @classmethod
-    def joined(cls, parts: "list[ColumnWeights]") -> "ColumnWeights":
+    def concatenate(cls, parts: "list[ColumnWeights]") -> "ColumnWeights":
         """Those of the first part, then those of the next."""
         arrays = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "weights", "counts"))
-        return cls(*arrays, sum(part.unsettled for part in parts))
+        return cls(*arrays, sum(part.unconverged for part in parts))
 
 
-def batches(gram: Gram, regression: Regression) -> list[tuple[int, np.ndarray]]:
+def iterate_batches(gram: Gram, regression: RegressionSettings) -> list[tuple[int, np.ndarray]]:
     """Batches of all columns.
 
     Returns:
@@ -76,13 +76,13 @@ def batches(gram: Gram, regression: Regression) -> list[tuple[int, np.ndarray]]:
     count_candidates(gram, np.float32(regression.l1), bounds)
     if regression.neighbours:
         bounds = np.minimum(bounds, regression.neighbours)
-    number = np.cumsum(bounds) // BATCH
+    number = np.cumsum(bounds) // BATCH_ENTRIES
     cuts = np.flatnonzero(np.diff(number)) + 1
     return list(zip([0, *cuts.tolist()], np.split(bounds, cuts), strict=True))
 
 
-def solved(
-    first: int, bounds: np.ndarray, gram: Gram, diagonal: np.ndarray, regression: Regression, threads: int
+def solve_columns_from(
+    first: int, bounds: np.ndarray, gram: Gram, diagonal: np.ndarray, regression: RegressionSettings, threads: int
 ) -> ColumnWeights:
     """The columns from `first` on, as many as there are bounds; a column's bits depend on it and on the Gram matrix alone."""
     starts = np.concatenate([[0], np.cumsum(bounds)])
@@ -90,7 +90,7 @@ def solved(
     found = np.zeros((len(bounds), 2), dtype=np.int64)
     penalties = np.float32(regression.l1), np.float32(regression.l2)
     limits = np.float32(regression.tolerance), regression.max_sweeps, regression.neighbours
-    filled = Solved(starts, rows, weights, found)
+    filled = SolvedColumns(starts, rows, weights, found)
     solve_columns(first, first + len(bounds), gram, diagonal, penalties, limits, max(1, threads), filled)
     held = np.arange(starts[-1]) < np.repeat(starts[:-1] + found[:, 0], bounds)
     return ColumnWeights(rows[held], weights[held], found[:, 0], int(found[:, 1].sum()))

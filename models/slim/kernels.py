@@ -12,15 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.gram import add_row
-from models.numerics.ordering import ascending_order
-from models.numerics.selection import largest
+from oneclass.models.numerics.gram import add_row
+from oneclass.models.numerics.top_k import ascending_order, select_largest
 
-DENSE = 4  # a row of the Gram matrix is stored dense if more than one in so many of its elements is not zero
-FIRST = 16  # items in the first active set; later the set at most doubles at a time
+DENSE_RATIO = 4  # a row of the Gram matrix is stored dense if more than one in so many of its elements is not zero
+FIRST_ACTIVE = 16  # items in the first active set; later the set at most doubles at a time
 
 
-class Solved(NamedTuple):
+class SolvedColumns(NamedTuple):
     """The weights of some columns, as `solve_columns` fills them in.
 
     Attributes:
@@ -50,7 +49,7 @@ def count_pairs(rows, workers, out):
                     other = rows.indices[entry]
                     count += last[other] != item
                     last[other] = item
-            out[item] = len(out) if DENSE * count > len(out) else count
+            out[item] = len(out) if DENSE_RATIO * count > len(out) else count
 
 
 @njit(parallel=True, nogil=True, cache=True)
@@ -104,7 +103,7 @@ def count_candidates(gram, l1, out):
 
 @njit(parallel=True, nogil=True, cache=True)
 def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solved):
-    """Fill the `Solved` weights of the columns first .. last - 1.
+    """Fill the `SolvedColumns` weights of the columns first .. last - 1.
 
     Args:
         gram: (starts, columns, values), symmetric, read-only. diagonal: float32 (items,), of the Gram matrix.
@@ -116,9 +115,9 @@ def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solve
         place = np.zeros(len(diagonal), dtype=np.uint32)  # the place of a candidate; 0 for any other item
         buffer = np.empty(1 << 16, dtype=np.float32)
         for column in range(first + worker, last, workers):
-            items, target = _candidates(column, gram, penalties[0])
+            items, target = _find_candidates(column, gram, penalties[0])
             if 0 < limits[2] < len(items) - 1:
-                items, target = _nearest(items, target, diagonal, limits[2])
+                items, target = _nearest_candidates(items, target, diagonal, limits[2])
             for at in range(1, len(items)):
                 place[items[at]] = at
             solution, buffer, settled = _descend(items, target, place, gram, diagonal, penalties, limits, buffer)
@@ -133,7 +132,7 @@ def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solve
 
 
 @njit(cache=True)
-def _candidates(column, gram, l1):
+def _find_candidates(column, gram, l1):
     """(items, target): from place 1 on the candidates of a column and their g_ij; place 0 is for all other items.
 
     They ascend, whatever order the row of the Gram matrix has its columns in.
@@ -152,20 +151,20 @@ def _candidates(column, gram, l1):
             items[last], target[last] = item, values[first + at]
     if whole:
         return items[: last + 1], target[: last + 1]
-    return _in_order(items, target, ascending_order(items[1 : last + 1]))
+    return _reorder(items, target, ascending_order(items[1 : last + 1]))
 
 
 @njit(cache=True)
-def _nearest(items, target, diagonal, neighbours):
+def _nearest_candidates(items, target, diagonal, neighbours):
     """The `neighbours` candidates with the largest cosine to their column."""
     keys = np.empty(len(items) - 1, dtype=np.float32)
     for at in range(len(keys)):
         keys[at] = -target[at + 1] / np.sqrt(diagonal[items[at + 1]])
-    return _in_order(items, target, ascending_order(keys)[:neighbours])
+    return _reorder(items, target, ascending_order(keys)[:neighbours])
 
 
 @njit(cache=True)
-def _in_order(items, target, order):
+def _reorder(items, target, order):
     """Place 0, then the candidates of `order`, where 0 is the one in place 1; numba takes seconds to compile `items[order]`."""
     taken, of_taken = np.empty(len(order) + 1, dtype=np.uint32), np.empty(len(order) + 1, dtype=np.float32)
     taken[0], of_taken[0] = items[0], target[0]
@@ -200,7 +199,7 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
             for at in range(before * width):
                 larger[at] = buffer[at]
             buffer = larger
-        _fetch(items, place, gram, before, active, buffer)
+        _load_gram_rows(items, place, gram, before, active, buffer)
         passes = _repeat_passes(weights, gradient, curvature, active, buffer, penalties, limits[0], passes)
         for at in range(width):
             gradient[at] = target[at]
@@ -224,8 +223,8 @@ def _admit(state, items, place, active, l1, tolerance, buffer):
         if slope > tolerance * curvature[at]:
             gains[count] = slope * slope / curvature[at]
             count += 1
-    room = max(FIRST, active)
-    least = largest(gains[:count], room) if count > room else np.float32(0.0)
+    room = max(FIRST_ACTIVE, active)
+    least = select_largest(gains[:count], room) if count > room else np.float32(0.0)
     rows = active
     for at in range(active + 1, width):
         slope = gradient[at] - l1
@@ -241,7 +240,7 @@ def _admit(state, items, place, active, l1, tolerance, buffer):
 
 
 @njit(cache=True)
-def _fetch(items, place, gram, first, last, buffer):
+def _load_gram_rows(items, place, gram, first, last, buffer):
     """Copy rows of the Gram matrix into the buffer: of the active items first .. last - 1, cut to the candidates."""
     starts, columns, values = gram
     width = len(items)

@@ -17,19 +17,18 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
-from models.base import Model
-from models.fitting import Epoch, FitOptions
-from models.numerics.gram import GramRows, gram_rows
-from models.numerics.no_evidence import factors_below, order_by_popularity
-from models.numerics.ordered_histories import weights_by_place
-from models.numerics.products import read_only
-from models.numerics.rescaled_columns import Columns, columns, mean_over_edges
-from models.numerics.sparse_products import entries_of, sparse_times
-from models.numerics.threads import kernel_threads
-from models.search_space import Multiple, SearchSpace, Span
-from models.settings import RecencySettings
-from models.slim.columns import ColumnWeights, Gram, Regression, batches, solved
-from models.slim.kernels import count_pairs, fill_pairs
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.numerics.column_scaling import ColumnMoments, column_moments, mean_over_edges
+from oneclass.models.numerics.gram import GramRows, gram_rows
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
+from oneclass.models.numerics.sequential_histories import recency_weights
+from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
+from oneclass.models.slim.columns import ColumnWeights, Gram, RegressionSettings, iterate_batches, solve_columns_from
+from oneclass.models.slim.kernels import count_pairs, fill_pairs
 
 L1, L2 = 0.05, 5.0  # times `mean_over_edges`
 
@@ -38,12 +37,12 @@ class SLIMSettings(RecencySettings):
     """Penalties are on the scale of the rescaled Gram matrix, which with alpha = 0 is in users."""
 
     search_space: ClassVar[SearchSpace] = {
-        "l1": Multiple(16),
-        "l2": Multiple(16),
-        "alpha": Span(0.0, 0.75),
-        "user_weight_exponent": Span(0.0, 1.0),
+        "l1": RelativeRange(16),
+        "l2": RelativeRange(16),
+        "alpha": NumericRange(0.0, 0.75),
+        "user_weight_exponent": NumericRange(0.0, 1.0),
     }
-    elsewhere: ClassVar = (
+    initial_trials: ClassVar = (
         {"l1": 0.4, "l2": 0.45, "alpha": 0.3, "user_weight_exponent": 0.1},
         {"l1": 0.9, "l2": 10.0, "alpha": 0.35, "user_weight_exponent": 0.25},
     )
@@ -87,7 +86,7 @@ class SLIMSettings(RecencySettings):
         """The settings with l1 and l2 for a (users, items) log."""
         if self.l1 is not None and self.l2 is not None:
             return self
-        typical = mean_over_edges(columns(interactions, self.user_weight_exponent), self.alpha)
+        typical = mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
         l1, l2 = L1 * typical if self.l1 is None else self.l1, L2 * typical if self.l2 is None else self.l2
         return self.model_copy(update={"l1": l1, "l2": l2})
 
@@ -101,17 +100,17 @@ class SLIM(Model):
 
     name = "slim"
     Settings = SLIMSettings
-    draws_nothing = True
+    is_deterministic = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        moments = columns(interactions, self.params.user_weight_exponent)
+        moments = column_moments(interactions, self.params.user_weight_exponent)
         norms = np.sqrt(moments.users * moments.mean)
         scale = np.where(norms > 0, norms, 1.0) ** self.params.alpha
-        scaled = np.sqrt(moments.unit) / scale, read_only((norms / scale) ** 2, np.float32)
+        scaled = np.sqrt(moments.unit) / scale, as_read_only((norms / scale) ** 2, np.float32)
         found = self._solve(interactions, moments, scaled, options)
-        if found.unsettled:
+        if found.unconverged:
             warnings.warn(
-                f"slim: {found.unsettled} of {len(scale)} columns were still moving after "
+                f"slim: {found.unconverged} of {len(scale)} columns were still moving after "
                 f"{self.params.max_sweeps} passes; raise max_sweeps or tolerance",
                 stacklevel=3,
             )
@@ -121,7 +120,11 @@ class SLIM(Model):
         self.weights = weights
 
     def _solve(
-        self, interactions: csr_matrix, moments: Columns, scaled: tuple[np.ndarray, np.ndarray], options: FitOptions
+        self,
+        interactions: csr_matrix,
+        moments: ColumnMoments,
+        scaled: tuple[np.ndarray, np.ndarray],
+        options: FitOptions,
     ) -> ColumnWeights:
         """The weights of all columns.
 
@@ -131,31 +134,31 @@ class SLIM(Model):
         factor, diagonal = scaled
         rows = gram_rows(interactions, moments.weights, np.zeros(len(factor)), factor)
         with kernel_threads(self.threads):
-            gram, regression, parts = _gram(rows, self.threads), self._regression(), []
-            found = batches(gram, regression)
+            gram, regression, parts = _compute_gram(rows, self.threads), self._regression(), []
+            found = iterate_batches(gram, regression)
             for number, batch in enumerate(found, 1):
                 started = perf_counter()
-                parts.append(solved(*batch, gram, diagonal, regression, self.threads))
+                parts.append(solve_columns_from(*batch, gram, diagonal, regression, self.threads))
                 values = {"weights": len(parts[-1].rows)}
                 options.on_epoch(Epoch(number, len(found), perf_counter() - started, values))
-        return ColumnWeights.joined(parts)
+        return ColumnWeights.concatenate(parts)
 
-    def _regression(self) -> Regression:
-        return Regression(**self.params.model_dump(include=set(Regression.__annotations__)))
+    def _regression(self) -> RegressionSettings:
+        return RegressionSettings(**self.params.model_dump(include=set(RegressionSettings.__annotations__)))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """The weights w_ij of the items i of the history, each times that of its place; their sum is the score, but for
         an item that has none.
         """
-        of_places = weights_by_place(history, self.params.recency_exponent)
-        return of_places[:, None] * entries_of(self.weights, history.indices, items)
+        of_places = recency_weights(history, self.params.recency_exponent)
+        return of_places[:, None] * gather_entries(self.weights, history.indices, items)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            of_places = weights_by_place(histories, self.params.recency_exponent)
+            of_places = recency_weights(histories, self.params.recency_exponent)
             scores = sparse_times(histories, self.weights, of_places)
-            below = self.kept("below", lambda: factors_below(self.item_degrees))
-            return order_by_popularity(scores, self.item_degrees, below)
+            below = self.kept("below", lambda: fallback_factors(self.item_degrees))
+            return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"indptr": self.weights.indptr, "indices": self.weights.indices, "values": self.weights.data}
@@ -165,7 +168,7 @@ class SLIM(Model):
         self.weights = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
 
 
-def _gram(rows: GramRows, threads: int) -> Gram:
+def _compute_gram(rows: GramRows, threads: int) -> Gram:
     starts = np.zeros(len(rows.factor) + 1, dtype=np.int64)
     count_pairs(rows, max(1, threads), starts[1:])
     np.cumsum(starts, out=starts)

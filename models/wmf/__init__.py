@@ -4,6 +4,6 @@
 users, of which `worker` is one, and `sums` what these tell the items.
 """
 
-from models.wmf.model import WMF
+from oneclass.models.wmf.model import WMF
 
 __all__ = ["WMF"]

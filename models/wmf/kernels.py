@@ -15,10 +15,19 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from models.numerics.lane_products import ROWS, add_rows, add_scaled, copy, dot, dot_rows, scale
-from models.numerics.lane_tiles import add_outer
-from models.numerics.lanes import LANES, zeros
-from models.numerics.spd_lane_solvers import factorize_tiled, solve_factorized
+from oneclass.models.numerics.cholesky import factorize_tiled, solve_factorized
+from oneclass.models.numerics.simd import (
+    F32_WIDTH,
+    ROWS,
+    add_outer,
+    add_rows,
+    add_scaled,
+    aligned_zeros,
+    copy,
+    dot,
+    dot_rows,
+    scale,
+)
 
 PARTS = 16  # runs of rows, each with a Gram matrix of its own; these are added in order
 BATCH = 64  # rows whose outer products are added at a time
@@ -57,7 +66,7 @@ def gram_parts(weighted, table, rows, width, parts):
         for first in range(part * size, min(part * size + size, rows), BATCH):
             count = min(BATCH, min(part * size + size, rows) - first)
             for row in range(0, width, ROWS):
-                for lane in range(row // LANES * LANES, width, LANES):
+                for lane in range(row // F32_WIDTH * F32_WIDTH, width, F32_WIDTH):
                     add_outer(
                         sums,
                         row * width + lane,
@@ -73,7 +82,7 @@ def gram_parts(weighted, table, rows, width, parts):
 
 
 @njit(cache=True, fastmath=FAST)
-def workspace(indptr, width):
+def allocate_row_workspace(indptr, width):
     """The scratch arrays of one run of rows.
 
     Returns:
@@ -85,11 +94,13 @@ def workspace(indptr, width):
     for vertex in range(len(indptr) - 1):
         longest = max(longest, indptr[vertex + 1] - indptr[vertex])
     room = longest + ROWS
-    return (np.zeros(room, dtype=np.int64), zeros(room), zeros(room), zeros(room)), np.arange(width) * width
+    return (np.zeros(room, dtype=np.int64), aligned_zeros(room), aligned_zeros(room), aligned_zeros(room)), np.arange(
+        width
+    ) * width
 
 
 @njit(cache=True, fastmath=FAST)
-def enter(edges, graph, vertex, width, rows):
+def load_vertex_edges(edges, graph, vertex, width, rows):
     """Fill `edges` with those of a vertex; returns their number, and the number rounded up to a multiple of ROWS."""
     places, weights, pulls, _ = edges
     indptr, indices, of_squares, of_products = graph
@@ -111,7 +122,7 @@ def _add_product(out, vector, system, start, size):
 
 
 @njit(cache=True, fastmath=FAST)
-def _apply(out, vector, system):
+def _multiply(out, vector, system):
     """out = A x."""
     table, count, width = system.table, system.count, system.width
     places, weights, _, values = system.edges
@@ -162,10 +173,15 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
     indptr = graph[0]
     rows = len(table) // width - 1
     for run in prange(len(bounds) - 1):
-        edges, gram_places = workspace(indptr, width)
-        x, residual, direction, product = zeros(width), zeros(width), zeros(width), zeros(width)
+        edges, gram_places = allocate_row_workspace(indptr, width)
+        x, residual, direction, product = (
+            aligned_zeros(width),
+            aligned_zeros(width),
+            aligned_zeros(width),
+            aligned_zeros(width),
+        )
         for vertex in range(bounds[run], bounds[run + 1]):
-            degree, count = enter(edges, graph, vertex, width, rows)
+            degree, count = load_vertex_edges(edges, graph, vertex, width, rows)
             if degree > 0:
                 copy(x, 0, own, vertex * width, width)
             else:
@@ -178,7 +194,7 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
             for _ in range(steps):
                 if square <= enough:
                     break
-                _apply(product, direction, system)
+                _multiply(product, direction, system)
                 step = square / dot(direction, 0, product, 0, width)
                 value -= np.float64(step) * square
                 add_scaled(x, 0, step, direction, 0, width)
@@ -202,7 +218,7 @@ def add_negative_outer(matrix, size, system, start, batch):
             copy(batch, 2 * edge * size, table, row, size)
             scale(batch, (2 * edge + 1) * size, -weights[first + edge], table, row, size)
         for row in range(0, size, ROWS):
-            for lane in range(row // LANES * LANES, size, LANES):
+            for lane in range(row // F32_WIDTH * F32_WIDTH, size, F32_WIDTH):
                 add_outer(matrix, row * size + lane, size, batch, size + row, 2 * size, batch, lane, 2 * size, number)
 
 
@@ -213,7 +229,7 @@ def _solve_block(x, start, size, system, work):
     places, weights, pulls, values = system.edges
     matrix, batch, gradient, half, errors = work
     for row in range(size):
-        begin = row // LANES * LANES
+        begin = row // F32_WIDTH * F32_WIDTH
         scale(
             matrix,
             row * size + begin,
@@ -255,11 +271,17 @@ def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
     indptr = graph[0]
     rows = len(table) // width - 1
     for run in prange(len(bounds) - 1):
-        edges, gram_places = workspace(indptr, width)
-        work = (zeros(block * block), zeros(2 * BATCH * block), zeros(block), zeros(block), zeros(len(edges[3])))
-        x, product = zeros(width), zeros(width)
+        edges, gram_places = allocate_row_workspace(indptr, width)
+        work = (
+            aligned_zeros(block * block),
+            aligned_zeros(2 * BATCH * block),
+            aligned_zeros(block),
+            aligned_zeros(block),
+            aligned_zeros(len(edges[3])),
+        )
+        x, product = aligned_zeros(width), aligned_zeros(width)
         for vertex in range(bounds[run], bounds[run + 1]):
-            degree, count = enter(edges, graph, vertex, width, rows)
+            degree, count = load_vertex_edges(edges, graph, vertex, width, rows)
             copy(x, 0, own, vertex * width, width)
             if degree == 0:
                 x[:] = 0

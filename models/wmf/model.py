@@ -36,21 +36,27 @@ import numpy as np
 from pydantic import Field, model_validator
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.fitting import Epoch, FitOptions, is_level, take
-from models.numerics.counts import mean_degree, row_sums
-from models.numerics.degree_weights import degree_weights_or_ones
-from models.numerics.lanes import padded
-from models.numerics.products import dense_times
-from models.numerics.threads import kernel_threads
-from models.search_space import Choice, Multiple, SearchSpace, Span
-from models.settings import ModelSettings
-from models.wmf.considered import beside
-from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table, rows
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch, FitOptions, copy_rows, has_converged
+from oneclass.models.numerics.exact_weights import degree_weights_or_ones
+from oneclass.models.numerics.matmul import dense_times
+from oneclass.models.numerics.simd import pad_width
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.validation import mean_degree, row_sums
+from oneclass.models.settings import Choice, ModelSettings, NumericRange, RelativeRange, SearchSpace
+from oneclass.models.wmf.normal_equations import (
+    Loss,
+    RowSystems,
+    SolverSettings,
+    draw_factor_table,
+    empty_table,
+    factor_view,
+    merge_explicit_negatives,
+)
 
 UNOBSERVED, SHRINKAGE, LEAST = 12.0, 0.08, 2.8  # of the default loss; the last in edges
 HU_REGULARIZATION = 0.007  # of hu2008, which no rule has been learned for
-EXACT = Solver(0, 1 << 16)  # one block of all factors
+EXACT = SolverSettings(0, 1 << 16)  # one block of all factors
 
 
 class WMFSettings(ModelSettings):
@@ -112,15 +118,15 @@ class WMFSettings(ModelSettings):
         0.1, gt=0, le=10, description="sqrt(K) times the standard deviation of the factors before the first pass."
     )
     search_space: ClassVar[SearchSpace] = {
-        "factors": Choice((64, 128, 256), by_hand=True),
-        "iterations": Span(4, 24, by_hand=True),
-        "unobserved_weight": Multiple(16),
-        "regularization": Multiple(8),
-        "user_weight_exponent": Span(0.0, 0.5),
+        "factors": Choice((64, 128, 256), manual_only=True),
+        "iterations": NumericRange(4, 24, manual_only=True),
+        "unobserved_weight": RelativeRange(16),
+        "regularization": RelativeRange(8),
+        "user_weight_exponent": NumericRange(0.0, 0.5),
     }
     deprecated: ClassVar = {"blocks": "wmf is fitted whole on one worker"}
-    considered_space: ClassVar[SearchSpace] = {"considered_weight": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.7))}
-    elsewhere: ClassVar = (
+    explicit_search_space: ClassVar[SearchSpace] = {"considered_weight": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.7))}
+    initial_trials: ClassVar = (
         {"factors": 256, "regularization": 1.6, "unobserved_weight": 1.6, "user_weight_exponent": 0.2},
         {"factors": 256, "regularization": 3.2, "unobserved_weight": 4.2, "user_weight_exponent": 0.35},
     )
@@ -131,7 +137,7 @@ class WMFSettings(ModelSettings):
         return self.considered_weight > 0
 
     @model_validator(mode="after")
-    def _can_take_what_was_considered(self) -> Self:
+    def _check_explicit_negatives(self) -> Self:
         if self.considered_weight and self.loss == "hu2008":
             raise ValueError("considered_weight: hu2008 weighs by counts of likes; take loss = rendle2021")
         return self
@@ -160,7 +166,7 @@ class WMF(Model):
     name = "wmf"
     Settings = WMFSettings
     warm_startable = True
-    scorable_each_epoch = True
+    scores_each_epoch = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, before = self.params, np.inf
@@ -170,7 +176,7 @@ class WMF(Model):
                 started = perf_counter()
                 value = one_pass()
                 options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
-                if is_level(before, value, chosen.tolerance):
+                if has_converged(before, value, chosen.tolerance):
                     break
                 before = value
         self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
@@ -178,15 +184,18 @@ class WMF(Model):
     def _begin(self, interactions: csr_matrix, options: FitOptions) -> Callable[[], float]:
         """Set the first factors; returns a pass over users and items, which updates them in place and returns the loss."""
         chosen, seed, (users, items) = self.params, self.seed, interactions.shape
-        edges, targets = beside(interactions, options.negatives, chosen.considered_weight)
+        edges, targets = merge_explicit_negatives(interactions, options.negatives, chosen.considered_weight)
         degrees = np.diff(edges.indptr) if targets is None else row_sums(edges.indptr, targets)
         weights = degree_weights_or_ones(degrees, chosen.user_weight_exponent)
-        of_users = first_table(users, chosen.factors, chosen.initial_scale, seed, "wmf users")
-        of_items = first_table(items, chosen.factors, chosen.initial_scale, seed, "wmf items")
+        of_users = draw_factor_table(users, chosen.factors, chosen.initial_scale, seed, "wmf users")
+        of_items = draw_factor_table(items, chosen.factors, chosen.initial_scale, seed, "wmf items")
         if start := options.start:
-            take(rows(of_users, chosen.factors), start.previous.user_factors, start.users)
-            take(rows(of_items, chosen.factors), start.previous.item_factors, start.items)
-        self.user_factors, self.item_factors = rows(of_users, chosen.factors), rows(of_items, chosen.factors)
+            copy_rows(factor_view(of_users, chosen.factors), start.previous.user_factors, start.users)
+            copy_rows(factor_view(of_items, chosen.factors), start.previous.item_factors, start.items)
+        self.user_factors, self.item_factors = (
+            factor_view(of_users, chosen.factors),
+            factor_view(of_items, chosen.factors),
+        )
         loss, solver, factors = replace(self._loss(), targets=targets is not None), self._solver(), chosen.factors
         user_systems, by_item = RowSystems(edges, loss, weights, None), edges.T.tocsr()
         item_systems, constant = RowSystems(by_item, loss, None, weights), loss.constant(by_item, None, weights)
@@ -206,12 +215,12 @@ class WMF(Model):
             of_items = self.kept("table", self._item_table)
             gram = self.kept("gram", lambda: systems.gram(of_items, factors))
             systems.solve(of_users, of_items, factors, EXACT, gram)
-        return rows(of_users, factors).copy()
+        return factor_view(of_users, factors).copy()
 
     def _item_table(self) -> np.ndarray:
         """The items' factors in the layout of the kernels."""
         table = empty_table(self.item_count, self.params.factors)
-        rows(table, self.params.factors)[:] = self.item_factors
+        factor_view(table, self.params.factors)[:] = self.item_factors
         return table
 
     def _loss(self) -> Loss:
@@ -220,14 +229,14 @@ class WMF(Model):
             return Loss(1.0, 1.0, chosen.alpha, chosen.regularization, 0.0)
         return Loss(chosen.unobserved_weight, 0.0, 0.0, chosen.regularization, chosen.regularization_exponent)
 
-    def _solver(self) -> Solver:
+    def _solver(self) -> SolverSettings:
         chosen = self.params
         if chosen.solver == "cg":
-            return Solver(chosen.cg_steps, 0)
-        return EXACT if chosen.solver == "cholesky" else Solver(0, int(padded(chosen.block)))
+            return SolverSettings(chosen.cg_steps, 0)
+        return EXACT if chosen.solver == "cholesky" else SolverSettings(0, int(pad_width(chosen.block)))
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        of_users = self.folded(histories) if users is None else np.asarray(self.user_factors[users])
+        of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
         with kernel_threads(self.threads):
             return dense_times(of_users, self.kept("columns", lambda: np.ascontiguousarray(self.item_factors.T)))
 

@@ -1,7 +1,7 @@
 """Stage `binarize`: events become the edges of the observed graph G, with dense user and item indices."""
 
-from tasks.binarize.stage import TABLES, Binarized, BinarizeSettings, binarize
-from tasks.orchestration.stage_task import stage_task
+from oneclass.tasks.binarize.stage import TABLES, Binarized, BinarizeSettings, binarize
+from oneclass.tasks.orchestration.stage_task import stage_task
 
 binarize_task = stage_task(binarize)
 

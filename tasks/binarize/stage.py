@@ -8,12 +8,12 @@ from pathlib import Path
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 
-import sql
-from tasks.binarize import folding
-from tasks.errors import InputError
-from tasks.stores import allowance, warehouse
-from tasks.stores.home import Home
-from tasks.stores.stage_results import StageResult, table_digest
+from oneclass import sql
+from oneclass.tasks.binarize import aggregate
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores import resources, warehouse
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +63,8 @@ def binarize(
         InputError: no edge is left, or `since` or `until` is given and the logs have no times.
     """
     parameters = {**settings.model_dump(), "since": since, "until": until}
-    with warehouse.stage(home, run_id, "binarize", parameters) as connection:
-        kept = StageResult(
+    with warehouse.run_stage(home, run_id, "binarize", parameters) as connection:
+        kept = StageCache(
             connection,
             "binarize",
             Path(__file__).parent,
@@ -75,13 +75,13 @@ def binarize(
         if found := kept.standing():
             result = Binarized(**found)
         else:
-            result = _rewrite(connection, settings, since, until)
+            result = _rewrite_interactions(connection, settings, since, until)
             kept.keep(asdict(result))
     logger.info("%s edges, %s users x %s items", f"{result.edges:,}", f"{result.users:,}", f"{result.items:,}")
     return result
 
 
-def _rewrite(
+def _rewrite_interactions(
     connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
 ) -> Binarized:
     if since or until:
@@ -94,23 +94,23 @@ def _rewrite(
     all_stay = max(settings.min_user_edges, settings.min_item_edges, settings.k_core) < 2
     if all_stay:
         for side in ("user", "item"):
-            _keep_vertices(connection, side, "code", f"{side}_codes")
+            _store_vertices(connection, side, "code", f"{side}_codes")
     else:
         connection.execute(sql.statement("binarize/edges"))
-    for folded in folding.edges(connection, values, allowance.free_memory() // 3):
+    for folded in aggregate.aggregate_edges(connection, values, resources.free_memory() // 3):
         connection.register("folded", folded)
         if all_stay:
-            _keep(connection, "(select * rename (user_code as user_index, item_code as item_index) from folded)")
+            _store_edges(connection, "(select * rename (user_code as user_index, item_code as item_index) from folded)")
         else:
             connection.execute("insert into edges from folded")
         connection.unregister("folded")
     if not all_stay:
-        _keep_active(connection, settings)
+        _filter_active(connection, settings)
     if settings.observed_negatives:
         connection.execute(sql.statement("binarize/observed_negatives"), values)
     result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
     if result.edges == 0:
-        raise InputError(_nothing_left(connection, settings, since, until))
+        raise InputError(_explain_empty_result(connection, settings, since, until))
     warehouse.drop_temporary(connection)
     return result
 
@@ -123,35 +123,35 @@ def _require_times(connection: duckdb.DuckDBPyConnection) -> None:
         logger.warning("%s events have no time, so --since and --until leave them out", f"{without:,}")
 
 
-def _keep(connection: duckdb.DuckDBPyConnection, edges: str) -> None:
-    connection.execute(sql.statement("binarize/interactions", edges=edges), {"never": folding.NEVER})
+def _store_edges(connection: duckdb.DuckDBPyConnection, edges: str) -> None:
+    connection.execute(sql.statement("binarize/interactions", edges=edges), {"never": aggregate.MIN_TIME})
 
 
-def _keep_vertices(connection: duckdb.DuckDBPyConnection, side: str, index: str, vertices: str) -> None:
+def _store_vertices(connection: duckdb.DuckDBPyConnection, side: str, index: str, vertices: str) -> None:
     connection.execute(sql.statement("binarize/vertices", side=side, index=index, vertices=vertices))
 
 
-def _keep_active(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> None:
+def _filter_active(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> None:
     """Keep what the activity filters leave, numbered anew by where it first appears."""
     for side, least in (("item", settings.min_item_edges), ("user", settings.min_user_edges)):
-        _drop(connection, side, least)
+        _drop_inactive(connection, side, least)
     if settings.k_core > 1:
-        while sum(_drop(connection, side, settings.k_core) for side in ("item", "user")):
+        while sum(_drop_inactive(connection, side, settings.k_core) for side in ("item", "user")):
             pass
     for side in ("user", "item"):
         connection.execute(sql.statement("binarize/indices", side=side))
-        _keep_vertices(connection, side, f"{side}_index", f"{side}_indices")
+        _store_vertices(connection, side, f"{side}_index", f"{side}_indices")
     connection.execute(sql.statement("binarize/numbered"))
-    _keep(connection, "numbered")
+    _store_edges(connection, "numbered")
 
 
-def _drop(connection: duckdb.DuckDBPyConnection, side: str, least: int) -> int:
-    if least < 2:
+def _drop_inactive(connection: duckdb.DuckDBPyConnection, side: str, min_edges: int) -> int:
+    if min_edges < 2:
         return 0
-    return connection.execute(sql.statement("binarize/drop_inactive", side=side), {"least": least}).fetchone()[0]
+    return connection.execute(sql.statement("binarize/drop_inactive", side=side), {"least": min_edges}).fetchone()[0]
 
 
-def _nothing_left(
+def _explain_empty_result(
     connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
 ) -> str:
     events, highest = connection.execute("select count(*), max(value) from raw.events").fetchone()

@@ -5,6 +5,14 @@ functions, which read the stores of matrices and fits by path or URL and never o
 where a call ran, and a call whose worker died runs again on another.
 """
 
-from tasks.cluster.executor import LOCAL, ClusterSettings, Executor, PendingCall, imap, lru_cache_last, open_executor
+from oneclass.tasks.cluster.executor import (
+    LOCAL,
+    ClusterSettings,
+    Executor,
+    PendingCall,
+    imap,
+    lru_cache_last,
+    open_executor,
+)
 
 __all__ = ["LOCAL", "ClusterSettings", "Executor", "PendingCall", "imap", "lru_cache_last", "open_executor"]

@@ -27,12 +27,13 @@ from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
-from models.fitting import Workers
-from tasks.cluster import worker
-from tasks.errors import ClusterLost, InputError, OneclassError
-from tasks.orchestration import artifacts
-from tasks.stores import allowance, remote
-from tasks.stores.home import Home
+from oneclass.models.fit_options import BlockExecutor
+from oneclass.tasks.cluster import worker
+from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
+from oneclass.tasks.orchestration import artifacts
+from oneclass.tasks.stores import remote
+from oneclass.tasks.stores import resources as resource_limits
+from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
@@ -78,13 +79,13 @@ class DaskExecutor:
         return _Call(self, label, worker.pickled_call(function, *arguments), memory, priority=-next(self._count))
 
     def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """As in `Workers`; before submitted calls that wait."""
+        """As in `BlockExecutor`; before submitted calls that wait."""
         label = function.__name__.strip("_").replace("_", " ")
         pickled = [worker.pickled_call(function, *call) for call in calls]
         pending = [_Call(self, f"{label} {number}", one, self._block_memory, 0) for number, one in enumerate(pickled)]
         return [call.result() for call in pending]
 
-    def with_memory(self, memory: int) -> Workers:
+    def with_memory(self, memory: int) -> BlockExecutor:
         """As in `Executor`."""
         other = copy.copy(self)
         other._block_memory = memory
@@ -144,7 +145,7 @@ class _Call:
                     "memory was short there, give each worker more of it, or let fewer share a machine."
                 ) from error
             except LOST as error:
-                raise ClusterLost(
+                raise ClusterUnavailable(
                     f"{self._label}: the cluster's scheduler does not answer any more. Fits that were made are kept; the "
                     "same command goes on from there."
                 ) from error
@@ -177,7 +178,7 @@ def open_cluster(
         option, threads = f"--dask {address}", None
         connection = _connect(address, unencrypted)
     with _sentinel(home) as sentinel, connection as client:
-        artifacts.workers(home, client.dashboard_link)
+        artifacts.publish_cluster_link(home, client.dashboard_link)
         context = worker.WorkerContext(worker.versions(), home.absolute(), sentinel, 1, run_id)
         cores, memory = _check_workers(client, option, context)
         for name in worker.FORWARDED_LOGGERS:
@@ -217,7 +218,7 @@ def _start_workers(home: Home, workers: int, threads: int) -> Iterator[distribut
             host="127.0.0.1",
             dashboard_address=DASHBOARD,
             memory_limit=0,  # Dask would kill a worker that exceeds it; calls declare their memory instead
-            resources={MEMORY: int(MEMORY_SHARE * allowance.memory() / workers)},
+            resources={MEMORY: int(MEMORY_SHARE * resource_limits.memory_limit() / workers)},
             env={"NUMBA_NUM_THREADS": str(threads)},
             preload=[OWN_PROCESS_GROUP],
             local_directory=str(home.spill.absolute()),

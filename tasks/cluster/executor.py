@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from models.fitting import Here, Workers
-from models.numerics.threads import side_by_side, take_at_most
-from tasks.errors import InputError
-from tasks.stores import remote
-from tasks.stores.home import Home
+from oneclass.models.fit_options import BlockExecutor, SerialExecutor
+from oneclass.models.numerics.threads import limit_threads, parallel_calls
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores import remote
+from oneclass.tasks.stores.home import Home
 
 INSTALL_DASK = "python -m pip install -c constraints.txt -e '.[dask]'"
 
@@ -28,7 +28,7 @@ class PendingCall(Protocol):
         ...
 
 
-class Executor(Workers, Protocol):
+class Executor(BlockExecutor, Protocol):
     """Runs calls, as `concurrent.futures.Executor`, and the blocks of a fit (`map`). A call may run twice if its process died.
 
     Attributes:
@@ -49,7 +49,7 @@ class Executor(Workers, Protocol):
         """
         ...
 
-    def with_memory(self, memory: int) -> Workers:
+    def with_memory(self, memory: int) -> BlockExecutor:
         """Workers for a `map` whose calls take so many bytes each."""
         ...
 
@@ -61,7 +61,7 @@ class LocalCall:
         self.result = partial(function, *arguments)
 
 
-class LocalExecutor(Here):
+class LocalExecutor(SerialExecutor):
     """Runs each call in this process when its result is asked for, so that calls follow each other."""
 
     worker_memory: int | None = None
@@ -70,7 +70,7 @@ class LocalExecutor(Here):
         """As in `Executor`; there is nothing to label or to place."""
         return LocalCall(function, arguments)
 
-    def with_memory(self, memory: int) -> Workers:
+    def with_memory(self, memory: int) -> BlockExecutor:
         """As in `Executor`."""
         return self
 
@@ -103,7 +103,7 @@ def imap(
         executor.submit(function, home, *call, label=label, memory=of) for call, of in zip(calls, memory, strict=True)
     ]
     room = home.limits.memory // max(1, *memory) if calls else 0
-    count = 1 if serial or executor is not LOCAL else side_by_side(home.limits.threads, min(len(pending), room))
+    count = 1 if serial or executor is not LOCAL else parallel_calls(home.limits.threads, min(len(pending), room))
     if count == 1:
         return (call.result() for call in pending)
     return _run_in_threads(pending, count, home.limits.threads // count)
@@ -112,7 +112,7 @@ def imap(
 def _run_in_threads(pending: list[PendingCall], count: int, threads: int) -> Iterator[Any]:
     """Run `count` calls at a time with `threads` each; yield their results in order."""
     running: deque[Future] = deque()
-    pool = ThreadPoolExecutor(count, initializer=take_at_most, initargs=(threads,))
+    pool = ThreadPoolExecutor(count, initializer=limit_threads, initargs=(threads,))
     try:
         for call in pending:
             # Prefect's log handler finds the run in the context.
@@ -184,7 +184,7 @@ def open_executor(settings: ClusterSettings, home: Home, run_id: str | None = No
         yield LOCAL
         return
     try:
-        from tasks.cluster import dask
+        from oneclass.tasks.cluster import dask
     except ModuleNotFoundError as error:
         raise InputError(f"--workers and --dask need Dask, which is not installed: {INSTALL_DASK}") from error
     cluster = {"workers": settings.workers, "address": settings.address, "unencrypted": settings.unencrypted}

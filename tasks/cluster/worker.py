@@ -21,12 +21,12 @@ from typing import Any
 
 import distributed
 
-from tasks.errors import OneclassError
-from tasks.stores import allowance
-from tasks.stores.home import Home
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.stores import resources
+from oneclass.tasks.stores.home import Home
 
 SOURCE_FOLDERS = ("models", "tasks", "sql", "data_contracts")
-FORWARDED_LOGGERS = ("tasks", "models")
+FORWARDED_LOGGERS = ("oneclass.tasks", "oneclass.models")
 LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "polars", "optuna", "distributed")
 _one_call = threading.Lock()  # a call takes all of the process's threads
 
@@ -94,13 +94,13 @@ def incompatibility(context: WorkerContext, dask_worker: distributed.Worker | No
 @functools.cache
 def _prepare_cache(home: Home, sentinel: str, cache: Path) -> str | None:
     """Check once a run that the home's URL is the coordinator's, and tidy the cache; returns what prevents it."""
-    from tasks.stores import remote, retention
+    from oneclass.tasks.stores import remote, retention
 
     remote.use_cache(cache)
     try:
         if not remote.has_sentinel(home, sentinel):
             return f"it does not find at {home.store} what the run has put there; give a URL that is the same for all"
-        retention.tidy_cache(remote.local_home(home))
+        retention.evict_worker_cache(remote.local_home(home))
     except OneclassError as error:
         return str(error).rstrip(".")
     return None
@@ -111,7 +111,7 @@ async def describe(context: WorkerContext, dask_worker: distributed.Worker) -> t
 
     In a thread, since reading a URL would block the event loop, and with it the worker's heartbeat.
     """
-    return await asyncio.to_thread(incompatibility, context, dask_worker), allowance.cores()
+    return await asyncio.to_thread(incompatibility, context, dask_worker), resources.available_cores()
 
 
 def pickled_call(function: Callable[..., Any], *arguments: Any) -> bytes:
@@ -141,7 +141,7 @@ def run_call(context: WorkerContext, pickled: bytes) -> Any:
 
 
 def _local(home: Home, context: WorkerContext) -> Home:
-    from tasks.stores import remote
+    from oneclass.tasks.stores import remote
 
     return replace(remote.local_home(home), limits=replace(home.limits, threads=context.threads))
 
@@ -159,7 +159,7 @@ def forward_logs(run_id: str | None) -> None:
     """
     os.environ |= {"PREFECT_LOGGING_TO_API_ENABLED": "false", "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false"}
     importlib.import_module("prefect.main")
-    for name in (None, "flows", *FORWARDED_LOGGERS):
+    for name in (None, "oneclass.flows", *FORWARDED_LOGGERS):
         handlers = logging.getLogger(name).handlers
         handlers[:] = [handler for handler in handlers if not type(handler).__module__.startswith("prefect")]
     for name in FORWARDED_LOGGERS:

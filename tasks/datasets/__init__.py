@@ -9,10 +9,10 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tasks.errors import InputError
+from oneclass.tasks.errors import InputError
 
 Role = Literal["user", "item", "value", "time", "-"]
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+DATASET_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 class Columns(BaseModel):
@@ -36,7 +36,7 @@ class Dataset(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=NAME)
+    name: str = Field(pattern=DATASET_NAME)
     title: str
     """One line for reports and messages."""
     urls: tuple[str, ...] = ()
@@ -94,14 +94,14 @@ class Dataset(BaseModel):
         return self
 
 
-def names(root: Path) -> list[str]:
+def list_datasets(root: Path) -> list[str]:
     """Names of the data sets known to a home: the built-in ones and those in `<root>/datasets`."""
     built_in = {Path(file.name).stem for file in files(__name__).iterdir() if file.name.endswith(".toml")}
     own = {file.stem for file in (root / "datasets").glob("*.toml")}
     return sorted(built_in | own)
 
 
-def load(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
+def load_dataset(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
     """The data set `name`; a person's own file takes the place of a built-in one of the same name.
 
     A name that no file declares is taken for a data set with the defaults of `Dataset` where its logs are named with it,
@@ -114,11 +114,11 @@ def load(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
     Raises:
         InputError: no data set has that name, or its file is malformed.
     """
-    known = names(root)
+    known = list_datasets(root)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         there = any((root / name / one).exists() for one in ("landing", "warehouse.duckdb", "published"))
-        if re.fullmatch(NAME, name) and ((with_logs and not close) or there):
+        if re.fullmatch(DATASET_NAME, name) and ((with_logs and not close) or there):
             return Dataset(name=name, title=name)
         hint = f" Did you mean {close[0]}?" if close else ""
         if not close and not with_logs:
@@ -129,10 +129,10 @@ def load(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
         )
     own = root / "datasets" / f"{name}.toml"
     path = own if own.is_file() else Path(str(files(__name__).joinpath(f"{name}.toml")))
-    return _read(path, name)
+    return _read_dataset(path, name)
 
 
-def _read(path: Path, name: str) -> Dataset:
+def _read_dataset(path: Path, name: str) -> Dataset:
     try:
         declared = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -142,13 +142,13 @@ def _read(path: Path, name: str) -> Dataset:
     try:
         dataset = Dataset(**{"name": name, **declared})
     except ValidationError as error:
-        raise InputError(f"{path}: {_first(error)}") from error
+        raise InputError(f"{path}: {_first_error(error)}") from error
     if dataset.name != name:
         raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or correct `name`.")
     return dataset
 
 
-def _first(error: ValidationError) -> str:
+def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":

@@ -3,6 +3,6 @@
 `story` makes the likes and keeps the truth, `netflix_writer` writes them in the Netflix format.
 """
 
-from tasks.demo.story import DemoSettings, make_demo
+from oneclass.tasks.demo.story import DemoSettings, make_demo
 
 __all__ = ["DemoSettings", "make_demo"]

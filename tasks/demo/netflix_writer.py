@@ -8,29 +8,29 @@ from pathlib import Path
 
 import numpy as np
 
-from models.numerics.shards import runs
+from oneclass.models.numerics.partition import partition_rows
 
-LINES_PER_FILE, MOST_FILES = 25_000_000, 4
-BLOCK = 1 << 20
+LINES_PER_FILE, MAX_FILES = 25_000_000, 4
+EDGES_PER_BLOCK = 1 << 20
 
-Rated = Callable[[np.ndarray, np.ndarray, slice], tuple[np.ndarray, np.ndarray]]
+RatingFunction = Callable[[np.ndarray, np.ndarray, slice], tuple[np.ndarray, np.ndarray]]
 
 
-def blocks(starts: np.ndarray, first: int, last: int) -> Iterator[tuple[int, int]]:
+def partition_items_by_edges(starts: np.ndarray, first: int, last: int) -> Iterator[tuple[int, int]]:
     """Runs [i, j) of items from `first` to before `last` with about BLOCK edges, at least one item each."""
     while first < last:
-        end = int(np.searchsorted(starts, starts[first] + BLOCK, side="right")) - 1
+        end = int(np.searchsorted(starts, starts[first] + EDGES_PER_BLOCK, side="right")) - 1
         end = min(max(end, first + 1), last)
         yield first, end
         first = end
 
 
-def items_of(starts: np.ndarray, first: int, end: int) -> np.ndarray:
+def expand_items(starts: np.ndarray, first: int, end: int) -> np.ndarray:
     """The item of each edge of the items [first, end), int32."""
     return np.repeat(np.arange(first, end, dtype=np.int32), np.diff(starts[first : end + 1]))
 
 
-def write_log(folder: Path, starts: np.ndarray, users: np.ndarray, rated: Rated) -> list[str]:
+def write_ratings_log(folder: Path, starts: np.ndarray, users: np.ndarray, rated: RatingFunction) -> list[str]:
     """Write the ratings of a graph; ids are indices plus one.
 
     Args:
@@ -40,38 +40,38 @@ def write_log(folder: Path, starts: np.ndarray, users: np.ndarray, rated: Rated)
     Returns:
         The names of the files.
     """
-    files = min(MOST_FILES, -(-len(users) // LINES_PER_FILE))
-    shares = runs(starts, files)
+    files = min(MAX_FILES, -(-len(users) // LINES_PER_FILE))
+    shares = partition_rows(starts, files)
     names = [f"combined_data_{number}.txt" for number in range(1, files + 1)]
     for name, low, high in zip(names, shares[:-1], shares[1:], strict=True):
         with open(folder / name, "wb") as file:
-            parts = blocks(starts, int(low), int(high))
-            file.writelines(_lines(starts, users, rated, first, end) for first, end in parts)
+            parts = partition_items_by_edges(starts, int(low), int(high))
+            file.writelines(_format_lines(starts, users, rated, first, end) for first, end in parts)
     return names
 
 
-def _lines(starts: np.ndarray, users: np.ndarray, rated: Rated, first: int, end: int) -> bytes:
+def _format_lines(starts: np.ndarray, users: np.ndarray, rated: RatingFunction, first: int, end: int) -> bytes:
     """The lines of the items [first, end).
 
     A line is a row of a byte matrix, zero where it has no character; the zeros are left out at the end.
     """
     part = slice(starts[first], starts[end])
-    users, items = users[part], items_of(starts, first, end)
+    users, items = users[part], expand_items(starts, first, end)
     stars, dates = rated(users, items, part)
     rows = np.zeros((len(users) + end - first, 21), dtype=np.uint8)
     edge = np.arange(len(users)) + items - first + 1
-    rows[edge, :7] = _digits(users + 1)
+    rows[edge, :7] = _format_digits(users + 1)
     rows[edge, 7] = rows[edge, 9] = ord(",")
     rows[edge, 8] = ord("0") + stars
-    rows[edge[:, None], np.arange(10, 20)] = _date_characters(dates)
+    rows[edge[:, None], np.arange(10, 20)] = _format_dates(dates)
     heads = starts[first:end] - starts[first] + np.arange(end - first)
-    rows[heads, :7] = _digits(np.arange(first, end) + 1)
+    rows[heads, :7] = _format_digits(np.arange(first, end) + 1)
     rows[heads, 7] = ord(":")
     rows[:, 20] = ord("\n")
     return rows[rows != 0].tobytes()
 
 
-def _digits(numbers: np.ndarray) -> np.ndarray:
+def _format_digits(numbers: np.ndarray) -> np.ndarray:
     """Seven decimal digits as ASCII, uint8 (n, 7), with zero bytes for leading zeros."""
     powers = 10 ** np.arange(6, -1, -1)
     digits = (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
@@ -79,7 +79,7 @@ def _digits(numbers: np.ndarray) -> np.ndarray:
     return digits
 
 
-def _date_characters(dates: np.ndarray) -> np.ndarray:
+def _format_dates(dates: np.ndarray) -> np.ndarray:
     """YYYY-MM-DD as ASCII, uint8 (n, 10); each day is written out once."""
     first = dates.min()
     days = np.datetime_as_string(first + np.arange((dates.max() - first).astype(int) + 1))

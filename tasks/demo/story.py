@@ -29,18 +29,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.degrees.laws import Law, with_mean
-from models.generator.hidden_graph import NoSuchGraph, draw_graph
-from models.generator.story import Traits, draw_traits, flip, rated, with_likes
-from tasks.demo.netflix_writer import blocks, items_of, write_log
-from tasks.errors import InputError, OneclassError
-from tasks.stores.home import Home
+from oneclass.models.degrees.distributions import Distribution, power_law_with_mean
+from oneclass.models.generator.hidden_graph import NotGraphical, draw_graph
+from oneclass.models.generator.likes import LikeFactors, draw_like_factors, draw_likes, draw_ratings, like_probabilities
+from oneclass.tasks.demo.netflix_writer import expand_items, partition_items_by_edges, write_ratings_log
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-GENERATOR = 1  # raise it with every change of what a seed gives
-FIRST_DAY, DAYS = np.datetime64("2001-01-01"), 5 * 365
-FULLEST = 0.8  # the largest share of all pairs that may be considered
+GENERATOR_VERSION = 1  # raise it with every change of what a seed gives
+FIRST_DAY, NUM_DAYS = np.datetime64("2001-01-01"), 5 * 365
+MAX_DENSITY = 0.8  # the largest share of all pairs that may be considered
 EXPONENT_STEPS = 80
 
 
@@ -71,7 +71,7 @@ class DemoSettings(BaseModel):
 
 
 @dataclass(frozen=True)
-class Story:
+class Simulation:
     """All that was drawn; edges are sorted by item, then user.
 
     Attributes:
@@ -82,8 +82,8 @@ class Story:
         liked: bool (edges,), the coin.
     """
 
-    laws: tuple[Law, Law]
-    traits: Traits
+    degree_distributions: tuple[Distribution, Distribution]
+    traits: LikeFactors
     starts: np.ndarray
     users: np.ndarray
     probability: np.ndarray
@@ -103,8 +103,8 @@ def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
         InputError: sizes that no graph has, or a home that cannot be written to.
     """
     check_sizes(settings)
-    asked = {"generator": GENERATOR, "seed": seed, "settings": settings.model_dump()}
-    if (kept := _kept(home, asked)) is not None:
+    asked = {"generator": GENERATOR_VERSION, "seed": seed, "settings": settings.model_dump()}
+    if (kept := _find_existing_log(home, asked)) is not None:
         return kept
     try:
         home.folder.mkdir(parents=True, exist_ok=True)
@@ -112,8 +112,8 @@ def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
     except OSError as error:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
     try:
-        story = tell(settings, seed)
-        return _move(home, making, _write(making, story, asked))
+        story = simulate_likes(settings, seed)
+        return _install_files(home, making, _write_files(making, story, asked))
     except OSError as error:
         raise OneclassError(
             f"{home.folder}: the demo could not be written ({error.strerror or error}). "
@@ -137,14 +137,14 @@ def check_sizes(settings: DemoSettings) -> None:
             f"{wanted} considered edges, but demo.users = {users:,} and demo.items = {items:,} need more "
             f"than {max(users, items):,}, so that each has one. Raise demo.likes."
         )
-    if considered > FULLEST * users * items:
+    if considered > MAX_DENSITY * users * items:
         raise InputError(
-            f"{wanted} considered edges, more than {FULLEST:.0%} of the {users * items:,} pairs of "
+            f"{wanted} considered edges, more than {MAX_DENSITY:.0%} of the {users * items:,} pairs of "
             "demo.users and demo.items. Lower demo.likes, or raise demo.users or demo.items."
         )
 
 
-def degree_laws(settings: DemoSettings, lowered: float = 0.0) -> tuple[Law, Law]:
+def solve_degree_distributions(settings: DemoSettings, lowered: float = 0.0) -> tuple[Distribution, Distribution]:
     """The laws of the users' and the items' degrees in H, their cut-offs solved so that eq. 1 holds.
 
     Args:
@@ -152,26 +152,28 @@ def degree_laws(settings: DemoSettings, lowered: float = 0.0) -> tuple[Law, Law]
     """
     users, items, considered = settings.users, settings.items, settings.likes / settings.like_share
     return (
-        with_mean(considered / users, settings.user_exponent - lowered, items),
-        with_mean(considered / items, settings.item_exponent - lowered, users),
+        power_law_with_mean(considered / users, settings.user_exponent - lowered, items),
+        power_law_with_mean(considered / items, settings.item_exponent - lowered, users),
     )
 
 
-def tell(settings: DemoSettings, seed: int) -> Story:
+def simulate_likes(settings: DemoSettings, seed: int) -> Simulation:
     """Draw everything: H, the traits, the coins."""
     counts = settings.users, settings.items
-    laws, starts, users = _considered(settings, seed)
+    laws, starts, users = _draw_hidden_graph(settings, seed)
     if settings.likes >= len(users):
         raise InputError(
             f"demo.likes = {settings.likes:,}: the graph that was drawn has only {len(users):,} considered edges. "
             "Lower demo.like_share, or take another --seed."
         )
-    traits = draw_traits(counts, settings.traits, settings.logit_sd, settings.bias_sd, seed)
-    traits, probability = with_likes(traits, starts, users, settings.likes)
-    return Story(laws, traits, starts, users, probability, flip(starts, users, probability, seed))
+    traits = draw_like_factors(counts, settings.traits, settings.logit_sd, settings.bias_sd, seed)
+    traits, probability = like_probabilities(traits, starts, users, settings.likes)
+    return Simulation(laws, traits, starts, users, probability, draw_likes(starts, users, probability, seed))
 
 
-def _considered(settings: DemoSettings, seed: int) -> tuple[tuple[Law, Law], np.ndarray, np.ndarray]:
+def _draw_hidden_graph(
+    settings: DemoSettings, seed: int
+) -> tuple[tuple[Distribution, Distribution], np.ndarray, np.ndarray]:
     """The laws of the degrees in H, and H by item.
 
     A dense graph has no room for degrees as uneven as those of a small exponent's law: a user with one edge
@@ -179,10 +181,10 @@ def _considered(settings: DemoSettings, seed: int) -> tuple[tuple[Law, Law], np.
     exponents are lowered by steps, which makes the degrees more even.
     """
     for step in range(EXPONENT_STEPS):
-        laws = degree_laws(settings, lowered=0.25 * step)
+        laws = solve_degree_distributions(settings, lowered=0.25 * step)
         try:
             return laws, *draw_graph(*laws, (settings.users, settings.items), seed)
-        except NoSuchGraph:
+        except NotGraphical:
             continue
     raise InputError(
         f"demo.likes = {settings.likes:,}: no graph as dense as this was found for demo.users = {settings.users:,} and "
@@ -190,20 +192,20 @@ def _considered(settings: DemoSettings, seed: int) -> tuple[tuple[Law, Law], np.
     )
 
 
-def _kept(home: Home, asked: dict[str, Any]) -> list[Path] | None:
+def _find_existing_log(home: Home, asked: dict[str, Any]) -> list[Path] | None:
     """The log files of an earlier run with the same settings and seed, when every file is as it was left."""
-    made = _made(home)
+    made = _list_written_files(home)
     if {key: made.get(key) for key in asked} != asked:
         return None
     truth = {home.truth / name: digest for name, digest in made.get("truth", {}).items()}
     logs = {home.landing / name: digest for name, digest in made.get("logs", {}).items()}
-    damaged = [str(file) for file, digest in (truth | logs).items() if _sha256(file) != digest]
+    damaged = [str(file) for file, digest in (truth | logs).items() if _file_sha256(file) != digest]
     if damaged:
         logger.warning("%s: not as the demo left it; the demo is made anew", ", ".join(damaged))
     return list(logs) if truth and logs and not damaged else None
 
 
-def _sha256(file: Path) -> str | None:
+def _file_sha256(file: Path) -> str | None:
     """Of a file's bytes; None where it is absent or cannot be read."""
     try:
         with file.open("rb") as stream:
@@ -212,7 +214,7 @@ def _sha256(file: Path) -> str | None:
         return None
 
 
-def _made(home: Home) -> dict[str, Any]:
+def _list_written_files(home: Home) -> dict[str, Any]:
     try:
         made = json.loads((home.truth / "settings.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -220,9 +222,9 @@ def _made(home: Home) -> dict[str, Any]:
     return made if isinstance(made, dict) else {}
 
 
-def _move(home: Home, making: Path, made: dict[str, Any]) -> list[Path]:
+def _install_files(home: Home, making: Path, made: dict[str, Any]) -> list[Path]:
     """Put complete files in place. The settings file is removed first and written last: only with it do they count."""
-    earlier = set(_made(home).get("logs", ()))
+    earlier = set(_list_written_files(home).get("logs", ()))
     for folder in (home.landing, home.truth):
         folder.mkdir(parents=True, exist_ok=True)
     (home.truth / "settings.json").unlink(missing_ok=True)
@@ -237,19 +239,19 @@ def _move(home: Home, making: Path, made: dict[str, Any]) -> list[Path]:
     return [home.landing / name for name in made["logs"]]
 
 
-def _write(folder: Path, story: Story, asked: dict[str, Any]) -> dict[str, Any]:
+def _write_files(folder: Path, simulation: Simulation, asked: dict[str, Any]) -> dict[str, Any]:
     """Write the log and the truth; returns what `settings.json` will say."""
-    for name, values in (("users", story.traits.users), ("items", story.traits.items)):
+    for name, values in (("users", simulation.traits.users), ("items", simulation.traits.items)):
         np.save(folder / f"{name}.npy", values)
-    np.save(folder / "item_bias.npy", story.traits.item_bias)
-    _write_edges(folder / "edges.parquet", story)
+    np.save(folder / "item_bias.npy", simulation.traits.item_bias)
+    _write_edges(folder / "edges.parquet", simulation)
     truth = ["edges.parquet", "users.npy", "items.npy", "item_bias.npy"]
 
     def rating(users: np.ndarray, items: np.ndarray, edges: slice) -> tuple[np.ndarray, np.ndarray]:
-        stars, days = rated(users, items, story.liked[edges], asked["seed"], DAYS)
+        stars, days = draw_ratings(users, items, simulation.liked[edges], asked["seed"], NUM_DAYS)
         return stars, FIRST_DAY + days
 
-    logs = write_log(folder, story.starts, story.users, rating)
+    logs = write_ratings_log(folder, simulation.starts, simulation.users, rating)
     laws = {
         side: {
             "exponent": law.exponent,
@@ -258,21 +260,25 @@ def _write(folder: Path, story: Story, asked: dict[str, Any]) -> dict[str, Any]:
             "d_max": law.d_max,
             "mean": law.mean,
         }
-        for side, law in zip(("user", "item"), story.laws, strict=True)
+        for side, law in zip(("user", "item"), simulation.degree_distributions, strict=True)
     }
     return asked | {
         "laws": laws,
-        "considered": len(story.users),
-        "liked": int(story.liked.sum()),
-        "logs": {name: _sha256(folder / name) for name in logs},
-        "truth": {name: _sha256(folder / name) for name in truth},
+        "considered": len(simulation.users),
+        "liked": int(simulation.liked.sum()),
+        "logs": {name: _file_sha256(folder / name) for name in logs},
+        "truth": {name: _file_sha256(folder / name) for name in truth},
     }
 
 
-def _write_edges(path: Path, story: Story) -> None:
+def _write_edges(path: Path, simulation: Simulation) -> None:
     columns = {"user": pa.int32(), "item": pa.int32(), "probability": pa.float32(), "liked": pa.bool_()}
     with pq.ParquetWriter(path, pa.schema(columns)) as writer:
-        for first, end in blocks(story.starts, 0, len(story.starts) - 1):
-            part = slice(story.starts[first], story.starts[end])
-            arrays = story.users[part] + 1, items_of(story.starts, first, end) + 1, story.probability[part]
-            writer.write_table(pa.table([*map(pa.array, arrays), pa.array(story.liked[part])], pa.schema(columns)))
+        for first, end in partition_items_by_edges(simulation.starts, 0, len(simulation.starts) - 1):
+            part = slice(simulation.starts[first], simulation.starts[end])
+            arrays = (
+                simulation.users[part] + 1,
+                expand_items(simulation.starts, first, end) + 1,
+                simulation.probability[part],
+            )
+            writer.write_table(pa.table([*map(pa.array, arrays), pa.array(simulation.liked[part])], pa.schema(columns)))

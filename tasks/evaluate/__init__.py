@@ -4,7 +4,7 @@
 probabilities, `tables` makes the rows.
 """
 
-from tasks.evaluate.ranks import rank
-from tasks.evaluate.stage import evaluate, evaluate_task
+from oneclass.tasks.evaluate.ranking import rank_part_targets
+from oneclass.tasks.evaluate.stage import evaluate, evaluate_task
 
-__all__ = ["evaluate", "evaluate_task", "rank"]
+__all__ = ["evaluate", "evaluate_task", "rank_part_targets"]

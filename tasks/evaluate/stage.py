@@ -1,6 +1,6 @@
 """Evaluate: every fitted model ranks all items for the users of a protocol's test part.
 
-`tasks/evaluate/calls.py` has what is judged in one call, for some users, by `ranks` and `like`; here what is found for all
+`tasks/evaluate/jobs.py` has what is judged in one call, for some users, by `ranks` and `like`; here what is found for all
 is put together, and `tasks/evaluate/tables.py` makes rows of it.
 """
 
@@ -11,24 +11,24 @@ from time import perf_counter
 
 import numpy as np
 
-from models.evaluation import metrics
-from models.evaluation.beyond_accuracy import Exposure
-from models.numerics.counts import item_degrees
-from tasks import main_table
-from tasks.cluster import LOCAL, Executor
-from tasks.evaluate import calls, kept
-from tasks.evaluate import considered as evaluate_considered
-from tasks.evaluate import like as evaluate_like
-from tasks.evaluate import truth as evaluate_truth
-from tasks.evaluate.calls import Judged
-from tasks.evaluate.ranks import Ranks, by_degree, degrees_of_edges, with_targets
-from tasks.evaluate.tables import Ranked, write
-from tasks.orchestration.stage_task import stage_task
-from tasks.protocols import PROTOCOLS
-from tasks.stores import warehouse
-from tasks.stores.home import Home
-from tasks.stores.matrices import SplitMatrices
-from tasks.train import is_of_the_model
+from oneclass.models.evaluation import metrics
+from oneclass.models.evaluation.beyond_accuracy import Exposure
+from oneclass.models.numerics.validation import count_item_degrees
+from oneclass.tasks import leaderboard
+from oneclass.tasks.cluster import LOCAL, Executor
+from oneclass.tasks.evaluate import cache, jobs
+from oneclass.tasks.evaluate import calibration as evaluate_like
+from oneclass.tasks.evaluate import calibration as evaluate_truth
+from oneclass.tasks.evaluate import explicit_negatives as evaluate_considered
+from oneclass.tasks.evaluate.jobs import EvalBatch
+from oneclass.tasks.evaluate.ranking import TargetRankMetrics, group_ranks_by_degree, target_degrees, users_with_targets
+from oneclass.tasks.evaluate.tables import RankedList, write_evaluation
+from oneclass.tasks.orchestration.stage_task import stage_task
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.matrices import SplitMatrices
+from oneclass.tasks.train import is_model_error
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def evaluate(
     `metrics` gets every metric of the test part, and `validation_ndcg@100` where there is a validation part;
     `comparisons` every pair of ranked lists, once, in the order of `fit_digests`; `beyond_accuracy` what the test
     users' first recommendations are like. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` get
-    the strict ranks by training degrees, `like_by_degree` and `calibration` the models' `like`. `considered` gets what
+    the strict ranks by training degrees, `bin_likes_by_degree` and `calibration` the models' `like`. `considered` gets what
     `like` says of held-out items that were considered, where the split has some that were not liked.
 
     Args:
@@ -70,47 +70,47 @@ def evaluate(
         fit_digests: digest of each fitted model, by the model's name.
         executor: where models are judged, some users a call.
 
-    Where an earlier run evaluated the same fits on the same split, its rows are taken (`tasks.evaluate.kept`). A model that
+    Where an earlier run evaluated the same fits on the same split, its rows are taken (`tasks.evaluate.cache`). A model that
     cannot be evaluated, because it gives a user a NaN, say, is left out. One that is worse than guesses, or than
-    popularity, is named in a warning (`tasks.main_table.named`).
+    popularity, is named in a warning (`tasks.leaderboard.add_weaknesses`).
 
     Raises:
         OneclassError: no model at all can be evaluated; the first one's error.
         ContractBroken: a rule over the tables was broken; they are as they were.
     """
-    made = kept.made_from(home, protocol, matrices_digest, fit_digests)
-    if earlier := kept.find(home, run_id, protocol, made):
-        found = _Found(Evaluated(**earlier.result))
+    made = cache.evaluation_digest(home, protocol, matrices_digest, fit_digests)
+    if earlier := cache.find_cached_evaluation(home, run_id, protocol, made):
+        found = _Evaluation(Evaluated(**earlier.result))
     else:
-        found = _judge(home, matrices_digest, fit_digests, executor)
-    with warehouse.stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
+        found = _evaluate_models(home, matrices_digest, fit_digests, executor)
+    with warehouse.run_stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         if earlier:
-            kept.copy(connection, run_id, protocol, earlier.run_id)
+            cache.copy_cached_rows(connection, run_id, protocol, earlier.run_id)
         else:
-            write(connection, run_id, protocol, found.ranked, found.likes, found.considered)
+            write_evaluation(connection, run_id, protocol, found.ranked, found.likes, found.considered)
         if not found.evaluated.failed:  # which the next run tries again
-            kept.keep(connection, run_id, protocol, made, vars(found.evaluated))
-        table = main_table.by_protocol(main_table.rows(connection, run_id)).get(protocol, [])
-    for sentence in main_table.weaknesses(table):
+            cache.cache_evaluation(connection, run_id, protocol, made, vars(found.evaluated))
+        table = leaderboard.group_by_protocol(leaderboard.load_leaderboard(connection, run_id)).get(protocol, [])
+    for sentence in leaderboard.list_weaknesses(table):
         logger.warning("%s", sentence)
     return found.evaluated
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Evaluation:
     """What an evaluation found, and, unless it is an earlier one's, what goes into the tables."""
 
     evaluated: Evaluated
-    ranked: list[Ranked] = field(default_factory=list)
-    likes: list[evaluate_like.Like] = field(default_factory=list)
-    considered: list[evaluate_considered.Considered] = field(default_factory=list)
+    ranked: list[RankedList] = field(default_factory=list)
+    likes: list[evaluate_like.LikeCalibration] = field(default_factory=list)
+    considered: list[evaluate_considered.ExplicitFeedbackResult] = field(default_factory=list)
 
 
-def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], executor: Executor) -> _Found:
+def _evaluate_models(home: Home, matrices_digest: str, fit_digests: dict[str, str], executor: Executor) -> _Evaluation:
     """Every model's ranked lists, and its `like` on leave_one_out."""
-    split = calls.split_of(home, matrices_digest)
-    protocol, users = split.protocol, len(with_targets(split.parts["test"]))
-    found = _Found(Evaluated(protocol, users, len(split.parts["test"].users) - users))
+    split = jobs.load_cached_split(home, matrices_digest)
+    protocol, users = split.protocol, len(users_with_targets(split.parts["test"]))
+    found = _Evaluation(Evaluated(protocol, users, len(split.parts["test"].users) - users))
     if users == 0:
         logger.warning(
             "%s: no test user has anything to be found, so nothing is evaluated; "
@@ -118,21 +118,21 @@ def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], execut
             protocol,
         )
         return found
-    failed, degrees = found.evaluated.failed, _Degrees.of(split)
-    truth = evaluate_truth.load(home, split) if protocol == "leave_one_out" else None
+    failed, degrees = found.evaluated.failed, _TrainingDegrees.of(split)
+    truth = evaluate_truth.load_truth(home, split) if protocol == "leave_one_out" else None
     pending = {
-        name: calls.submit_evaluation(executor, home, matrices_digest, split, name, digest, truth)
+        name: jobs.submit_evaluation(executor, home, matrices_digest, split, name, digest, truth)
         for name, digest in fit_digests.items()
     }
     for name in fit_digests:
         try:
             started = perf_counter()
-            of_parts = calls.collected(name, pending.pop(name))
+            of_parts = jobs.gather_batches(name, pending.pop(name))
             logger.info("%s %s: judged in %.1f s", protocol, name, perf_counter() - started)
-            ranked = list(_ranked(name, split, degrees, of_parts))
-            like, considered = _judged_by(name, of_parts["test"])
+            ranked = list(_ranked_lists(name, split, degrees, of_parts))
+            like, considered = _evaluate_like(name, of_parts["test"])
         except Exception as error:
-            if not is_of_the_model(error) or len(failed) == len(fit_digests) - 1:
+            if not is_model_error(error) or len(failed) == len(fit_digests) - 1:
                 raise
             logger.error("%s: %s is left out: %s", protocol, name, error)
             failed[name] = str(error)
@@ -141,67 +141,76 @@ def _judge(home: Home, matrices_digest: str, fit_digests: dict[str, str], execut
         found.likes.extend([like] if like else [])
         found.considered.extend([considered] if considered else [])
     if found.considered:
-        found.considered.append(evaluate_considered.of_popularity(split))
-    calls.let_go()
+        found.considered.append(evaluate_considered.evaluate_popularity_baseline(split))
+    jobs.clear_caches()
     return found
 
 
 @dataclass(frozen=True)
-class _Degrees:
+class _TrainingDegrees:
     """Training degrees that a split's models are judged by.
 
     Attributes:
         items: int64 (items,).
-        edges: of the test part's targets, `degrees_of_edges`; of leave_one_out alone.
+        edges: of the test part's targets, `target_degrees`; of leave_one_out alone.
     """
 
     items: np.ndarray
     edges: dict[str, np.ndarray]
 
     @classmethod
-    def of(cls, split: SplitMatrices) -> "_Degrees":
-        items, part = item_degrees(split.train), split.parts["test"]
+    def of(cls, split: SplitMatrices) -> "_TrainingDegrees":
+        items, part = count_item_degrees(split.train), split.parts["test"]
         if split.protocol != "leave_one_out":
             return cls(items, {})
-        return cls(items, degrees_of_edges(np.diff(split.train.indptr)[part.rows], items, part.targets))
+        return cls(items, target_degrees(np.diff(split.train.indptr)[part.rows], items, part.targets))
 
 
-def _ranked(name: str, split: SplitMatrices, degrees: _Degrees, of_parts: dict[str, list[Judged]]) -> Iterator[Ranked]:
+def _ranked_lists(
+    name: str, split: SplitMatrices, degrees: _TrainingDegrees, batches_by_part: dict[str, list[EvalBatch]]
+) -> Iterator[RankedList]:
     """Every ranked list of one model, from what its calls found for the users of each part."""
     protocol = split.protocol
-    main, tuned_by = PROTOCOLS[protocol].judged_by, PROTOCOLS[protocol].tuned_by
-    validation = _joined(of_parts.get("validation", []))
-    for score, (of_users, edge_ranks) in _joined(of_parts["test"]).items():
+    main, tuned_by = PROTOCOLS[protocol].evaluation_metrics, PROTOCOLS[protocol].tuned_by
+    validation = _join_batches(batches_by_part.get("validation", []))
+    for score, (of_users, edge_ranks) in _join_batches(batches_by_part["test"]).items():
         exposure = Exposure(degrees.items, split.train.shape[0])
-        for one in of_parts["test"]:
+        for one in batches_by_part["test"]:
             exposure.take(one.shown[score])
-        means = metrics.over_users(of_users)
+        means = metrics.average_over_users(of_users)
         if validation:
-            means[f"validation_{tuned_by}"] = metrics.over_users(validation[score].of_users)[tuned_by]
+            means[f"validation_{tuned_by}"] = metrics.average_over_users(validation[score].of_users)[tuned_by]
         bins, cells = [], []
         if degrees.edges:
-            bins = by_degree(edge_ranks, degrees.edges)
-            cells = metrics.by_both_degrees(edge_ranks, degrees.edges["user"], degrees.edges["item"])
+            bins = group_ranks_by_degree(edge_ranks, degrees.edges)
+            cells = metrics.group_by_both_degrees(edge_ranks, degrees.edges["user"], degrees.edges["item"])
         logger.info(
             "%s %s/%s: %s %.4f over %d users", protocol, name, score, main, means[main].value, means[main].users
         )
-        yield Ranked(name, score, of_users, means, exposure.metrics(), bins, cells)
+        yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells)
 
 
-def _joined(judged: list[Judged]) -> dict[str, Ranks]:
+def _join_batches(judged: list[EvalBatch]) -> dict[str, TargetRankMetrics]:
     """By score the ranks of the users of all calls."""
     having = [one.ranks for one in judged if one.ranks]  # all but those of which no user has a target
-    return {score: Ranks.joined([ranks[score] for ranks in having]) for score in (having[0] if having else ())}
+    return {
+        score: TargetRankMetrics.concatenate([ranks[score] for ranks in having])
+        for score in (having[0] if having else ())
+    }
 
 
-def _judged_by(
-    name: str, judged: list[Judged]
-) -> tuple[evaluate_like.Like | None, evaluate_considered.Considered | None]:
+def _evaluate_like(
+    name: str, judged: list[EvalBatch]
+) -> tuple[evaluate_like.LikeCalibration | None, evaluate_considered.ExplicitFeedbackResult | None]:
     """A model's `like`, by what its calls sampled on leave_one_out and by what was considered; None where it has none."""
     samples = [one.sample for one in judged if one.sample]
     pairs = [one.pairs for one in judged if one.pairs]
-    like = evaluate_like.judged(name, evaluate_like.Sample.joined(samples)) if samples else None
-    considered = evaluate_considered.judged(name, evaluate_considered.Pairs.joined(pairs)) if pairs else None
+    like = evaluate_like.evaluate_like(name, evaluate_like.CalibrationSample.concatenate(samples)) if samples else None
+    considered = (
+        evaluate_considered.evaluate_explicit_feedback(name, evaluate_considered.ExplicitPairs.concatenate(pairs))
+        if pairs
+        else None
+    )
     return like, considered
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Recommended:
+class RecommendedItem:
     """One recommended item.
 
     Attributes:
@@ -23,7 +23,7 @@ class Recommended:
 
 
 @dataclass(frozen=True)
-class ByModel:
+class ModelRecommendations:
     """What one model recommends.
 
     Attributes:
@@ -38,4 +38,4 @@ class ByModel:
     protocol: str
     known: bool
     told: int
-    items: list[Recommended]
+    items: list[RecommendedItem]

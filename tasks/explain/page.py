@@ -5,23 +5,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from tasks.errors import OneclassError
-from tasks.explain.explanation import Explanation
-from tasks.pages.templates import template
-from tasks.stores.home import Home
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.explain.explanation import Explanation
+from oneclass.tasks.html.templates import load_template
+from oneclass.tasks.stores.home import Home
 
-LONGEST_NAME = 120
-HISTORY_SHOWN = 20  # likes; older ones are folded away
+MAX_FILE_NAME_LENGTH = 120
+MAX_HISTORY_ITEMS = 20  # likes; older ones are folded away
 
 
-def write(home: Home, explanation: Explanation, titles: Mapping[str, str]) -> Path:
+def write_user_page(home: Home, explanation: Explanation, titles: Mapping[str, str]) -> Path:
     """Write `<home>/<dataset>/report/users/<user>.html`; the page's path.
 
     Raises:
         OneclassError: the folder cannot be written to.
     """
-    page = home.report / "users" / f"{file_name(explanation.user_id)}.html"
-    text = template("tasks.explain", "page.html").render(found=explanation, titles=titles, shown=HISTORY_SHOWN)
+    page = home.report / "users" / f"{user_file_name(explanation.user_id)}.html"
+    text = load_template("oneclass.tasks.explain", "page.html").render(
+        found=explanation, titles=titles, shown=MAX_HISTORY_ITEMS
+    )
     try:
         with home.writing():
             page.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +33,7 @@ def write(home: Home, explanation: Explanation, titles: Mapping[str, str]) -> Pa
     return page
 
 
-def file_name(user_id: str) -> str:
+def user_file_name(user_id: str) -> str:
     """A name that any file system takes: all but letters, digits and `_-~` as percent codes."""
     name = quote(user_id, safe="").replace(".", "%2E")
-    return name if len(name) <= LONGEST_NAME else hashlib.sha256(user_id.encode()).hexdigest()
+    return name if len(name) <= MAX_FILE_NAME_LENGTH else hashlib.sha256(user_id.encode()).hexdigest()

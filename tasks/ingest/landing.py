@@ -11,24 +11,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.ingest.stamps import Stamp
-from tasks.stores.home import Home
+from oneclass.tasks.ingest.scan import FileSignature
+from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
 LANDING, QUARANTINE, DONE = "landing", "quarantine", "done"
-NOTE = ".why.txt"
+NOTE_SUFFIX = ".why.txt"
 
 
 @dataclass(frozen=True)
-class Refused:
+class RejectedFile:
     """A file of the landing folder that does not go in: where it lies, and why, with file and line."""
 
     location: Path
     reason: str
 
 
-def files_in(folder: Path) -> list[Path]:
+def list_landing_files(folder: Path) -> list[Path]:
     """Every file in a folder and below, hidden ones left out; of a landing folder those that are to be read."""
     found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     if folder.resolve().name != LANDING:
@@ -36,29 +36,29 @@ def files_in(folder: Path) -> list[Path]:
     return [path for path in found if path.relative_to(folder).parts[0] not in (QUARANTINE, DONE)]
 
 
-def set_aside(home: Home, refused: Iterable[Refused]) -> None:
+def quarantine_files(home: Home, rejected: Iterable[RejectedFile]) -> None:
     """Move files of the landing folder into its quarantine, each with a note beside it, and warn."""
-    for one in refused:
-        target = _place(home, QUARANTINE, one.location)
-        note = target.with_name(target.name + NOTE)
-        note.write_text(_note(home, one), encoding="utf-8")
+    for one in rejected:
+        target = _target_path(home, QUARANTINE, one.location)
+        note = target.with_name(target.name + NOTE_SUFFIX)
+        note.write_text(_write_note(home, one), encoding="utf-8")
         os.replace(one.location, target)
         logger.warning("%s: set aside; %s says why. %s", one.location, note, one.reason.splitlines()[0])
 
 
-def put_away(home: Home, read: Mapping[Path, Stamp], keep_files: str) -> None:
+def archive_files(home: Home, ingested: Mapping[Path, FileSignature], keep_files: str) -> None:
     """Keep, move or remove files of the landing folder whose events the warehouse holds.
 
     Args:
         read: their places, and their stamps as they were read; one that was written anew since is left to the next run.
         keep_files: the setting `ingest.keep_files`.
     """
-    locations = [location for location, stamp in read.items() if stamp.holds(location)]
+    locations = [location for location, stamp in ingested.items() if stamp.matches(location)]
     if keep_files == "keep" or not locations:
         return
     for location in locations:
         if keep_files == "move":
-            os.replace(location, _place(home, DONE, location))
+            os.replace(location, _target_path(home, DONE, location))
         else:
             location.unlink()
     done = f"moved to {home.landing / DONE}" if keep_files == "move" else "removed"
@@ -66,14 +66,16 @@ def put_away(home: Home, read: Mapping[Path, Stamp], keep_files: str) -> None:
     logger.info("%s%s: %s, now that the warehouse holds them", locations[0], more, done)
 
 
-def _place(home: Home, folder: str, location: Path) -> Path:
+def _target_path(home: Home, folder: str, location: Path) -> Path:
     """Where a file goes inside `folder`: its own name, with a number where another file has it."""
     wanted = home.landing / folder / location.relative_to(home.landing)
     wanted.parent.mkdir(parents=True, exist_ok=True)
-    return next(path for path in _numbered(wanted) if not path.exists() or filecmp.cmp(path, location, shallow=False))
+    return next(
+        path for path in _unused_path(wanted) if not path.exists() or filecmp.cmp(path, location, shallow=False)
+    )
 
 
-def _numbered(path: Path) -> Iterator[Path]:
+def _unused_path(path: Path) -> Iterator[Path]:
     yield path
     number = 2
     while True:
@@ -81,11 +83,11 @@ def _numbered(path: Path) -> Iterator[Path]:
         number += 1
 
 
-def _note(home: Home, refused: Refused) -> str:
-    name = refused.location.relative_to(home.landing)
+def _write_note(home: Home, rejected: RejectedFile) -> str:
+    name = rejected.location.relative_to(home.landing)
     return (
         f"{name} was set aside on the way into the warehouse of {home.dataset}; no line of it was taken in.\n\n"
-        f"Why: {refused.reason}\n\n"
+        f"Why: {rejected.reason}\n\n"
         f"What to do: mend the file, or the data set's file where that is wrong, and put it back at "
-        f"{refused.location}; the next run reads it. Then remove this note. Other files were not held up.\n"
+        f"{rejected.location}; the next run reads it. Then remove this note. Other files were not held up.\n"
     )

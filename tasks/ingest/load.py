@@ -13,23 +13,22 @@ from pathlib import Path
 
 import duckdb
 
-import sql
-from tasks.datasets import Dataset
-from tasks.errors import OneclassError
-from tasks.ingest import archives, statements
-from tasks.ingest.layouts import Layout
-from tasks.ingest.sources import LogFile
-from tasks.ingest.stamps import changed
-from tasks.ingest.survey import rewrite
-from tasks.orchestration import progress
+from oneclass import sql
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.ingest import sources, statements
+from oneclass.tasks.ingest.formats import LogFormat
+from oneclass.tasks.ingest.scan import changed_file_message, normalize_text
+from oneclass.tasks.ingest.sources import LogFile
+from oneclass.tasks.orchestration import progress
 
 BATCH_BYTES = 1 << 30
-LINE_BYTES, BUFFER_BYTES = 2_000_000, 32_000_000
+MAX_LINE_BYTES, READ_BUFFER_BYTES = 2_000_000, 32_000_000
 """DuckDB's defaults for the longest line and for its buffer, in bytes; both are raised for a log with longer lines."""
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedFile:
     """A log as DuckDB will read it: the file itself, or a copy that was unpacked or mended."""
 
     file_id: int
@@ -38,7 +37,7 @@ class Ready:
     gzipped: bool
 
 
-def load(
+def load_logs(
     connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFile]], scratch: Path, dataset: Dataset
 ) -> None:
     """Read logs into `raw.events`, `raw.places` and `raw.rejects`, inside the connection's open transaction.
@@ -51,42 +50,46 @@ def load(
     Raises:
         OneclassError: a log changed since it was looked through.
     """
-    bounds = statements.bounds(dataset)
+    bounds = statements.event_bounds(dataset)
     what = f"reading {len(files):,} logs, {sum(log.size for _, log in files) / 1e6:,.0f} MB"
-    for batch in progress.over(_batches(files), what, lambda batch: sum(log.size for _, log in batch)):
-        ready = _prepare(batch, scratch)
+    for batch in progress.iterate_with_progress(
+        _iterate_batches(files), what, lambda batch: sum(log.size for _, log in batch)
+    ):
+        ready = _prepare_batch(batch, scratch)
         try:
             _load_batch(connection, ready, bounds)
         except duckdb.OutOfMemoryException as error:
-            raise OneclassError(_too_little_memory(batch, error)) from error
+            raise OneclassError(_explain_load_memory(batch, error)) from error
         for file in ready:
             if file.path != file.log.location:
                 file.path.unlink()
-        _require_unchanged(batch)
+        _check_unchanged(batch)
 
 
-def _load_batch(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready], bounds: Mapping[str, str]) -> None:
+def _load_batch(
+    connection: duckdb.DuckDBPyConnection, ready: Sequence[PreparedFile], bounds: Mapping[str, str]
+) -> None:
     layout = ready[0].log.layout
     if layout.statement != "parquet":
         _load_text(connection, layout, ready, bounds)
         return
     for file in ready:
-        parsed = statements.parquet(file.path, file.file_id, layout, bounds)
-        _insert(connection, parsed, with_rejects=True)
+        parsed = statements.parse_parquet(file.path, file.file_id, layout, bounds)
+        _insert_events(connection, parsed, with_rejects=True)
 
 
-def _require_unchanged(batch: Sequence[tuple[int, LogFile]]) -> None:
-    for location, stamp in {log.location: log.stamp for _, log in batch}.items():
-        if not stamp.holds(location):
-            raise OneclassError(changed(location))
+def _check_unchanged(batch: Sequence[tuple[int, LogFile]]) -> None:
+    for location, stamp in {log.location: log.signature for _, log in batch}.items():
+        if not stamp.matches(location):
+            raise OneclassError(changed_file_message(location))
 
 
-def _batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tuple[int, LogFile]]]:
+def _iterate_batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tuple[int, LogFile]]]:
     """Neighbouring files that one statement can read together, about a gigabyte at a time."""
     batch: list[tuple[int, LogFile]] = []
     size = 0
     for file_id, log in files:
-        if batch and (_kind(log) != _kind(batch[0][1]) or size + log.size > BATCH_BYTES):
+        if batch and (_batch_key(log) != _batch_key(batch[0][1]) or size + log.size > BATCH_BYTES):
             yield batch
             batch, size = [], 0
         batch.append((file_id, log))
@@ -94,27 +97,29 @@ def _batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tuple[int, L
     yield from [batch] if batch else []
 
 
-def _kind(log: LogFile) -> tuple:
+def _batch_key(log: LogFile) -> tuple:
     damaged = log.text is not None and not log.text.utf8
     return log.layout, damaged, log.gzipped, log.location if log.member else None
 
 
-def _prepare(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[Ready]:
+def _prepare_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[PreparedFile]:
     if batch[0][1].member:
-        return _unpack(batch, scratch)
+        return _unpack_batch(batch, scratch)
     ready = []
     for file_id, log in batch:
-        if log.text is None or (log.text.utf8 and log.text.even_ends and not (log.gzipped and _padded(log))):
-            ready.append(Ready(file_id, log, log.location, log.gzipped))
+        if log.text is None or (
+            log.text.utf8 and log.text.uniform_line_ends and not (log.gzipped and _has_gzip_padding(log))
+        ):
+            ready.append(PreparedFile(file_id, log, log.location, log.gzipped))
             continue
         copy = scratch / f"{file_id}.txt"
         with gzip.open(log.location) if log.gzipped else open(log.location, "rb") as stream:
-            rewrite(stream, str(copy))
-        ready.append(Ready(file_id, log, copy, gzipped=False))
+            normalize_text(stream, str(copy))
+        ready.append(PreparedFile(file_id, log, copy, gzipped=False))
     return ready
 
 
-def _padded(log: LogFile) -> bool:
+def _has_gzip_padding(log: LogFile) -> bool:
     """Whether a gzip does not end with its text's size, as one does that has zeros after it, which DuckDB refuses.
 
     One of several members does not end so either; it is unpacked here without need.
@@ -124,29 +129,31 @@ def _padded(log: LogFile) -> bool:
         return int.from_bytes(stream.read(4), "little") != log.text.size % 2**32
 
 
-def _unpack(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[Ready]:
+def _unpack_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[PreparedFile]:
     wanted = {log.member: (file_id, log) for file_id, log in batch}
     archive, gzipped = batch[0][1].location, batch[0][1].gzipped
     ready = {}
     with gzip.open(archive) if gzipped else open(archive, "rb") as stream:
-        for name, member in archives.logs(stream):
+        for name, member in sources.iterate_logs(stream):
             if name not in wanted:
                 continue
             file_id, log = wanted[name]
             copy = scratch / f"{file_id}.txt"
-            if log.text.utf8 and log.text.even_ends:
+            if log.text.utf8 and log.text.uniform_line_ends:
                 with open(copy, "wb") as target:
                     shutil.copyfileobj(member, target)
             else:
-                rewrite(member, str(copy))
-            ready[name] = Ready(file_id, log, copy, gzipped=False)  # the last member of a name is the one that counts
+                normalize_text(member, str(copy))
+            ready[name] = PreparedFile(
+                file_id, log, copy, gzipped=False
+            )  # the last member of a name is the one that counts
     return list(ready.values())
 
 
 def _load_text(
-    connection: duckdb.DuckDBPyConnection, layout: Layout, ready: Sequence[Ready], bounds: Mapping[str, str]
+    connection: duckdb.DuckDBPyConnection, layout: LogFormat, ready: Sequence[PreparedFile], bounds: Mapping[str, str]
 ) -> None:
-    filled = _read_lines(connection, ready)
+    filled = _create_line_view(connection, ready)
     damaged = "contains(line, chr(65533))" if not ready[0].log.text.utf8 else "false"
     without_event = layout.header_lines * len(ready)
     if layout.statement == "netflix":
@@ -155,33 +162,33 @@ def _load_text(
         parsed = sql.statement("ingest/netflix", block=str(max(1, filled // headers)), damaged=damaged, **bounds)
         without_event = readable
     elif layout.statement == "delimited":
-        parsed = statements.delimited(layout, damaged, bounds, _spoilt(connection, layout))
+        parsed = statements.parse_delimited(layout, damaged, bounds, _quoted_field_condition(connection, layout))
     else:
         parsed = sql.statement(f"ingest/{layout.statement}", damaged=damaged, **bounds)
         connection.execute(sql.statement("ingest/places", parsed=parsed))
-    events = _insert(connection, parsed)
+    events = _insert_events(connection, parsed)
     if layout.statement not in ("netflix", "delimited") or events < filled - without_event:
         connection.execute(sql.statement("ingest/rejects", parsed=parsed))
     connection.execute("drop table ingest_text")
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, parsed: str, with_rejects: bool = False) -> int:
+def _insert_events(connection: duckdb.DuckDBPyConnection, parsed: str, with_rejects: bool = False) -> int:
     events = connection.execute(sql.statement("ingest/events", parsed=parsed)).fetchone()[0]
     if with_rejects:
         connection.execute(sql.statement("ingest/rejects", parsed=parsed))
     return events
 
 
-def _read_lines(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready]) -> int:
+def _create_line_view(connection: duckdb.DuckDBPyConnection, ready: Sequence[PreparedFile]) -> int:
     """Make the temporary view ingest_lines of a batch; the number of its lines that are not blank."""
-    longest = max(LINE_BYTES, *(file.log.text.longest + 2 for file in ready))
+    longest = max(MAX_LINE_BYTES, *(file.log.text.max_line_bytes + 2 for file in ready))
     connection.execute(
         sql.statement("ingest/text"),
         {
-            "paths": [statements.literal_path(file.path) for file in ready],
+            "paths": [statements.escape_path(file.path) for file in ready],
             "compression": "gzip" if ready[0].gzipped else "none",
             "longest": longest,
-            "buffer": max(BUFFER_BYTES, 2 * longest),
+            "buffer": max(READ_BUFFER_BYTES, 2 * longest),
         },
     )
     lines = [file.log.text.lines for file in ready]
@@ -198,18 +205,18 @@ def _read_lines(connection: duckdb.DuckDBPyConnection, ready: Sequence[Ready]) -
     return filled
 
 
-def _spoilt(connection: duckdb.DuckDBPyConnection, layout: Layout) -> str:
+def _quoted_field_condition(connection: duckdb.DuckDBPyConnection, layout: LogFormat) -> str:
     """The condition that a line is part of a quoted field of several lines."""
     if not layout.quoted:
         return "false"
-    connection.execute(statements.quotes_that_span_lines(layout))
+    connection.execute(statements.find_multiline_quotes(layout))
     connection.execute(sql.statement("ingest/spoilt"))
     (lines,) = connection.execute("select count(*) from ingest_spoilt").fetchone()
     return "(file_id, line_number) in (select (file_id, line_number) from ingest_spoilt)" if lines else "false"
 
 
-def _too_little_memory(batch: Sequence[tuple[int, LogFile]], error: duckdb.Error) -> str:
-    longest = max((log.text.longest for _, log in batch if log.text), default=0)
+def _explain_load_memory(batch: Sequence[tuple[int, LogFile]], error: duckdb.Error) -> str:
+    longest = max((log.text.max_line_bytes for _, log in batch if log.text), default=0)
     more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
     line = f" Their longest line has up to {longest:,} bytes." if longest else ""
     return (

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import duckdb
 
-from tasks.datasets import Dataset
-from tasks.errors import InputError
-from tasks.ingest.layouts import Layout, name_columns, wanted
-from tasks.ingest.statements import literal_path
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.formats import LogFormat, describe_required_columns, match_columns
+from oneclass.tasks.ingest.statements import escape_path
 
 
-def layout(path: Path, dataset: Dataset) -> Layout:
+def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
     """The layout of a Parquet log from its schema.
 
     Raises:
@@ -18,19 +18,19 @@ def layout(path: Path, dataset: Dataset) -> Layout:
     """
     try:
         with duckdb.connect() as connection:
-            scan = connection.read_parquet(literal_path(path), hive_partitioning=False)
+            scan = connection.read_parquet(escape_path(path), hive_partitioning=False)
             found, empty = scan.columns, not scan.limit(1).fetchall()
     except duckdb.Error as error:
         why = str(error).splitlines()[0]
         raise InputError(f"{path}: is not a complete Parquet file ({why}). Fetch it again.") from error
     if empty:
         raise InputError(f"{path}: is empty. Give a log with at least one row, or leave it out.")
-    places, lacking = name_columns(found, dataset.columns)
+    places, lacking = match_columns(found, dataset.columns)
     if lacking:
         raise InputError(
-            f"{path}: has the columns {', '.join(found)}; a log of {dataset.name} needs {wanted(dataset.columns)}."
+            f"{path}: has the columns {', '.join(found)}; a log of {dataset.name} needs {describe_required_columns(dataset.columns)}."
         )
     numbered = any(name.lower() == "file_row_number" for name in found)
-    return Layout(
+    return LogFormat(
         "parquet", places=tuple((role, found[place - 1]) for role, place in places.items()), has_row_numbers=numbered
     )

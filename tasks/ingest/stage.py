@@ -10,18 +10,18 @@ from typing import Any
 
 import duckdb
 
-import sql
-from tasks import nights
-from tasks.datasets import Dataset
-from tasks.errors import InputError, OneclassError
-from tasks.ingest import arrivals, landing, tolerance
-from tasks.ingest.arrivals import Plan
-from tasks.ingest.landing import Refused
-from tasks.ingest.load import load
-from tasks.ingest.settings import IngestSettings
-from tasks.ingest.sources import LogFile, expected_sources, inspect, is_log
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass import sql
+from oneclass.tasks import anomalies
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.ingest import file_registry, landing
+from oneclass.tasks.ingest.file_registry import IngestPlan
+from oneclass.tasks.ingest.landing import RejectedFile
+from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.sources import LogFile, describe_expected_sources, inspect_sources, is_log_name
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
@@ -78,51 +78,51 @@ def ingest(
         ContractBroken: the logs hold more rejects than the data set allows.
     """
     settings, given = settings or IngestSettings(), list(sources)
-    present = arrivals.held(home)
-    paths = given or _landed(home, dataset, may_be_none=bool(present) and not replace)
-    refused: list[Refused] | None = None if given or replace else []
-    logs = inspect(dataset, paths, {} if replace else {one.sha256: one.size for one in present}, refused)
+    present = file_registry.load_known_files(home)
+    paths = given or _landing_sources(home, dataset, may_be_none=bool(present) and not replace)
+    refused: list[RejectedFile] | None = None if given or replace else []
+    logs = inspect_sources(dataset, paths, {} if replace else {one.sha256: one.size for one in present}, refused)
     night = not given and not replace
     replace = replace and {log.sha256 for log in logs} != {one.sha256 for one in present}
     while True:
         if refused and not logs and not present:
-            landing.set_aside(home, refused)
-            raise InputError(_nothing_left(home, refused))
-        plan = arrivals.plan(home, [] if replace else present, logs, settings)
+            landing.quarantine_files(home, refused)
+            raise InputError(_explain_no_input(home, refused))
+        plan = file_registry.plan_ingest(home, [] if replace else present, logs, settings)
         try:
-            _write(home, dataset, plan, run_id, settings, replace=replace, refused=refused, night=night)
+            _write_events(home, dataset, plan, run_id, settings, replace=replace, rejected=refused, record_batch=night)
             break
-        except tolerance.TooManyRejects as error:
+        except file_registry.RejectLimitExceeded as error:
             refused = [*(refused or []), *error.refused]
             spoilt = {one.location for one in refused}
             logs = [log for log in logs if log.location not in spoilt]
-    landing.set_aside(home, refused or [])
+    landing.quarantine_files(home, refused or [])
     if not given:
-        landing.put_away(home, {log.location: log.stamp for log in logs}, settings.keep_files)
-    return _told(home, run_id, plan, tuple(plan.ids[log.sha256] for log in logs), refused or [])
+        landing.archive_files(home, {log.location: log.signature for log in logs}, settings.keep_files)
+    return _log_changes(home, run_id, plan, tuple(plan.ids[log.sha256] for log in logs), refused or [])
 
 
-def _landed(home: Home, dataset: Dataset, may_be_none: bool) -> list[Path]:
-    waiting = landing.files_in(home.landing) if home.landing.is_dir() else []
-    if any(is_log(path.name, dataset) for path in waiting):
+def _landing_sources(home: Home, dataset: Dataset, may_be_none: bool) -> list[Path]:
+    waiting = landing.list_landing_files(home.landing) if home.landing.is_dir() else []
+    if any(is_log_name(path.name, dataset) for path in waiting):
         return [home.landing]
     if may_be_none:
         return []
     if waiting:
         return [home.landing]  # whose files all have other names, as the error will say
-    raise InputError(expected_sources(home, dataset))
+    raise InputError(describe_expected_sources(home, dataset))
 
 
-def _write(
+def _write_events(
     home: Home,
     dataset: Dataset,
-    plan: Plan,
+    plan: IngestPlan,
     run_id: str,
     settings: IngestSettings,
     *,
     replace: bool,
-    refused: Sequence[Refused] | None,
-    night: bool,
+    rejected: Sequence[RejectedFile] | None,
+    record_batch: bool,
 ) -> None:
     """Read the new logs in and delete what they replace; where there are none, only check what the warehouse holds."""
     parameters: dict[str, Any] = {
@@ -131,28 +131,28 @@ def _write(
         "max_reject_share": dataset.max_reject_share,
         "fresh_within_hours": settings.fresh_within_hours,
     }
-    with warehouse.stage(home, run_id, "ingest", parameters) as connection:
+    with warehouse.run_stage(home, run_id, "ingest", parameters) as connection:
         for table in ("raw.events", "raw.places", "raw.rejects", "operations.log_files"):
             if replace:
                 connection.execute(f"delete from {table}")
             elif plan.before:
                 connection.execute(f"delete from {table} where file_id in ?", [[one.file_id for one in plan.before]])
         if plan.new:
-            _read_in(connection, home.spill, dataset, plan.new)
-        if refused is not None:
-            tolerance.check(connection, plan.new, dataset.max_reject_share)
-        arrivals.record(connection, home, run_id, plan, refused or [])
-        if night:
-            nights.record(connection, run_id)
+            _load_files(connection, home.spill, dataset, plan.new)
+        if rejected is not None:
+            file_registry.check_reject_limit(connection, plan.new, dataset.max_reject_share)
+        file_registry.record_changes(connection, home, run_id, plan, rejected or [])
+        if record_batch:
+            anomalies.record_batch_stats(connection, run_id)
 
 
-def _read_in(
+def _load_files(
     connection: duckdb.DuckDBPyConnection, spill: Path, dataset: Dataset, files: Sequence[tuple[int, LogFile]]
 ) -> None:
     try:
         spill.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="ingest-", dir=spill) as scratch:
-            load(connection, files, Path(scratch), dataset)
+            load_logs(connection, files, Path(scratch), dataset)
     except OSError as error:
         raise OneclassError(
             f"{spill}: logs cannot be unpacked here ({error.strerror}). Free some space or choose "
@@ -169,17 +169,19 @@ def _read_in(
     )
 
 
-def _nothing_left(home: Home, refused: Sequence[Refused]) -> str:
+def _explain_no_input(home: Home, rejected: Sequence[RejectedFile]) -> str:
     return (
         f"{home.landing}: none of its files can be read, and the warehouse is empty; they are in "
-        f"{home.landing / landing.QUARANTINE} now, each with a note. The first: {refused[0].reason}"
+        f"{home.landing / landing.QUARANTINE} now, each with a note. The first: {rejected[0].reason}"
     )
 
 
-def _told(home: Home, run_id: str, plan: Plan, file_ids: tuple[int, ...], refused: Sequence[Refused]) -> Ingested:
-    with warehouse.connect(home, read_only=True) as connection:
+def _log_changes(
+    home: Home, run_id: str, plan: IngestPlan, file_ids: tuple[int, ...], rejected: Sequence[RejectedFile]
+) -> Ingested:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()
-        nights.warn(connection, run_id, "ingest")
+        anomalies.log_anomalies(connection, run_id, "ingest")
     digest = hashlib.sha256("\n".join(sorted(of_file for _, of_file, _, _ in logs)).encode()).hexdigest()
     ids = {file_id for file_id, _ in plan.new}
     told = Ingested(
@@ -187,7 +189,7 @@ def _told(home: Home, run_id: str, plan: Plan, file_ids: tuple[int, ...], refuse
         new=tuple(log.path for _, log in plan.new),
         changed=tuple(one.log.path for one in plan.arrivals if one.before),
         skipped=plan.skipped,
-        set_aside=tuple(str(one.location) for one in refused),
+        set_aside=tuple(str(one.location) for one in rejected),
         events=sum(events for file_id, _, events, _ in logs if file_id in ids),
         rejects=sum(rejects for file_id, _, _, rejects in logs if file_id in ids),
         events_before=sum(one.events for one in plan.before),
@@ -195,16 +197,16 @@ def _told(home: Home, run_id: str, plan: Plan, file_ids: tuple[int, ...], refuse
         digest=digest,
     )
     if told.skipped:
-        logger.info("%s: skipped, because the warehouse holds the same bytes already", _first(told.skipped))
+        logger.info("%s: skipped, because the warehouse holds the same bytes already", _first_paths(told.skipped))
     if told.changed:
         ids = {one.file_id for one in plan.arrivals if one.is_new and one.before}
         now = sum(events for file_id, _, events, _ in logs if file_id in ids)
         words = "%s: changed under its name; %s events of before are gone, %s stand in their place"
-        logger.info(words, _first(told.changed), f"{told.events_before:,}", f"{now:,}")
+        logger.info(words, _first_paths(told.changed), f"{told.events_before:,}", f"{now:,}")
     words = "%d new logs with %d events and %d rejects; %d skipped"
     logger.info(words, len(told.new), told.events, told.rejects, len(told.skipped))
     return told
 
 
-def _first(paths: Sequence[str]) -> str:
+def _first_paths(paths: Sequence[str]) -> str:
     return f"{paths[0]} and {len(paths) - 1:,} more" if len(paths) > 1 else paths[0]

@@ -21,20 +21,20 @@ from prefect.artifacts import (
 )
 from prefect.context import FlowRunContext, TaskRunContext
 
-from data_contracts.contracts import load
-from tasks import main_table
-from tasks.decisions import Decision
-from tasks.protocols import PROTOCOLS
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.data_contracts.contracts import load
+from oneclass.tasks import leaderboard
+from oneclass.tasks.promotion_log import Decision
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-COLUMNS_HOLD = "the columns are as declared"  # the rule that every contract has
+COLUMNS_RULE = "the columns are as declared"  # the rule that every contract has
 SECONDS_TO_FIRST_PROGRESS, SECONDS_BETWEEN_PROGRESS = 3.0, 5.0
 
 
-def in_a_run(show: Callable[..., None]) -> Callable[..., None]:
+def publish_artifact(show: Callable[..., None]) -> Callable[..., None]:
     """Show within a run of Prefect only, and log what goes wrong instead of raising it."""
 
     @functools.wraps(show)
@@ -49,8 +49,8 @@ def in_a_run(show: Callable[..., None]) -> Callable[..., None]:
     return shown
 
 
-@in_a_run
-def contract_results(home: Home, run_id: str, stage: str, task: str) -> None:
+@publish_artifact
+def publish_contract_results(home: Home, run_id: str, stage: str, task: str) -> None:
     """A table of the rules that a task's run was checked against; nothing where the stage never got that far.
 
     Args:
@@ -58,7 +58,7 @@ def contract_results(home: Home, run_id: str, stage: str, task: str) -> None:
     """
     if not home.warehouse.exists():
         return
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         found = warehouse.select(connection, "publish/contract_results", run_id=run_id, stage=stage)
     if len(found):
         told = {(contract.table, rule.name): rule.description for contract in load() for rule in contract.rules}
@@ -66,7 +66,7 @@ def contract_results(home: Home, run_id: str, stage: str, task: str) -> None:
             {
                 "holds": "yes" if one["success"] else "NO",
                 "table": one["contract"],
-                "what must hold": told.get((one["contract"], one["rule"]), COLUMNS_HOLD),
+                "what must hold": told.get((one["contract"], one["rule"]), COLUMNS_RULE),
                 "found instead": "" if one["success"] else one["observed"],
                 "severity": one["severity"],
                 "rule": one["rule"],
@@ -77,56 +77,60 @@ def contract_results(home: Home, run_id: str, stage: str, task: str) -> None:
         said = f"{broken} of {len(rules)} rules do **not** hold" if broken else f"all {len(rules)} rules hold"
         create_table_artifact(
             table=rules,
-            key=key(home.dataset, "contracts", task),
+            key=artifact_key(home.dataset, "contracts", task),
             description=f"What must hold of the data once `{task}` is done: {said}.",
         )
 
 
-@in_a_run
-def evaluation(home: Home, table: list[main_table.MainRow]) -> None:
+@publish_artifact
+def publish_evaluation(home: Home, table: list[leaderboard.LeaderboardRow]) -> None:
     """The evaluation: a table for each protocol."""
-    for protocol, rows in main_table.by_protocol(table).items():
+    for protocol, rows in leaderboard.group_by_protocol(table).items():
         about = PROTOCOLS[protocol]
         description = " ".join(
             [
-                f"{about.title}: {about.meaning} The models on {rows[0].users:,} users, the best by {about.judged_by}",
+                f"{about.title}: {about.meaning} The models on {rows[0].users:,} users, the best by {about.evaluation_metrics}",
                 "first; ± is one standard error.",
-                *(f"{main_table.WEAK} {sentence}." for sentence in main_table.weaknesses(rows)),
+                *(f"{leaderboard.WEAK_MARK} {sentence}." for sentence in leaderboard.list_weaknesses(rows)),
             ]
         )
         create_table_artifact(
-            table=main_table.records(rows), key=key(home.dataset, "evaluation", protocol), description=description
+            table=leaderboard.to_records(rows),
+            key=artifact_key(home.dataset, "evaluation", protocol),
+            description=description,
         )
 
 
-@in_a_run
-def promotion(home: Home, decision: Decision | None) -> None:
+@publish_artifact
+def publish_decision(home: Home, decision: Decision | None) -> None:
     """The decision on what is published, as a table; none where the run made no recommendations."""
     if decision:
         description = f"{home.dataset}: {decision.sentence}"
         row = {**asdict(decision), "decided_at": f"{decision.decided_at:%Y-%m-%d %H:%M:%S}"}
-        create_table_artifact(table=[row], key=key(home.dataset, "promotion"), description=description)
+        create_table_artifact(table=[row], key=artifact_key(home.dataset, "promotion"), description=description)
 
 
-@in_a_run
-def summary(dataset: str, text: str, report_url: str | None) -> None:
+@publish_artifact
+def publish_summary(dataset: str, text: str, report_url: str | None) -> None:
     """The run's summary in Markdown, and a link to the report where that is served."""
     what = f"What a run on {dataset} read, found and published, and what changed since the one before"
-    create_markdown_artifact(text, key=key(dataset, "summary"), description=what)
+    create_markdown_artifact(text, key=artifact_key(dataset, "summary"), description=what)
     if report_url:
         create_link_artifact(
             report_url,
             link_text=f"Report on {dataset}",
-            key=key(dataset, "report"),
+            key=artifact_key(dataset, "report"),
             description="The page with all figures and tables of the last run",
         )
 
 
-@in_a_run
-def workers(home: Home, url: str) -> None:
+@publish_artifact
+def publish_cluster_link(home: Home, url: str) -> None:
     """A link to the page of the cluster that works for the run."""
     what = "Dask's own page of the cluster: which call each worker makes, and how long the others took"
-    create_link_artifact(url, link_text="What the workers do", key=key(home.dataset, "workers"), description=what)
+    create_link_artifact(
+        url, link_text="What the workers do", key=artifact_key(home.dataset, "workers"), description=what
+    )
 
 
 class ProgressArtifact:
@@ -146,7 +150,7 @@ class ProgressArtifact:
         last = share >= 1 and self._id is not None
         if last or (now >= self._due and share < 1):
             self._due = float("inf")  # until it has been shown
-            progress(self, 100 * min(share, 1.0))
+            send_progress(self, 100 * min(share, 1.0))
 
     def put(self, percent: float) -> None:
         """Send it to the server."""
@@ -157,12 +161,12 @@ class ProgressArtifact:
         self._due = time.monotonic() + SECONDS_BETWEEN_PROGRESS
 
 
-@in_a_run
-def progress(artifact: ProgressArtifact, percent: float) -> None:
+@publish_artifact
+def send_progress(artifact: ProgressArtifact, percent: float) -> None:
     """Send what `artifact` has come to."""
     artifact.put(percent)
 
 
-def key(*parts: str) -> str:
+def artifact_key(*parts: str) -> str:
     """An artifact's key: lower case letters, numbers and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")

@@ -15,26 +15,26 @@ from prefect.logging.handlers import PrefectConsoleHandler
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from tasks.orchestration.artifacts import ProgressArtifact
+from oneclass.tasks.orchestration.artifacts import ProgressArtifact
 
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_LINES = 10.0
-BAR_WIDTH, NUMBERS_WIDTH = 24, 32  # columns of the bar, and of the percentage, the times and the gaps
-BLUE = "bright_blue"  # colours by name only: Prefect's console has a theme without rich's own styles
-_SCREEN = threading.Lock()  # one bar at a time; other work reports its progress in lines
+BAR_WIDTH, COUNTS_WIDTH = 24, 32  # columns of the bar, and of the percentage, the times and the gaps
+BAR_COLOUR = "bright_blue"  # colours by name only: Prefect's console has a theme without rich's own styles
+_TERMINAL_LOCK = threading.Lock()  # one bar at a time; other work reports its progress in lines
 
-Piece = TypeVar("Piece")
+WorkItem = TypeVar("WorkItem")
 
 
-class Tell(Protocol):
+class ProgressCallback(Protocol):
     """Says how much is done, of how much, and in words what else there is to say of it."""
 
     def __call__(self, done: float, of: float, words: str = "") -> None: ...
 
 
 @contextlib.contextmanager
-def told(what: str, *, artifact_key: str | None = None) -> Iterator[Tell]:
+def report_progress(what: str, *, artifact_key: str | None = None) -> Iterator[ProgressCallback]:
     """Tell the progress of one long piece of work, named `what`, through the function that is yielded.
 
     Args:
@@ -44,7 +44,7 @@ def told(what: str, *, artifact_key: str | None = None) -> Iterator[Tell]:
     last_line = -SECONDS_BETWEEN_LINES
     first: tuple[float, float] | None = None
 
-    with _bar(what) as move:
+    with _progress_bar(what) as move:
 
         def tell(done: float, of: float, words: str = "") -> None:
             nonlocal last_line, first
@@ -55,32 +55,34 @@ def told(what: str, *, artifact_key: str | None = None) -> Iterator[Tell]:
                 artifact.show(done / of)
             if now - last_line >= SECONDS_BETWEEN_LINES or done >= of:
                 last_line = now
-                left = _time_left(now - first[0], done - first[1], of - done)
+                left = _format_time_left(now - first[0], done - first[1], of - done)
                 said = words or f"{100 * done / of:.0f} %"
                 logger.info("%s: %s", what, ", ".join(filter(None, [said, left])), extra={"in_bar": True})
 
         yield tell
 
 
-def over(pieces: Iterable[Piece], what: str, weight: Callable[[Piece], float] = lambda piece: 1) -> Iterator[Piece]:
+def iterate_with_progress(
+    items: Iterable[WorkItem], what: str, weight: Callable[[WorkItem], float] = lambda piece: 1
+) -> Iterator[WorkItem]:
     """Yield the pieces of a long piece of work one by one, and report the progress after each.
 
     Args:
         weight: how much of the work a piece is.
     """
-    pieces = list(pieces)
-    of, done = sum(map(weight, pieces)), 0.0
-    if len(pieces) < 2:
-        yield from pieces
+    items = list(items)
+    of, done = sum(map(weight, items)), 0.0
+    if len(items) < 2:
+        yield from items
         return
-    with told(what) as tell:
-        for piece in pieces:
+    with report_progress(what) as tell:
+        for piece in items:
             yield piece
             done += weight(piece)
             tell(done, of)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time for people: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -90,43 +92,49 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _time_left(seconds: float, done: float, left: float) -> str:
-    return f"about {duration(seconds / done * left)} left" if done > 0 and left > 0 else ""
+def _format_time_left(seconds: float, done: float, left: float) -> str:
+    return f"about {format_duration(seconds / done * left)} left" if done > 0 and left > 0 else ""
 
 
 @contextlib.contextmanager
-def _bar(what: str) -> Iterator[Tell]:
+def _progress_bar(what: str) -> Iterator[ProgressCallback]:
     """A bar on the terminal to which log lines go; if they go elsewhere, none is drawn."""
-    handler = _terminal()
-    if handler is None or not _SCREEN.acquire(blocking=False):
+    handler = _log_terminal()
+    if handler is None or not _TERMINAL_LOCK.acquire(blocking=False):
         yield lambda done, of, words="": None
         return
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=BAR_WIDTH, style="grey37", complete_style=BLUE, finished_style=BLUE, pulse_style=BLUE),
+        BarColumn(
+            bar_width=BAR_WIDTH,
+            style="grey37",
+            complete_style=BAR_COLOUR,
+            finished_style=BAR_COLOUR,
+            pulse_style=BAR_COLOUR,
+        ),
         TaskProgressColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
         TextColumn("{task.fields[words]}", style="dim"),
     )
-    handler.addFilter(_beside_the_bar)
+    handler.addFilter(_is_logged_to_terminal)
     try:
         with Bars(*columns, console=handler.console, transient=True, redirect_stdout=False) as bars:
             task = bars.add_task(what, total=None, words="")
-            room = max(0, handler.console.width - len(what) - BAR_WIDTH - NUMBERS_WIDTH)  # or the bar would shrink
+            room = max(0, handler.console.width - len(what) - BAR_WIDTH - COUNTS_WIDTH)  # or the bar would shrink
             yield lambda done, of, words="": bars.update(task, completed=done, total=of, words=words[:room])
     finally:
-        handler.removeFilter(_beside_the_bar)
-        _SCREEN.release()
+        handler.removeFilter(_is_logged_to_terminal)
+        _TERMINAL_LOCK.release()
 
 
-def _terminal() -> PrefectConsoleHandler | None:
+def _log_terminal() -> PrefectConsoleHandler | None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, PrefectConsoleHandler) and not handler.stream.closed and handler.stream.isatty():
             return None if handler.console.is_dumb_terminal else handler
     return None
 
 
-def _beside_the_bar(record: logging.LogRecord) -> bool:
+def _is_logged_to_terminal(record: logging.LogRecord) -> bool:
     return not getattr(record, "in_bar", False)

@@ -8,25 +8,25 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from data_contracts import ContractBroken
-from tasks import main_table, nights
-from tasks.changes import Changes, since_previous
-from tasks.decisions import Decision, decisions
-from tasks.errors import OneclassError, PartlyFailed
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.data_contracts import ContractBroken
+from oneclass.tasks import anomalies, leaderboard
+from oneclass.tasks.errors import ModelsFailed, OneclassError
+from oneclass.tasks.promotion_log import Decision, load_decisions
+from oneclass.tasks.run_diff import RunDiff, diff_with_previous
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 
-VISIBLE = 5e-5  # the least change of a metric that four digits show
-DRAWN = re.compile(r"-?\d+\.\d{5,}(e-?\d+)?")
+MIN_VISIBLE_CHANGE = 5e-5  # the least change of a metric that four digits show
+LONG_DECIMAL = re.compile(r"-?\d+\.\d{5,}(e-?\d+)?")
 LEGEND = (
     "± is one standard error of the change, as of two independent means; a change of more than two is called better or "
     "worse."
 )
-TOLD = ("better", "worse", "new", "gone")
+REPORTED_CHANGES = ("better", "worse", "new", "gone")
 
 
-def of_success(
-    home: Home, run_id: str, report_url: str | None, error: PartlyFailed | None = None, late: str = ""
+def summarize_success(
+    home: Home, run_id: str, report_url: str | None, error: ModelsFailed | None = None, late: str = ""
 ) -> str:
     """The summary of a run that has been evaluated.
 
@@ -34,14 +34,14 @@ def of_success(
         error: the models that failed in it, if any.
         late: by how much it began after it was due, in words, where that is worth telling.
     """
-    with warehouse.connect(home, read_only=True) as connection:
-        text = _markdown(connection, run_id, home.dataset, _pages(home, report_url))
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        text = _format_summary(connection, run_id, home.dataset, _page_links(home, report_url))
     if late:
         text = f"**Late**: it began {late} after it was due.\n\n{text}"
     return f"{text}\n\n## Partly failed\n\n```\n{error}\n```" if error else text
 
 
-def of_failure(home: Home, run_id: str, flow: str, error: Exception) -> str:
+def summarize_failure(home: Home, run_id: str, flow: str, error: Exception) -> str:
     """The summary of a run that has failed: what stopped it, and the rules of contracts that were not met."""
     words = str(error) if isinstance(error, OneclassError | ContractBroken) else f"{type(error).__name__}: {error}"
     sections = [
@@ -53,7 +53,7 @@ def of_failure(home: Home, run_id: str, flow: str, error: Exception) -> str:
     return "\n\n".join(sections)
 
 
-def _pages(home: Home, report_url: str | None) -> str:
+def _page_links(home: Home, report_url: str | None) -> str:
     """Where the report and Data Docs are: a link where the report is served, else a path, which no browser follows."""
     pages = {"Report": home.report / "index.html", "Data Docs": home.folder / "data_docs" / "index.html"}
     found = {name: page.resolve() for name, page in pages.items() if page.exists()}
@@ -61,22 +61,22 @@ def _pages(home: Home, report_url: str | None) -> str:
     return " · ".join([f"[Report]({report_url})"] * bool(report_url) + parts)
 
 
-def _markdown(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, pages: str) -> str:
+def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, pages: str) -> str:
     facts = warehouse.select(connection, "artifacts/facts", run_id=run_id).row(0, named=True)
     sections = [
         f"# {dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
-        _facts(facts, nights.unusual(connection, run_id), decisions(connection, run_id)),
+        _format_facts(facts, anomalies.load_anomalies(connection, run_id), load_decisions(connection, run_id)),
         pages,
-        _changed(since_previous(connection, run_id), facts["code_version"]),
-        main_table.markdown(main_table.rows(connection, run_id), "Evaluation"),
+        _describe_changes(diff_with_previous(connection, run_id), facts["code_version"]),
+        leaderboard.format_markdown(leaderboard.load_leaderboard(connection, run_id), "Evaluation"),
     ]
     return "\n\n".join(section for section in sections if section)
 
 
-def _facts(facts: dict[str, Any], unusual: list[str], decided: list[Decision]) -> str:
+def _format_facts(facts: dict[str, Any], unusual: list[str], decided: list[Decision]) -> str:
     lines = [
         f"{facts['new_log_files']:,} new log files with {facts['new_events']:,} events",
-        *_arrived(facts),
+        *_describe_unusual_files(facts),
         *(f"**unusual**: {figure}" for figure in unusual),
         f"in all {facts['log_files']:,} files, {facts['events']:,} events, {facts['rejects']:,} rejected lines",
         f"{facts['edges']:,} edges of {facts['users']:,} users and {facts['items']:,} items",
@@ -89,7 +89,7 @@ def _facts(facts: dict[str, Any], unusual: list[str], decided: list[Decision]) -
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _arrived(facts: dict[str, Any]) -> list[str]:
+def _describe_unusual_files(facts: dict[str, Any]) -> list[str]:
     """What is out of the ordinary among the logs that arrived."""
     lines = []
     if facts["changed_files"]:
@@ -102,7 +102,7 @@ def _arrived(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _changed(changes: Changes | None, code_version: str) -> str:
+def _describe_changes(changes: RunDiff | None, code_version: str) -> str:
     """Settings and version that differ, and the main metrics that moved beside those that judge."""
     if changes is None:
         return "## Since the last run\n\nThis is the first run of this data set that was evaluated."
@@ -110,28 +110,28 @@ def _changed(changes: Changes | None, code_version: str) -> str:
     parts = [f"## Since the last run, {earlier.started_at:%Y-%m-%d %H:%M} UTC"]
     others = [("version", earlier.code_version, code_version)] if earlier.code_version != code_version else []
     others += changes.settings.iter_rows()
-    lines = [f"- {name}: {_or_absent(before)} before, {_or_absent(now)} now" for name, before, now in others]
+    lines = [f"- {name}: {_format_setting(before)} before, {_format_setting(now)} now" for name, before, now in others]
     parts += ["\n".join(lines) or "Same settings, same version."]
-    moved = (pl.col("change").abs() >= VISIBLE).fill_null(value=True)  # null where the list is new, or gone
+    moved = (pl.col("change").abs() >= MIN_VISIBLE_CHANGE).fill_null(value=True)  # null where the list is new, or gone
     if changes.metrics.filter(moved).is_empty():
         return "\n\n".join([*parts, "No main metric of any model has moved."])
     table = ["| protocol | model/score | metric | before | now | change | |", "|---|---|---|---|---|---|---|"]
-    table += map(_line, changes.metrics.filter(moved | (pl.col("place") == 0)).iter_rows(named=True))
+    table += map(_metric_line, changes.metrics.filter(moved | (pl.col("place") == 0)).iter_rows(named=True))
     return "\n\n".join([*parts, "\n".join(table), LEGEND])
 
 
-def _line(row: dict[str, Any]) -> str:
+def _metric_line(row: dict[str, Any]) -> str:
     change = "" if row["change"] is None else f"{row['change']:+.4f}"
     if row["change"] and row["standard_error"] is not None:
         change += f" ± {row['standard_error']:.4f}"
     values = ["" if row[key] is None else f"{row[key]:.4f}" for key in ("before", "now")]
-    verdict = f"**{row['verdict']}**" if row["verdict"] in TOLD else ""
+    verdict = f"**{row['verdict']}**" if row["verdict"] in REPORTED_CHANGES else ""
     cells = [row["protocol"], f"{row['model']}/{row['score']}", row["metric"], *values, change, verdict]
     return f"| {' | '.join(cells)} |"
 
 
-def _or_absent(value: str | None) -> str:
+def _format_setting(value: str | None) -> str:
     """A setting's value as JSON; of a number that a search drew, the first digits."""
     if value is None:
         return "absent"
-    return f"{float(value):.4g}" if DRAWN.fullmatch(value) else value
+    return f"{float(value):.4g}" if LONG_DECIMAL.fullmatch(value) else value

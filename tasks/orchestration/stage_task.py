@@ -12,15 +12,15 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import get_state_exception
 
-from data_contracts import ContractBroken
-from tasks import machine
-from tasks.errors import OneclassError
-from tasks.orchestration import artifacts
-from tasks.orchestration.progress import duration
+from oneclass.data_contracts import ContractBroken
+from oneclass.tasks import memory_errors
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.orchestration import artifacts
+from oneclass.tasks.orchestration.progress import format_duration
 
 logger = logging.getLogger(__name__)
 
-RETRIES, SECONDS_TO_RETRY = 1, 10
+MAX_RETRIES, RETRY_DELAY_SECONDS = 1, 10
 
 
 def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Task[..., Any]:
@@ -44,11 +44,11 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
         began = time.monotonic()
         named = (run_name or stage).format(**arguments)
         try:
-            with machine.shortage_told(named):
+            with memory_errors.memory_errors(named):
                 result = function(*args, **kwargs)
         finally:
-            artifacts.contract_results(arguments["home"], arguments["run_id"], stage, named)
-        logger.info("%s: done in %s", named, duration(time.monotonic() - began))
+            artifacts.publish_contract_results(arguments["home"], arguments["run_id"], stage, named)
+        logger.info("%s: done in %s", named, format_duration(time.monotonic() - began))
         return result
 
     return Task(
@@ -57,13 +57,13 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
         task_run_name=run_name or stage,
         cache_policy=NO_CACHE,
         persist_result=False,
-        retries=RETRIES,
-        retry_delay_seconds=SECONDS_TO_RETRY,
-        retry_condition_fn=_may_succeed,
+        retries=MAX_RETRIES,
+        retry_delay_seconds=RETRY_DELAY_SECONDS,
+        retry_condition_fn=_is_retryable,
     )
 
 
-def _may_succeed(task: Task[..., Any], task_run: TaskRun, state: State) -> bool:
+def _is_retryable(task: Task[..., Any], task_run: TaskRun, state: State) -> bool:
     """Whether another try may end otherwise: not where a contract is broken, or the input or the settings are wrong."""
     error = get_state_exception(state)
     return not isinstance(error, ContractBroken | OneclassError)

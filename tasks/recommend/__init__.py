@@ -3,7 +3,7 @@
 `recommender` is asked; `names` turns ids into histories, `ranking` ranks, `frames` and `text` show the answer.
 """
 
-from tasks.recommend.names import UnknownItems
-from tasks.recommend.recommender import Recommender, load
+from oneclass.tasks.recommend.recommender import Recommender, load
+from oneclass.tasks.recommend.vocabulary import UnknownItems
 
 __all__ = ["Recommender", "UnknownItems", "load"]

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.numerics.threads import kernel_threads
-from models.numerics.top_items import most_added, top_items
+from oneclass.models.base import Model
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.top_k import top_contributions, top_items
 
-REASONS = 3
+MAX_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RankedItems:
     because: np.ndarray | None = None
 
 
-def ranked(
+def rank_items(
     model: Model,
     score: str,
     histories: csr_matrix,
@@ -60,25 +60,25 @@ def ranked(
         if within is not None and len(candidates):
             items = np.where(items >= 0, candidates[items], -1)
         like = model.like(histories, users=users, items=items)
-        return RankedItems(items, best, like, _because(model, histories, items))
+        return RankedItems(items, best, like, _explain_items(model, histories, items))
 
 
-def reasons(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:
+def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:
     """(column, what it added to the score of an item) of the items of a history that added most, above zero."""
     added = model.contributions(history, np.array([column], dtype=np.int32))
     if added is None:
         return []
-    most = [place for place in np.argsort(-added[:, 0], kind="stable")[:REASONS] if added[place, 0] > 0]
+    most = [place for place in np.argsort(-added[:, 0], kind="stable")[:MAX_REASONS] if added[place, 0] > 0]
     return [(int(history.indices[place]), float(added[place, 0])) for place in most]
 
 
-def _because(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarray | None:
+def _explain_items(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarray | None:
     """As `RankedItems` has them."""
-    found = np.full((*items.shape, REASONS), -1, dtype=np.int32)
+    found = np.full((*items.shape, MAX_REASONS), -1, dtype=np.int32)
     for row, of_row in enumerate(items):
         history = histories if len(items) == 1 else histories[[row]]
         added = model.contributions(history, np.maximum(of_row, 0))
         if added is None:
             return None
-        found[row] = most_added(added, history.indices, REASONS)
+        found[row] = top_contributions(added, history.indices, MAX_REASONS)
     return found

@@ -9,16 +9,16 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
-from models import catalogue
-from tasks.errors import InputError
-from tasks.recommend import frames, ranking
-from tasks.recommend.names import Names, texts
-from tasks.recommend.ranking import RankedItems
-from tasks.stores import published_model
-from tasks.stores.home import Home
-from tasks.stores.published_model import PublishedModel
+from oneclass.models import registry
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.recommend import frames, ranking
+from oneclass.tasks.recommend.ranking import RankedItems
+from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids
+from oneclass.tasks.stores import publications
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.publications import PublishedModel
 
-USERS_AT_A_TIME = 1024
+USERS_PER_BLOCK = 1024
 
 
 def load(home: str | Path, dataset: str, *, threads: int = 1) -> "Recommender":
@@ -32,7 +32,7 @@ def load(home: str | Path, dataset: str, *, threads: int = 1) -> "Recommender":
         InputError: nothing is published there, or no recommendations.
         Damaged: a file is not what was published.
     """
-    return Recommender(dataset, published_model.read(Home(Path(home), dataset)), threads)
+    return Recommender(dataset, publications.load_published_model(Home(Path(home), dataset)), threads)
 
 
 class Recommender:
@@ -60,8 +60,8 @@ class Recommender:
         self.model, self.score = published.model, published.score
         self.items, self.users = published.items, published.users
         self._histories = published.histories
-        self.fitted = catalogue.load(published.model, published.fit, threads=threads)
-        self.names = Names(dataset, self.items)
+        self.fitted = registry.load_model(published.model, published.fit, threads=threads)
+        self.names = ItemVocabulary(dataset, self.items)
 
     def recommend(
         self,
@@ -88,13 +88,13 @@ class Recommender:
             ValueError: n is below 1.
             TypeError: a single text where a list of ids belongs.
         """
-        history = texts(history, "history")
-        self.names.tell_unknown(history, "history")
+        history = check_ids(history, "history")
+        self.names.warn_unknown(history, "history")
         if self._reads_order:
-            row = self.names.ordered_history(history, "history")
+            row = self.names.build_ordered_history(history, "history")
         else:
-            row = self.names.history(self.names.columns_of(history, "history"))
-        return self._answered(row, None, n, within, without)
+            row = self.names.history(self.names.column_indices(history, "history"))
+        return self._recommend(row, None, n, within, without)
 
     def recommend_for(
         self,
@@ -109,8 +109,8 @@ class Recommender:
         Raises:
             InputError: no such user.
         """
-        row = self._row_of(user_id)
-        return self._answered(self._history(row), np.array([row], dtype=np.int32), n, within, without)
+        row = self._user_row(user_id)
+        return self._recommend(self._stored_history(row), np.array([row], dtype=np.int32), n, within, without)
 
     def recommend_many(self, users: pl.DataFrame, n: int = 20) -> pl.DataFrame:
         """The n best items for many users, in blocks.
@@ -130,17 +130,17 @@ class Recommender:
         names = users["user_id"].cast(pl.String).unique(maintain_order=True)
         if "item_id" in users.columns:
             likes = users.select(pl.col("user_id", "item_id").cast(pl.String))
-            self.names.tell_unknown(likes["item_id"].unique(maintain_order=True), "item_id")
+            self.names.warn_unknown(likes["item_id"].unique(maintain_order=True), "item_id")
             histories, rows = self.names.histories(likes, names, in_order=self._reads_order), None
         else:
-            rows = np.array([self._row_of(name) for name in names], dtype=np.int32)
+            rows = np.array([self._user_row(name) for name in names], dtype=np.int32)
             histories = self._histories[rows]
         found = []
-        for start in range(0, max(len(names), 1), USERS_AT_A_TIME):  # once at least, for a frame without rows
-            block = slice(start, start + USERS_AT_A_TIME)
+        for start in range(0, max(len(names), 1), USERS_PER_BLOCK):  # once at least, for a frame without rows
+            block = slice(start, start + USERS_PER_BLOCK)
             of_block = None if rows is None else rows[block]
-            ranked = ranking.ranked(self.fitted, self.score, histories[block], _count(n), users=of_block)
-            found.append(frames.of_users(ranked, names[block], self.names))
+            ranked = ranking.rank_items(self.fitted, self.score, histories[block], _check_count(n), users=of_block)
+            found.append(frames.user_frame(ranked, names[block], self.names))
         return pl.concat(found)
 
     def similar_items(self, item_id: str, n: int = 20) -> pl.DataFrame:
@@ -153,12 +153,15 @@ class Recommender:
             InputError: no such item, or the model says nothing of one item beside another.
             ValueError: n is below 1.
         """
-        columns, n = np.array([self.names.column_of(item_id)], dtype=np.int32), min(_count(n), self.fitted.item_count)
+        columns, n = (
+            np.array([self.names.column_index(item_id)], dtype=np.int32),
+            min(_check_count(n), self.fitted.item_count),
+        )
         try:
             items, scores = self.fitted.similar_items(columns, n)
         except ValueError as error:
             raise InputError(f"{self.dataset}: {error}.") from error
-        return frames.of_items(RankedItems(items, scores), self.names).select("item_id", "title", "score")
+        return frames.item_frame(RankedItems(items, scores), self.names).select("item_id", "title", "score")
 
     def history(self, user_id: str) -> list[str]:
         """The items that a user of the logs likes: the newest last, where the run kept the order of likes
@@ -167,7 +170,7 @@ class Recommender:
         Raises:
             InputError: no such user.
         """
-        columns, places = self._entries(self._row_of(user_id))
+        columns, places = self._history_entries(self._user_row(user_id))
         if places is not None:
             columns = columns[np.argsort(-places)]
         return [self.names.ids[column] for column in columns.tolist()]
@@ -182,8 +185,8 @@ class Recommender:
         Raises:
             InputError: no such user.
         """
-        row = self._row_of(user_id)
-        return self.fitted.scores(self._history(row), users=np.array([row], dtype=np.int32), score=self.score)[0]
+        row = self._user_row(user_id)
+        return self.fitted.scores(self._stored_history(row), users=np.array([row], dtype=np.int32), score=self.score)[0]
 
     def reasons_for(self, user_id: str, item_id: str) -> list[tuple[str, float]]:
         """(item id, what it added to the score of an item) of the items of a user's history that added most; empty for
@@ -192,8 +195,8 @@ class Recommender:
         Raises:
             InputError: no such user or item.
         """
-        history = self._history(self._row_of(user_id))
-        found = ranking.reasons(self.fitted, history, self.names.column_of(item_id))
+        history = self._stored_history(self._user_row(user_id))
+        found = ranking.explain_score(self.fitted, history, self.names.column_index(item_id))
         return [(self.names.ids[column], added) for column, added in found]
 
     @functools.cached_property
@@ -207,11 +210,11 @@ class Recommender:
         return self.fitted.settings.reads_order
 
     @functools.cached_property
-    def _rows(self) -> dict[str, int]:
+    def _rows_by_user(self) -> dict[str, int]:
         return {user_id: row for row, user_id in enumerate(self.users["user_id"].to_list())}
 
-    def _row_of(self, user_id: str) -> int:
-        if (row := self._rows.get(str(user_id))) is None:
+    def _user_row(self, user_id: str) -> int:
+        if (row := self._rows_by_user.get(str(user_id))) is None:
             some = ", ".join(self.users["user_id"].head(3).to_list())
             raise InputError(
                 f"user {user_id}: is not among the {len(self.users):,} users of {self.dataset} that like anything, such "
@@ -219,19 +222,19 @@ class Recommender:
             )
         return row
 
-    def _history(self, row: int) -> csr_matrix:
+    def _stored_history(self, row: int) -> csr_matrix:
         """A user's row of the histories; scipy's own indexing takes a millisecond."""
         start, stop = self._histories.indptr[row : row + 2]
-        columns, places = self._entries(row)
+        columns, places = self._history_entries(row)
         return self.names.history(columns, self._histories.data[start:stop], places if self._reads_order else None)
 
-    def _entries(self, row: int) -> tuple[np.ndarray, np.ndarray | None]:
+    def _history_entries(self, row: int) -> tuple[np.ndarray, np.ndarray | None]:
         """The columns of a user's row, and their places where they are known."""
         start, stop = self._histories.indptr[row : row + 2]
         places = getattr(self._histories, "places", None)
         return self._histories.indices[start:stop], None if places is None else places[start:stop]
 
-    def _answered(
+    def _recommend(
         self,
         history: csr_matrix,
         row: np.ndarray | None,
@@ -241,17 +244,17 @@ class Recommender:
     ) -> pl.DataFrame:
         columns = None
         if within is not None:
-            within = texts(within, "within")
-            self.names.tell_unknown(within, "within", above=2)
-            columns = self.names.columns_of(within, "within")
-        left_out = None if without is None else self.names.columns_of(without, "without")
-        ranked = ranking.ranked(
-            self.fitted, self.score, history, _count(n), users=row, within=columns, without=left_out
+            within = check_ids(within, "within")
+            self.names.warn_unknown(within, "within", above=2)
+            columns = self.names.column_indices(within, "within")
+        left_out = None if without is None else self.names.column_indices(without, "without")
+        ranked = ranking.rank_items(
+            self.fitted, self.score, history, _check_count(n), users=row, within=columns, without=left_out
         )
-        return frames.of_items(ranked, self.names)
+        return frames.item_frame(ranked, self.names)
 
 
-def _count(n: int) -> int:
+def _check_count(n: int) -> int:
     if n < 1:
         raise ValueError(f"n = {n}: the number of items; give 1 or more")
     return n

@@ -6,9 +6,9 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import overview
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.tasks import home_page
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 
 
 def report(home: Home, run_id: str) -> None:
@@ -17,18 +17,18 @@ def report(home: Home, run_id: str) -> None:
     The page carries its style, script and figures in itself, and opens alone. Figures of a run before that this
     one does not have are deleted.
     """
-    from tasks.report import drawing  # matplotlib takes a second, which a run's first line need not wait for
-    from tasks.report.page import page
-    from tasks.report.run_tables import RunTables
+    from oneclass.tasks.report import plotting  # matplotlib takes a second, which a run's first line need not wait for
+    from oneclass.tasks.report.page import build_page
+    from oneclass.tasks.report.run_tables import RunTables
 
-    with warehouse.connect(home, read_only=True) as connection, drawing.style():
-        made = page(RunTables(connection, run_id), home)
+    with warehouse.open_warehouse(home, read_only=True) as connection, plotting.plot_style():
+        made = build_page(RunTables(connection, run_id), home)
     figures = home.report / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     for name, element in made.panels.items():
-        _write(figures / f"{name}.svg", drawing.file(element))
+        _write(figures / f"{name}.svg", plotting.render_svg_file(element))
     _write(home.report / "index.html", made.text)
-    overview.note(home, shown=made.shown)
+    home_page.store_run_facts(home, shown=made.shown)
     for old in figures.glob("*.svg"):
         if old.stem not in made.panels:
             old.unlink()

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from tasks.changes import Changes, PreviousRun
-from tasks.pages import numbers
-from tasks.report.figures import Row, listed
-from tasks.report.tables import Column, Table
+from oneclass.tasks.html import numbers
+from oneclass.tasks.report.plotting import Row, join_words
+from oneclass.tasks.report.tables import Column, Table
+from oneclass.tasks.run_diff import PreviousRun, RunDiff
 
 
 @dataclass(frozen=True)
-class ChangesSection:
+class RunDiffSection:
     """What the page says of the difference of two runs.
 
     Attributes:
@@ -27,19 +27,19 @@ class ChangesSection:
     judging: list[Row] = field(default_factory=list)
 
 
-def changes_section(changes: Changes | None) -> ChangesSection:
+def build_diff_section(changes: RunDiff | None) -> RunDiffSection:
     """The section; `changes` is None where no run came before."""
     if changes is None:
         sentence = "No run of the data set was completed before this one; the next is held against it."
-        return ChangesSection(None, sentence, [])
+        return RunDiffSection(None, sentence, [])
     judging = changes.metrics.filter(pl.col("place") == 0)
-    tables = [_metrics(judging), *_others(changes)]
-    sentence = _sentence(judging.to_dicts(), tables)
+    tables = [_metric_tables(judging), *_other_tables(changes)]
+    sentence = _summarize_diff(judging.to_dicts(), tables)
     shown = [table for table in tables if len(table.frame)]
-    return ChangesSection(changes.previous, sentence, shown, judging.to_dicts())
+    return RunDiffSection(changes.previous, sentence, shown, judging.to_dicts())
 
 
-def _metrics(rows: pl.DataFrame) -> Table:
+def _metric_tables(rows: pl.DataFrame) -> Table:
     columns = [
         Column("protocol", "protocol"), Column("metric", "metric"), Column("model", "model"),
         Column("score", "score", "score"),
@@ -51,7 +51,7 @@ def _metrics(rows: pl.DataFrame) -> Table:
     return Table("metric_changes", "Main metric of every list, then and now", "evaluation.metrics", columns, rows)
 
 
-def _others(changes: Changes) -> list[Table]:
+def _other_tables(changes: RunDiff) -> list[Table]:
     files = [Column("file", "file"), Column("events", "events", "count"), Column("rejects", "rejects", "count"),
              Column("ingested_at", "ingested, UTC", "time")]  # fmt: skip
     rules = [Column("contract", "contract"), Column("rule", "rule"), Column("change", "change")]
@@ -64,17 +64,17 @@ def _others(changes: Changes) -> list[Table]:
     ]  # fmt: skip
 
 
-def _sentence(metrics: list[Row], tables: list[Table]) -> str:
+def _summarize_diff(metrics: list[Row], tables: list[Table]) -> str:
     """What a reader should know: models, metrics beyond the noise, files, rules, settings."""
-    said = [f"{heading}: {listed(models)}" for heading, verdict in (("New", "new"), ("Gone", "gone"))
-            if (models := _models(metrics, verdict))]  # fmt: skip
+    said = [f"{heading}: {join_words(models)}" for heading, verdict in (("New", "new"), ("Gone", "gone"))
+            if (models := _models_with_verdict(metrics, verdict))]  # fmt: skip
     moved = [row for row in metrics if row["verdict"] in ("better", "worse")]
     same = sum(row["verdict"] == "the same" for row in metrics)
     if moved:
         best = max(moved, key=lambda row: abs(row["change"]))
         said.append(
             f"{len(moved)} of {len(metrics)} main metrics moved beyond two standard errors, most of all "
-            f"{best['metric']} of {best['model']} on {best['protocol']} ({numbers.fixed(best['change'], 4, signed=True)})"
+            f"{best['metric']} of {best['model']} on {best['protocol']} ({numbers.format_fixed(best['change'], 4, signed=True)})"
         )
     elif metrics:
         said.append("Every main metric is the same" if same == len(metrics) else
@@ -86,7 +86,7 @@ def _sentence(metrics: list[Row], tables: list[Table]) -> str:
     return ". ".join(said) + "." if said else "Nothing that this page shows."
 
 
-def _models(metrics: list[Row], verdict: str) -> list[str]:
+def _models_with_verdict(metrics: list[Row], verdict: str) -> list[str]:
     """Models all of whose lists are new, or gone."""
     verdicts: dict[str, set[str]] = {}
     for row in metrics:

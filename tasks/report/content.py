@@ -2,14 +2,14 @@
 
 import polars as pl
 
-from tasks.pages.numbers import percent, significant
-from tasks.report.alarms import told
-from tasks.report.figures import Row, listed
-from tasks.report.run_tables import RunTables
-from tasks.report.tables import Column, Table, text
+from oneclass.tasks.html.numbers import format_percent, format_significant
+from oneclass.tasks.report.plotting import Row, join_words
+from oneclass.tasks.report.run_tables import RunTables
+from oneclass.tasks.report.tables import Column, Table, format_value
+from oneclass.tasks.report.warnings import describe_broken_rules
 
 
-def log_tables(tables: RunTables) -> dict[str, Table]:
+def build_log_tables(tables: RunTables) -> dict[str, Table]:
     """What came in."""
     files = Table(
         "log_files", "Log files, newest first", "operations.log_files",
@@ -28,7 +28,7 @@ def log_tables(tables: RunTables) -> dict[str, Table]:
     return {"log_files": files, "reject_reasons": reasons}
 
 
-def contract_tables(tables: RunTables) -> dict[str, Table]:
+def build_contract_tables(tables: RunTables) -> dict[str, Table]:
     """Was it sound."""
     contracts = Table(
         "contracts", "Contracts checked in this run", "operations.contract_results",
@@ -41,12 +41,12 @@ def contract_tables(tables: RunTables) -> dict[str, Table]:
         "broken_rules", "Rules that were not met", "operations.contract_results",
         [Column("severity", "severity"), Column("stage", "stage"), Column("contract", "contract"),
          Column("rule", "rule"), Column("observed", "observed", "prose"), Column("told", "for example", "prose")],
-        told(tables("broken_rules")), empty="Every rule was met.",
+        describe_broken_rules(tables("broken_rules")), empty="Every rule was met.",
     )  # fmt: skip
     return {"contracts": contracts, "broken_rules": broken}
 
 
-def sound(contracts: pl.DataFrame) -> str:
+def describe_contracts(contracts: pl.DataFrame) -> str:
     """How many rules were met, in a sentence."""
     rules, broken, warnings = (contracts[key].sum() for key in ("rules", "broken", "warnings"))
     if not rules:
@@ -55,10 +55,10 @@ def sound(contracts: pl.DataFrame) -> str:
         return f"All {rules:,} rules of {len(contracts):,} contracts were met."
     counts = ((broken, "broken"), (warnings, "not met, which is a warning"))
     parts = [f"{count:,} {word}" for count, word in counts if count]
-    return f"Of {rules:,} rules, {listed(parts)}; the others were met."
+    return f"Of {rules:,} rules, {join_words(parts)}; the others were met."
 
 
-def laws_table(laws: pl.DataFrame) -> Table:
+def build_distribution_table(laws: pl.DataFrame) -> Table:
     return Table(
         "laws", "Laws fitted to the degrees, the closest of each side first", "diagnostics.power_law_fits",
         [Column("side", "side"), Column("family", "law"),
@@ -73,7 +73,7 @@ def laws_table(laws: pl.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def considered_table(rows: pl.DataFrame) -> Table | None:
+def build_explicit_feedback_table(rows: pl.DataFrame) -> Table | None:
     """`like` judged by what was considered; None where a run kept nothing to judge it by."""
     return None if rows.is_empty() else Table(
         "considered", "Of held-out items that were considered, which were liked?", "evaluation.considered",
@@ -89,7 +89,7 @@ def considered_table(rows: pl.DataFrame) -> Table | None:
     )  # fmt: skip
 
 
-def came_in(overview: Row) -> str:
+def describe_input(overview: Row) -> str:
     """How much was read and kept; lines that could not be read are a footnote here, and an alarm where they are many."""
     files = f"{overview['files']:,} log file{'' if overview['files'] == 1 else 's'}"
     rejected = f"{overview['rejects']:,} lines could not be read" if overview["rejects"] else "no line was rejected"
@@ -99,18 +99,18 @@ def came_in(overview: Row) -> str:
     )
 
 
-def run_facts(overview: Row) -> list[tuple[str, str]]:
+def list_run_facts(overview: Row) -> list[tuple[str, str]]:
     """Sizes of the observed graph, as pairs of a label and a text."""
-    facts = [("events read", text(overview["events"], "count"))]
+    facts = [("events read", format_value(overview["events"], "count"))]
     if overview["edges"]:
         edges, users, items = (overview[name] for name in ("edges", "users", "items"))
         facts += [
-            ("likes kept", text(edges, "count")),
-            ("users", text(users, "count")),
-            ("items", text(items, "count")),
-            ("likes a user", significant(edges / users)),
-            ("likes an item", significant(edges / items)),
-            ("of all pairs liked", percent(edges / users / items)),
+            ("likes kept", format_value(edges, "count")),
+            ("users", format_value(users, "count")),
+            ("items", format_value(items, "count")),
+            ("likes a user", format_significant(edges / users)),
+            ("likes an item", format_significant(edges / items)),
+            ("of all pairs liked", format_percent(edges / users / items)),
         ]
     if overview["first_at"]:
         facts.append(("first and last like", f"{overview['first_at']:%Y-%m-%d} to {overview['last_at']:%Y-%m-%d}"))

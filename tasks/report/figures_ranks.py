@@ -2,14 +2,30 @@
 
 import numpy as np
 
-from tasks.main_table import MainRow
-from tasks.report.drawing import LIGHT, Panel, cells, decades, few_ticks, mark, number, panel
-from tasks.report.figures import Figure, Row, column, grouped, legend_below, listed, mean_over, middles
+from oneclass.tasks.leaderboard import LeaderboardRow
+from oneclass.tasks.report.plotting import (
+    LIGHT_COLOURS,
+    Figure,
+    Panel,
+    Row,
+    add_legend_below,
+    bin_centres,
+    column_values,
+    draw_cells,
+    format_tick,
+    group_rows,
+    join_words,
+    limit_ticks,
+    model_style,
+    new_panel,
+    set_log_axis,
+    weighted_mean,
+)
 
 BASELINE = "popularity"
-HIGHLIGHTED, WITH_PERCENTILES, WITH_CELLS = 7, 3, 4
-FEW_EDGES = 10
-FAINT = {"color": LIGHT["faint"], "linewidth": 0.9}
+MAX_HIGHLIGHTED, WITH_PERCENTILES, WITH_CELLS = 7, 3, 4
+MIN_EDGES = 10
+FAINT = {"color": LIGHT_COLOURS["faint"], "linewidth": 0.9}
 NO_RANKS = "Ranks by degree are those of the protocol leave_one_out, which this run has none of: add it to --protocols."
 SIDES = ("user", "item")
 MEAN_RANK = (
@@ -18,7 +34,7 @@ MEAN_RANK = (
 )
 
 
-def main_scores(table: list[MainRow]) -> dict[str, str]:
+def best_score_per_model(table: list[LeaderboardRow]) -> dict[str, str]:
     """The best score of each model, best model first; the rows of `table` come best first."""
     found: dict[str, str] = {}
     for row in table:
@@ -26,26 +42,26 @@ def main_scores(table: list[MainRow]) -> dict[str, str]:
     return found
 
 
-def overview(rows: list[Row], scores: dict[str, str]) -> Figure:
+def draw_rank_overview(rows: list[Row], scores: dict[str, str]) -> Figure:
     """Figure 6 of Paquet and Koenigstein (2014): mean rank by degree, each model by its best score."""
     chosen = [row for row in rows if scores.get(row["model"]) == row["score"]]
-    by_side = grouped(chosen, "side")
+    by_side = group_rows(chosen, "side")
     return Figure(
         "ranks_by_degree",
         "For whom each model ranks well",
-        see=" ".join(_ends_sentence(side, by_side[side]) for side in SIDES if by_side.get(side)),
+        see=" ".join(_describe_extremes(side, by_side[side]) for side in SIDES if by_side.get(side)),
         how=f"{MEAN_RANK} Held-out likes are grouped by the likes in training of their user (left) and of their item "
         "(right), in bins that double in width, of which the outermost may hold few; each model by its best score. "
-        f"Beyond the {HIGHLIGHTED} best, models are thin grey lines, named one by one below; popularity is dotted.",
+        f"Beyond the {MAX_HIGHLIGHTED} best, models are thin grey lines, named one by one below; popularity is dotted.",
         table="evaluation.ranks_by_degree",
         absent=NO_RANKS,
-        panels=[_overview(side, by_side[side], scores) for side in SIDES if by_side.get(side)],
+        panels=[_draw_overview_side(side, by_side[side], scores) for side in SIDES if by_side.get(side)],
     )
 
 
-def _ends_sentence(side: str, rows: list[Row]) -> str:
+def _describe_extremes(side: str, rows: list[Row]) -> str:
     """The best model for low degrees and for high ones; half of the held-out likes lie on either side."""
-    by_model = grouped(rows, "model")
+    by_model = group_rows(rows, "model")
     bins = sorted({(row["degree_low"], row["edges"]) for row in next(iter(by_model.values()))})
     running = np.cumsum([edges for _, edges in bins])
     at = min(int(np.searchsorted(running, running[-1] / 2)), len(bins) - 1)
@@ -54,7 +70,7 @@ def _ends_sentence(side: str, rows: list[Row]) -> str:
     split, said = bins[at][0], []
     for few in (True, False):
         means = {
-            model: mean_over(of_model, "mean_rank", where=lambda row, few=few: (row["degree_low"] < split) == few)
+            model: weighted_mean(of_model, "mean_rank", where=lambda row, few=few: (row["degree_low"] < split) == few)
             for model, of_model in by_model.items()
         }
         best = max(means, key=lambda model: means[model])
@@ -62,79 +78,83 @@ def _ends_sentence(side: str, rows: list[Row]) -> str:
     return f"By likes of the {side}: below {split:,} {said[0]} ranks best, from there on {said[1]}."
 
 
-def _overview(side: str, rows: list[Row], scores: dict[str, str]) -> Panel:
-    drawn = panel(f"ranks_by_degree-{side}", f"Mean rank of every model by {side} degree", height=3.3)
-    axes, by_model = drawn.axes, grouped(rows, "model")
-    muted = _muted(scores)
+def _draw_overview_side(side: str, rows: list[Row], scores: dict[str, str]) -> Panel:
+    drawn = new_panel(f"ranks_by_degree-{side}", f"Mean rank of every model by {side} degree", height=3.3)
+    axes, by_model = drawn.axes, group_rows(rows, "model")
+    muted = _grey_models(scores)
     for model in reversed([model for model in scores if model in by_model]):
-        looks = FAINT if model in muted else mark(model).line | {"label": model}
-        axes.plot(middles(by_model[model]), column(by_model[model], "mean_rank"), **looks)
-    axes_of_ranks(drawn, rows, side)
-    legend_below(drawn, reverse=True)
+        looks = FAINT if model in muted else model_style(model).line | {"label": model}
+        axes.plot(bin_centres(by_model[model]), column_values(by_model[model], "mean_rank"), **looks)
+    set_rank_axes(drawn, rows, side)
+    add_legend_below(drawn, reverse=True)
     return drawn
 
 
-def others(rows: list[Row], scores: dict[str, str]) -> Figure:
+def draw_other_models(rows: list[Row], scores: dict[str, str]) -> Figure:
     """The models that are grey in the overview, each in a panel of its own, among all others."""
-    by_panel = grouped([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
-    keys = [key for side in SIDES for model in _muted(scores) if (key := (side, model)) in by_panel]
-    said = [f"{model} {mean_over(by_panel[side, model], 'mean_rank'):.3f}" for side, model in keys if side == "user"]
+    by_panel = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
+    keys = [key for side in SIDES for model in _grey_models(scores) if (key := (side, model)) in by_panel]
+    said = [
+        f"{model} {weighted_mean(by_panel[side, model], 'mean_rank'):.3f}" for side, model in keys if side == "user"
+    ]
     return Figure(
         "ranks_of_others",
         "The other models, one by one",
-        see=f"Their mean ranks over all held-out likes: {listed(said)}.",
+        see=f"Their mean ranks over all held-out likes: {join_words(said)}.",
         how="The model in colour, all others in grey, popularity dotted; the axes are those above.",
         table="evaluation.ranks_by_degree",
         absent="",
-        panels=[_other(*key, by_panel) for key in keys],
+        panels=[_draw_others(*key, by_panel) for key in keys],
         size="small",
     )
 
 
-def _muted(scores: dict[str, str]) -> list[str]:
-    return [model for model in scores if model != BASELINE][HIGHLIGHTED:]
+def _grey_models(scores: dict[str, str]) -> list[str]:
+    return [model for model in scores if model != BASELINE][MAX_HIGHLIGHTED:]
 
 
-def _other(side: str, chosen: str, by_panel: dict[tuple[str, str], list[Row]]) -> Panel:
-    drawn = panel(f"ranks_of_others-{side}-{chosen}", f"{chosen}: mean rank by {side} degree, among all models",
+def _draw_others(side: str, chosen: str, by_panel: dict[tuple[str, str], list[Row]]) -> Panel:
+    drawn = new_panel(f"ranks_of_others-{side}-{chosen}", f"{chosen}: mean rank by {side} degree, among all models",
                   width=3.0, height=2.4)  # fmt: skip
     on_side = {model: rows for (of_side, model), rows in by_panel.items() if of_side == side}
     for model in sorted(on_side, key=lambda model: model == chosen):
-        looks = mark(model).line if model in (chosen, BASELINE) else FAINT
-        drawn.axes.plot(middles(on_side[model]), column(on_side[model], "mean_rank"), **looks)
-    axes_of_ranks(drawn, [row for rows in on_side.values() for row in rows], side)
+        looks = model_style(model).line if model in (chosen, BASELINE) else FAINT
+        drawn.axes.plot(bin_centres(on_side[model]), column_values(on_side[model], "mean_rank"), **looks)
+    set_rank_axes(drawn, [row for rows in on_side.values() for row in rows], side)
     drawn.axes.set(title=chosen)
     return drawn
 
 
-def axes_of_ranks(drawn: Panel, rows: list[Row], side: str) -> None:
-    axes, at = drawn.axes, middles(rows)
-    decades(axes, "x", at.min(), max(at.max(), at.min() * 2))
+def set_rank_axes(drawn: Panel, rows: list[Row], side: str) -> None:
+    axes, at = drawn.axes, bin_centres(rows)
+    set_log_axis(axes, "x", at.min(), max(at.max(), at.min() * 2))
     axes.set(xlabel=f"likes of the {side} in training", ylabel="mean rank")
-    few_ticks(axes, "y")
+    limit_ticks(axes, "y")
 
 
-def of_each_score(rows: list[Row], scores: dict[str, str]) -> Figure:
+def draw_score_variants(rows: list[Row], scores: dict[str, str]) -> Figure:
     """The scores of the models that keep popularity and preference apart, against the best of all others."""
     several = {
         key: list(of_score.values())
-        for key, of_score in ((key, grouped(of_key, "score")) for key, of_key in grouped(rows, "side", "model").items())
+        for key, of_score in (
+            (key, group_rows(of_key, "score")) for key, of_key in group_rows(rows, "side", "model").items()
+        )
         if len(of_score) > 1
     }
     return Figure(
         "ranks_by_score",
         "What popularity adds, and where",
-        see=listed_scores(several),
+        see=describe_score_variants(several),
         how="Models that keep how much an item is liked apart from how often it is met rank by like alone, by "
         "popularity x like, the papers' own, or by popularity x odds, which multiplies the odds instead; dotted is "
         "popularity alone. Grouped as above.",
         table="evaluation.ranks_by_degree",
         absent=NO_RANKS if not rows else "No model of this run keeps popularity and preference apart.",
-        panels=[_scores(side, model, of_scores, rows) for (side, model), of_scores in several.items()],
+        panels=[_draw_score_variants(side, model, of_scores, rows) for (side, model), of_scores in several.items()],
     )
 
 
-def listed_scores(several: dict[tuple[str, str], list[list[Row]]]) -> str:
+def describe_score_variants(several: dict[tuple[str, str], list[list[Row]]]) -> str:
     """By item degree: which score is best for the items with the fewest likes, and which for those with most."""
     said = []
     for (side, model), of_scores in several.items():
@@ -147,83 +167,89 @@ def listed_scores(several: dict[tuple[str, str], list[list[Row]]]) -> str:
     return "; ".join(said) + "." if said else ""
 
 
-def _scores(side: str, model: str, of_scores: list[list[Row]], rows: list[Row]) -> Panel:
-    drawn = panel(f"ranks_by_score-{side}-{model}", f"{model}: mean rank of each score by {side} degree")
+def _draw_score_variants(side: str, model: str, of_scores: list[list[Row]], rows: list[Row]) -> Panel:
+    drawn = new_panel(f"ranks_by_score-{side}-{model}", f"{model}: mean rank of each score by {side} degree")
     looks = (("blue", "o", "-"), ("orange", "s", (0, (5, 1.6))), ("green", "^", (0, (1.6, 1.2))), ("pink", "D", "-"))
     for (colour, marker, dash), of_score in zip(looks, of_scores, strict=False):
-        drawn.axes.plot(middles(of_score), column(of_score, "mean_rank"), color=LIGHT[colour], marker=marker,
+        drawn.axes.plot(bin_centres(of_score), column_values(of_score, "mean_rank"), color=LIGHT_COLOURS[colour], marker=marker,
                         linestyle=dash, label=of_score[0]["score"])  # fmt: skip
     baseline = [row for row in rows if row["model"] == BASELINE and row["side"] == side]
     if baseline:
-        drawn.axes.plot(middles(baseline), column(baseline, "mean_rank"), label=BASELINE, **mark(BASELINE).line)
-    axes_of_ranks(drawn, of_scores[0], side)
+        drawn.axes.plot(
+            bin_centres(baseline), column_values(baseline, "mean_rank"), label=BASELINE, **model_style(BASELINE).line
+        )
+    set_rank_axes(drawn, of_scores[0], side)
     drawn.axes.set(title=f"{model}, by {side}")
-    legend_below(drawn)
+    add_legend_below(drawn)
     return drawn
 
 
-def percentiles(rows: list[Row], scores: dict[str, str]) -> Figure:
+def draw_percentiles(rows: list[Row], scores: dict[str, str]) -> Figure:
     """Figure 7 of Paquet and Koenigstein (2014): how ranks are spread, for the best models and for popularity."""
     models = [model for model in scores if model != BASELINE][:WITH_PERCENTILES] + [m for m in scores if m == BASELINE]
-    by_panel = grouped([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
+    by_panel = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
     chosen = {(side, model): by_panel[side, model] for side in SIDES for model in models if (side, model) in by_panel}
     said = []
     for (side, model), of_model in chosen.items():
         if side == "user" and model != BASELINE:
-            said.append(f"{model} {mean_over(of_model, 'p50'):.3f} against {mean_over(of_model, 'mean_rank'):.3f}")
+            said.append(
+                f"{model} {weighted_mean(of_model, 'p50'):.3f} against {weighted_mean(of_model, 'mean_rank'):.3f}"
+            )
     return Figure(
         "rank_percentiles",
         "How far ranks are spread",
-        see=f"The middle rank against the mean, which bad misses pull down: {listed(said)}." if said else "",
+        see=f"The middle rank against the mean, which bad misses pull down: {join_words(said)}." if said else "",
         how=f"The solid line is the median, the dashed one the mean; half of all held-out likes lie in the dark band, "
         f"nine of ten in the light one. The {WITH_PERCENTILES} best models and popularity.",
         table="evaluation.ranks_by_degree",
         absent=NO_RANKS,
-        panels=[_spread(side, model, of_model) for (side, model), of_model in chosen.items()],
+        panels=[_draw_model_spread(side, model, of_model) for (side, model), of_model in chosen.items()],
         size="small",
     )
 
 
-def _spread(side: str, model: str, rows: list[Row]) -> Panel:
+def _draw_model_spread(side: str, model: str, rows: list[Row]) -> Panel:
     name, title = f"rank_percentiles-{side}-{model}", f"{model}: percentiles of the rank by {side} degree"
-    return spread(name, title, model, side, mark(model).colour, rows)
+    return draw_percentile_bands(name, title, model, side, model_style(model).colour, rows)
 
 
-def spread(name: str, title: str, heading: str, side: str, colour: str, rows: list[Row]) -> Panel:
+def draw_percentile_bands(name: str, title: str, heading: str, side: str, colour: str, rows: list[Row]) -> Panel:
     """Bands of the percentiles p05 to p95 of each bin, the median and the mean."""
-    drawn = panel(name, title, width=3.0, height=2.4)
-    axes, at = drawn.axes, middles(rows)
+    drawn = new_panel(name, title, width=3.0, height=2.4)
+    axes, at = drawn.axes, bin_centres(rows)
     for low, high, alpha in (("p05", "p95", 0.16), ("p25", "p75", 0.34)):
-        axes.fill_between(at, column(rows, low), column(rows, high), color=colour, alpha=alpha, linewidth=0)
-    axes.plot(at, column(rows, "p50"), color=colour)
-    axes.plot(at, column(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
-    axes_of_ranks(drawn, rows, side)
+        axes.fill_between(
+            at, column_values(rows, low), column_values(rows, high), color=colour, alpha=alpha, linewidth=0
+        )
+    axes.plot(at, column_values(rows, "p50"), color=colour)
+    axes.plot(at, column_values(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
+    set_rank_axes(drawn, rows, side)
     axes.set(title=heading, ylabel="rank", ylim=(0, 1.02))
     return drawn
 
 
-def both_degrees(rows: list[Row], scores: dict[str, str]) -> Figure:
+def draw_both_degrees(rows: list[Row], scores: dict[str, str]) -> Figure:
     """Mean rank by user and item degree at once, the best models, popularity last."""
     models = [model for model in scores if model != BASELINE][:WITH_CELLS] + [m for m in scores if m == BASELINE]
-    by_list = grouped([row for row in rows if scores.get(row["model"]) == row["score"]], "model")
+    by_list = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "model")
     chosen = {model: by_list[model] for model in models if model in by_list}
-    low = min((row["mean_rank"] for of_model in chosen.values() for row in of_model if row["edges"] >= FEW_EDGES),
+    low = min((row["mean_rank"] for of_model in chosen.values() for row in of_model if row["edges"] >= MIN_EDGES),
               default=0.0)  # fmt: skip
     return Figure(
         "ranks_by_both_degrees",
         "Users and items at once",
-        see=_tail_sentence(chosen),
+        see=_describe_tail(chosen),
         how="A cell holds the held-out likes of users (across) and items (upwards) with at least that many likes in "
         "training; the number is their mean rank in hundredths, and the stronger the blue, the better. Cells of fewer "
-        f"than {FEW_EDGES} likes are pale. The best models, and popularity.",
+        f"than {MIN_EDGES} likes are pale. The best models, and popularity.",
         table="evaluation.ranks_by_both_degrees",
         absent=NO_RANKS,
-        panels=[_cells(model, of_model, low) for model, of_model in chosen.items()],
+        panels=[_draw_degree_cells(model, of_model, low) for model, of_model in chosen.items()],
         size="medium",
     )
 
 
-def _tail_sentence(by_model: dict[str, list[Row]]) -> str:
+def _describe_tail(by_model: dict[str, list[Row]]) -> str:
     """The best model for the rarer half of the items, users with few and with many likes apart."""
     every = [row for rows in by_model.values() for row in rows]
     if len({row["user_degree_low"] for row in every}) < 2 or len({row["item_degree_low"] for row in every}) < 2:
@@ -237,7 +263,7 @@ def _tail_sentence(by_model: dict[str, list[Row]]) -> str:
     said = []
     for few, words in ((True, "fewer"), (False, "more")):
         means = {
-            model: mean_over(rows, "mean_rank", where=lambda row, few=few: row["item_degree_low"] < halves["item"]
+            model: weighted_mean(rows, "mean_rank", where=lambda row, few=few: row["item_degree_low"] < halves["item"]
                              and (row["user_degree_low"] < halves["user"]) == few)
             for model, rows in by_model.items()
         }  # fmt: skip
@@ -246,23 +272,23 @@ def _tail_sentence(by_model: dict[str, list[Row]]) -> str:
             best = max(known, key=lambda model: known[model])
             said.append(f"{best} ({known[best]:.3f}) for users with {words} likes than {halves['user']:,}"
                         if few else f"{best} ({known[best]:.3f}) for the others")  # fmt: skip
-    return f"Items with fewer than {halves['item']:,} likes are placed best by {listed(said)}." if said else ""
+    return f"Items with fewer than {halves['item']:,} likes are placed best by {join_words(said)}." if said else ""
 
 
-def _cells(model: str, rows: list[Row], low: float) -> Panel:
-    drawn = panel(f"ranks_by_both_degrees-{model}", f"{model}: mean rank by user degree and item degree", left=0.62)
+def _draw_degree_cells(model: str, rows: list[Row], low: float) -> Panel:
+    drawn = new_panel(f"ranks_by_both_degrees-{model}", f"{model}: mean rank by user degree and item degree", left=0.62)
     axes = drawn.axes
     users, items = (sorted({row[f"{side}_degree_low"] for row in rows}) for side in SIDES)
     across = np.array([users.index(row["user_degree_low"]) for row in rows])
     up = np.array([items.index(row["item_degree_low"]) for row in rows])
-    shade = np.clip((column(rows, "mean_rank") - low) / max(1e-9, 1 - low), 0, 1) ** 2
-    few = column(rows, "edges") < FEW_EDGES
-    cells(axes, across - 0.47, up - 0.47, (0.94, 0.94), np.where(few, 0.0, 0.75 * shade))
+    shade = np.clip((column_values(rows, "mean_rank") - low) / max(1e-9, 1 - low), 0, 1) ** 2
+    few = column_values(rows, "edges") < MIN_EDGES
+    draw_cells(axes, across - 0.47, up - 0.47, (0.94, 0.94), np.where(few, 0.0, 0.75 * shade))
     for x, y, row, pale in zip(across, up, rows, few, strict=True):
         axes.text(x, y, f"{100 * row['mean_rank']:.0f}", ha="center", va="center_baseline", fontsize=8.5,
-                  color=LIGHT["soft" if pale else "ink"])  # fmt: skip
-    axes.set_xticks(range(len(users)), [number(value) for value in users])
-    axes.set_yticks(range(len(items)), [number(value) for value in items])
+                  color=LIGHT_COLOURS["soft" if pale else "ink"])  # fmt: skip
+    axes.set_xticks(range(len(users)), [format_tick(value) for value in users])
+    axes.set_yticks(range(len(items)), [format_tick(value) for value in items])
     axes.set(title=model, xlabel="likes of the user, at least", ylabel="likes of the item, at least",
              xlim=(-0.5, len(users) - 0.5), ylim=(-0.5, len(items) - 0.5))  # fmt: skip
     axes.grid(visible=False)

@@ -2,10 +2,23 @@
 
 import json
 
-from tasks.report.drawing import HUES, LIGHT, MARKERS, Panel, decades, few_ticks, panel
-from tasks.report.figures import Figure, Row, column, grouped, legend_below, middles
+from oneclass.tasks.report.plotting import (
+    HUES,
+    LIGHT_COLOURS,
+    MARKERS,
+    Figure,
+    Panel,
+    Row,
+    add_legend_below,
+    bin_centres,
+    column_values,
+    group_rows,
+    limit_ticks,
+    new_panel,
+    set_log_axis,
+)
 
-ABSENT = (
+NO_SWEEP = (
     "It needs refits with other settings, which a run does not make: python -m flows.sweep does, and the next "
     "report shows them."
 )
@@ -13,7 +26,7 @@ CENSORED, SPARSE = "paired_symbols", "mrf_sparse"
 ACCURACY = ("ndcg@100", "recall@50", "recall@20", "mean_rank")
 
 
-def by_rate(rows: list[Row]) -> Figure:
+def draw_ranks_by_rate(rows: list[Row]) -> Figure:
     """Figure 3 of the paired-symbols paper: mean rank by user degree as r in D' = r D varies."""
     chosen = [
         row | {"r": rate}
@@ -21,21 +34,21 @@ def by_rate(rows: list[Row]) -> Figure:
         if row["model"] == CENSORED and row["metric"] == "mean_rank" and row["side"] == "user"
         and (rate := json.loads(row["settings"]).get("r")) is not None
     ]  # fmt: skip
-    by_score = grouped(sorted(chosen, key=lambda row: (row["score"], row["r"], row["degree_low"])), "score")
+    by_score = group_rows(sorted(chosen, key=lambda row: (row["score"], row["r"], row["degree_low"])), "score")
     return Figure(
         "sweep_r",
         "How many censored pairs paired_symbols should assume",
-        see=" ".join(_rate_sentence(score, of_score) for score, of_score in by_score.items()),
+        see=" ".join(_describe_rates(score, of_score) for score, of_score in by_score.items()),
         how="The model assumes r pairs that were not shown for each that was, D' = r D. A line is one r; across, the "
         "likes of a user in training, upwards the mean rank of the held-out like. One panel a score.",
         table="evaluation.sweeps",
-        absent=ABSENT,
-        panels=[_rates(score, of_score) for score, of_score in by_score.items()],
+        absent=NO_SWEEP,
+        panels=[_draw_rates(score, of_score) for score, of_score in by_score.items()],
     )
 
 
-def _rate_sentence(score: str, rows: list[Row]) -> str:
-    rates = grouped(rows, "r")
+def _describe_rates(score: str, rows: list[Row]) -> str:
+    rates = group_rows(rows, "r")
     means = {rate: sum(r["value"] * r["users"] for r in of_rate) / sum(r["users"] for r in of_rate)
              for rate, of_rate in rates.items()}  # fmt: skip
     best, worst = (choose(means, key=lambda rate: means[rate]) for choose in (max, min))
@@ -45,65 +58,65 @@ def _rate_sentence(score: str, rows: list[Row]) -> str:
     )
 
 
-def _rates(score: str, rows: list[Row]) -> Panel:
-    drawn = panel(f"sweep_r-{score}", f"Mean rank by user degree for each r, score {score}")
-    for at, (rate, of_rate) in enumerate(grouped(rows, "r").items()):
-        drawn.axes.plot(middles(of_rate), column(of_rate, "value"), label=f"r = {rate:g}",
-                        color=LIGHT[HUES[at % len(HUES)]], marker=MARKERS[at % len(MARKERS)])  # fmt: skip
-    at = middles(rows)
-    decades(drawn.axes, "x", at.min(), max(at.max(), at.min() * 2))
+def _draw_rates(score: str, rows: list[Row]) -> Panel:
+    drawn = new_panel(f"sweep_r-{score}", f"Mean rank by user degree for each r, score {score}")
+    for at, (rate, of_rate) in enumerate(group_rows(rows, "r").items()):
+        drawn.axes.plot(bin_centres(of_rate), column_values(of_rate, "value"), label=f"r = {rate:g}",
+                        color=LIGHT_COLOURS[HUES[at % len(HUES)]], marker=MARKERS[at % len(MARKERS)])  # fmt: skip
+    at = bin_centres(rows)
+    set_log_axis(drawn.axes, "x", at.min(), max(at.max(), at.min() * 2))
     drawn.axes.set(title=score, xlabel="likes of a user in training", ylabel="mean rank")
-    few_ticks(drawn.axes, "y")
-    legend_below(drawn, columns=3)
+    limit_ticks(drawn.axes, "y")
+    add_legend_below(drawn, columns=3)
     return drawn
 
 
-def trade_off(rows: list[Row]) -> Figure:
+def draw_trade_off(rows: list[Row]) -> Figure:
     """Table 2 of the Markov-random-field paper: accuracy against training time as sparsity and r vary."""
-    whole = [row | {"r": json.loads(row["settings"]).get("r", 0.0), "sparsity": _sparsity(row["settings"])}
+    whole = [row | {"r": json.loads(row["settings"]).get("r", 0.0), "sparsity": _sparsity_label(row["settings"])}
              for row in rows if row["model"] == SPARSE and row["degree_low"] is None]  # fmt: skip
     metric = next((name for name in ACCURACY if any(row["metric"] == name for row in whole)), None)
     chosen = sorted((row for row in whole if row["metric"] == metric), key=lambda row: (row["sparsity"], row["r"]))
-    by_protocol = grouped(chosen, "protocol")
+    by_protocol = group_rows(chosen, "protocol")
     return Figure(
         "sweep_sparsity",
         "What accuracy costs mrf_sparse in training time",
-        see=" ".join(_cost_sentence(protocol, of_one) for protocol, of_one in by_protocol.items()),
+        see=" ".join(_describe_costs(protocol, of_one) for protocol, of_one in by_protocol.items()),
         how="A dot is a fit: across, the seconds that it took, on a logarithmic axis; upwards its accuracy with two "
         "standard errors. Lines join fits of one sparsity; the number at a dot is r, which sets how large the blocks "
         "of items are that are solved together.",
         table="evaluation.sweeps",
-        absent=ABSENT,
-        panels=[_costs(protocol, of_one) for protocol, of_one in by_protocol.items()],
+        absent=NO_SWEEP,
+        panels=[_draw_costs(protocol, of_one) for protocol, of_one in by_protocol.items()],
     )
 
 
-def _sparsity(settings: str) -> str:
+def _sparsity_label(settings: str) -> str:
     """The settings apart from r, in words: what the fits of one line share."""
     others = {name: value for name, value in sorted(json.loads(settings).items()) if name != "r"}
     return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
                      for name, value in others.items())  # fmt: skip
 
 
-def _cost_sentence(protocol: str, rows: list[Row]) -> str:
+def _describe_costs(protocol: str, rows: list[Row]) -> str:
     best, quick = max(rows, key=lambda row: row["value"]), min(rows, key=lambda row: row["seconds"])
     ends = [f"{row['value']:.4f} after {row['seconds']:.3g} s" for row in (best, quick)]
     return f"On {protocol}, the most accurate fit has {best['metric']} {ends[0]}, the quickest {ends[1]}."
 
 
-def _costs(protocol: str, rows: list[Row]) -> Panel:
-    drawn = panel(f"sweep_sparsity-{protocol}", f"Accuracy against training seconds on {protocol}")
-    for at, (sparsity, of_one) in enumerate(grouped(rows, "sparsity").items()):
-        colour = LIGHT[HUES[at % len(HUES)]]
+def _draw_costs(protocol: str, rows: list[Row]) -> Panel:
+    drawn = new_panel(f"sweep_sparsity-{protocol}", f"Accuracy against training seconds on {protocol}")
+    for at, (sparsity, of_one) in enumerate(group_rows(rows, "sparsity").items()):
+        colour = LIGHT_COLOURS[HUES[at % len(HUES)]]
         errors = [2 * (row["standard_error"] or 0.0) for row in of_one]
-        drawn.axes.errorbar(column(of_one, "seconds"), column(of_one, "value"), errors, label=sparsity or SPARSE,
+        drawn.axes.errorbar(column_values(of_one, "seconds"), column_values(of_one, "value"), errors, label=sparsity or SPARSE,
                             color=colour, marker=MARKERS[at % len(MARKERS)], elinewidth=0.8)  # fmt: skip
         for row in of_one:
             drawn.axes.annotate(f"{row['r']:g}", (row["seconds"], row["value"]), (4, 4), textcoords="offset points",
-                                fontsize=7.5, color=LIGHT["soft"])  # fmt: skip
-    seconds = column(rows, "seconds")
-    decades(drawn.axes, "x", max(1e-3, seconds.min()), max(seconds.max(), seconds.min() * 2, 2e-3))
+                                fontsize=7.5, color=LIGHT_COLOURS["soft"])  # fmt: skip
+    seconds = column_values(rows, "seconds")
+    set_log_axis(drawn.axes, "x", max(1e-3, seconds.min()), max(seconds.max(), seconds.min() * 2, 2e-3))
     drawn.axes.set(title=protocol, xlabel="training, seconds", ylabel=rows[0]["metric"])
-    few_ticks(drawn.axes, "y")
-    legend_below(drawn, columns=1 if max(map(len, grouped(rows, "sparsity"))) > 24 else 2)
+    limit_ticks(drawn.axes, "y")
+    add_legend_below(drawn, columns=1 if max(map(len, group_rows(rows, "sparsity"))) > 24 else 2)
     return drawn

@@ -5,32 +5,31 @@ from typing import Any
 
 import polars as pl
 
-from tasks.main_table import MainRow
-from tasks.pages.numbers import percent
-from tasks.protocols import PROTOCOLS
-from tasks.report.dots import scale
-from tasks.report.tables import Column, Table
-from tasks.report.words import METRICS, STANDINGS
+from oneclass.tasks.html.numbers import format_percent
+from oneclass.tasks.leaderboard import LeaderboardRow
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.report.plotting import fit_scale
+from oneclass.tasks.report.tables import METRIC_LABELS, SIGNIFICANCE_LABELS, Column, Table
 
 MODEL_AND_SCORE = (Column("model", "model"), Column("score", "score", "score"))
 
 
-def main_tables(tables: dict[str, list[MainRow]], fits: pl.DataFrame) -> dict[str, Table]:
+def build_leaderboards(tables: dict[str, list[LeaderboardRow]], fits: pl.DataFrame) -> dict[str, Table]:
     """The main table, one a protocol: the first metric as a dot plot too, and how long each fit took."""
     found = {}
     for protocol, chosen in tables.items():
         metrics = [metric for metric in PROTOCOLS[protocol].main_metrics if metric in chosen[0].cells]
-        frame = pl.DataFrame([_flat(row) for row in chosen], infer_schema_length=None)
+        frame = pl.DataFrame([_flatten_row(row) for row in chosen], infer_schema_length=None)
         columns = [
             *MODEL_AND_SCORE,
             Column("standing", "standing", explain="the best, or not significantly worse; weak: worse than guesses, or "
                    "than popularity"),
-            *(Column(metric, metric, "metric", METRICS[metric], error=f"{metric} error") for metric in metrics),
+            *(Column(metric, metric, "metric", METRIC_LABELS[metric], error=f"{metric} error") for metric in metrics),
             Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
         ]  # fmt: skip
         judged = [row.cells[metrics[0]] for row in chosen]
         popular = next((row.cells[metrics[0]][0] for row in chosen if row.model == "popularity"), None)
-        columns[3] = replace(columns[3], scale=scale(judged, popular))
+        columns[3] = replace(columns[3], scale=fit_scale(judged, popular))
         seconds = fits.filter(protocol=protocol).select("model", "seconds")
         found[protocol] = Table(
             f"main-{protocol}", f"Models on {protocol}, {chosen[0].users:,} test users", "evaluation.metrics",
@@ -40,7 +39,7 @@ def main_tables(tables: dict[str, list[MainRow]], fits: pl.DataFrame) -> dict[st
     return found
 
 
-def costs_table(fits: pl.DataFrame) -> Table:
+def build_cost_table(fits: pl.DataFrame) -> Table:
     """What each fit took of time, memory and disk."""
     return Table(
         "costs", "What each fit cost", "operations.model_fits",
@@ -52,19 +51,19 @@ def costs_table(fits: pl.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def _flat(row: MainRow) -> dict[str, Any]:
+def _flatten_row(row: LeaderboardRow) -> dict[str, Any]:
     cells: dict[str, float | None] = {}
     for metric, (value, error) in row.cells.items():
         cells |= {metric: value, f"{metric} error": error}
-    return {"model": row.model, "score": row.score, "standing": _standing(row)} | cells
+    return {"model": row.model, "score": row.score, "standing": _significance_label(row)} | cells
 
 
-def _standing(row: MainRow) -> str:
+def _significance_label(row: LeaderboardRow) -> str:
     """Among the other lists, and `weak` where the model is worse than a trivial one; also the classes of the row."""
-    return " ".join(filter(None, [STANDINGS[row.standing], "weak" if row.weaknesses else ""]))
+    return " ".join(filter(None, [SIGNIFICANCE_LABELS[row.standing], "weak" if row.weaknesses else ""]))
 
 
-def leads(every: pl.DataFrame) -> dict[str, Table]:
+def build_lead_tables(every: pl.DataFrame) -> dict[str, Table]:
     """The best list's lead over every other, user by user, one table a protocol."""
     columns = [
         *MODEL_AND_SCORE,
@@ -76,13 +75,13 @@ def leads(every: pl.DataFrame) -> dict[str, Table]:
     for protocol, declared in PROTOCOLS.items():
         chosen = every.filter(protocol=protocol)
         if len(chosen):
-            caption = f"Lead of the best list by {declared.judged_by} on {protocol}, over the same users"
+            caption = f"Lead of the best list by {declared.evaluation_metrics} on {protocol}, over the same users"
             found[protocol] = Table(f"leads-{protocol}", caption, "evaluation.comparisons", columns, chosen,
                                     sorted_by=("lead", "ascending"))  # fmt: skip
     return found
 
 
-def settings_table(settled: pl.DataFrame) -> Table:
+def build_settings_table(settled: pl.DataFrame) -> Table:
     """Where the settings of each model come from, and what a search for them was worth."""
     return Table(
         "model_settings", "Where the models' settings come from", "operations.model_settings",
@@ -95,8 +94,8 @@ def settings_table(settled: pl.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def pivots(
-    name: str, caption: str, source: str, values: pl.DataFrame, order: dict[str, list[MainRow]]
+def build_pivot_tables(
+    name: str, caption: str, source: str, values: pl.DataFrame, order: dict[str, list[LeaderboardRow]]
 ) -> dict[str, Table]:
     """One table a protocol, one row a model and score in the order of the main table, one column a metric."""
     found = {}
@@ -104,7 +103,7 @@ def pivots(
         chosen = values.filter(protocol=protocol)
         if chosen.is_empty():
             continue
-        metrics = sorted(chosen["metric"].unique(), key=lambda metric: (_place(metric), metric))
+        metrics = sorted(chosen["metric"].unique(), key=lambda metric: (_metric_position(metric), metric))
         wide = chosen.pivot("metric", index=["model", "score"], values=["value", "standard_error"])
         wide = wide.rename(
             {f"value_{metric}": metric for metric in metrics}
@@ -112,7 +111,7 @@ def pivots(
         )
         lists = [(row.model, row.score) for row in order.get(protocol, [])]
         ordered = pl.DataFrame(lists, schema={"model": pl.String, "score": pl.String}, orient="row")
-        columns = [Column(metric, metric, "metric", METRICS.get(metric, ""), error=f"{metric} error")
+        columns = [Column(metric, metric, "metric", METRIC_LABELS.get(metric, ""), error=f"{metric} error")
                    for metric in metrics]  # fmt: skip
         found[protocol] = Table(
             f"{name}-{protocol}",
@@ -125,17 +124,19 @@ def pivots(
     return found
 
 
-def _place(metric: str) -> int:
+def _metric_position(metric: str) -> int:
     """Where a metric stands among the words of the page; those without one come last."""
-    return list(METRICS).index(metric) if metric in METRICS else len(METRICS)
+    return list(METRIC_LABELS).index(metric) if metric in METRIC_LABELS else len(METRIC_LABELS)
 
 
-def shown(beyond: pl.DataFrame) -> str:
+def describe_coverage(beyond: pl.DataFrame) -> str:
     """How much of the catalogue the most and the least varied models show, by protocol."""
     said = []
     for protocol in PROTOCOLS:
         covered = beyond.filter(protocol=protocol, metric="coverage@20").sort("value", "model")
         if len(covered):
             (least, narrow), (most, wide) = (covered["value", "model"].row(at) for at in (0, -1))
-            said.append(f"On {protocol}, {wide} shows {percent(most)} of the items, {narrow} {percent(least)}.")
+            said.append(
+                f"On {protocol}, {wide} shows {format_percent(most)} of the items, {narrow} {format_percent(least)}."
+            )
     return " ".join(said)

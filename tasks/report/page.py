@@ -8,33 +8,64 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tasks import changes, main_table, nights
-from tasks.decisions import decisions
-from tasks.main_table import MainRow
-from tasks.pages.templates import template
-from tasks.protocols import PROTOCOLS
-from tasks.report import (
+from oneclass.tasks import anomalies, leaderboard, run_diff
+from oneclass.tasks.html.templates import load_template
+from oneclass.tasks.leaderboard import LeaderboardRow
+from oneclass.tasks.promotion_log import load_decisions
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.report import (
     content,
     figures_degrees,
     figures_likes,
     figures_papers,
     figures_ranks,
     figures_sweeps,
+    headline,
     model_tables,
-    tiles,
 )
-from tasks.report.alarms import alarms
-from tasks.report.changes import changes_section
-from tasks.report.drawing import svg
-from tasks.report.figures import Figure, Row
-from tasks.report.run_tables import RunTables
-from tasks.report.samples import samples
-from tasks.report.tables import cell
-from tasks.report.verdict import Verdict, best, verdict
-from tasks.report.words import METRICS, SCORES
-from tasks.stores.home import Home
+from oneclass.tasks.report.changes import build_diff_section
+from oneclass.tasks.report.headline import Headline, build_headline, describe_best
+from oneclass.tasks.report.plotting import Figure, Row, group_rows, render_svg
+from oneclass.tasks.report.run_tables import RunTables
+from oneclass.tasks.report.tables import METRIC_LABELS, SCORE_LABELS, render_cell
+from oneclass.tasks.report.warnings import collect_warnings
+from oneclass.tasks.stores import publications
+from oneclass.tasks.stores.home import Home
 
-SAMPLE_ITEMS = 5  # of a sample user's likes, and of what is recommended to them
+
+@dataclass(frozen=True)
+class ExampleItem:
+    """One item: its title or, without one, `item` and its id; and how many users like it."""
+
+    name: str
+    users: int
+
+
+@dataclass(frozen=True)
+class ExampleUser:
+    """One user: the number of their likes, the newest of them, and the first of what is recommended."""
+
+    user_id: str
+    likes: int
+    newest: list[ExampleItem]
+    recommended: list[ExampleItem]
+
+
+def load_example_users(tables: RunTables, home: Home, items: int) -> list[ExampleUser]:
+    """Five users spread over the lengths of history, the shortest first; fewer where there are fewer."""
+    rows = tables.as_rows("sample_users", items=items)
+    titles = publications.load_titles(home, {row["item_id"] for row in rows})
+    found = []
+    for (user_id, likes), of_user in group_rows(rows, "user_id", "likes").items():
+        of_list = {
+            name: [ExampleItem(titles.get(row["item_id"], f"item {row['item_id']}"), row["users"]) for row in of_name]
+            for name, of_name in group_rows(of_user, "list").items()
+        }
+        found.append(ExampleUser(user_id, likes, of_list["likes"], of_list["recommended"]))
+    return found
+
+
+ITEMS_PER_EXAMPLE = 5  # of a sample user's likes, and of what is recommended to them
 
 
 @dataclass(frozen=True)
@@ -51,108 +82,110 @@ class Page:
     shown: dict[str, Any]
 
 
-def page(tables: RunTables, home: Home) -> Page:
+def build_page(tables: RunTables, home: Home) -> Page:
     """The page of a run; call it under `drawing.style`."""
-    main = main_table.by_protocol(main_table.rows(tables.connection, tables.run_id))
+    main = leaderboard.group_by_protocol(leaderboard.load_leaderboard(tables.connection, tables.run_id))
     overview = tables("overview").row(0, named=True)
-    by_section = drawn(tables, main)
-    panels = {panel.name: svg(panel) for of_one in by_section.values() for one in of_one for panel in one.panels}
-    found, first_screen = _first_screen(tables, home, main, overview)
-    text = template("tasks.report", "page.html").render(
+    by_section = draw_figures(tables, main)
+    panels = {panel.name: render_svg(panel) for of_one in by_section.values() for one in of_one for panel in one.panels}
+    found, first_screen = _build_first_screen(tables, home, main, overview)
+    text = load_template("oneclass.tasks.report", "page.html").render(
         dataset=home.dataset,
         overview=overview,
         panels={name: Markup(element) for name, element in panels.items()},
-        absent=_absent([one for of_one in by_section.values() for one in of_one if not one.panels]),
+        absent=_group_missing_figures([one for of_one in by_section.values() for one in of_one if not one.panels]),
         **{section: [one for one in of_one if one.panels] for section, of_one in by_section.items()},
         **first_screen,
-        **_tables(tables, main, overview),
-        **_constants(),
+        **_build_tables(tables, main, overview),
+        **_template_constants(),
     )
-    return Page(text, panels, summary(found, first_screen))
+    return Page(text, panels, build_summary(found, first_screen))
 
 
-def _first_screen(
-    tables: RunTables, home: Home, main: dict[str, list[MainRow]], overview: Row
-) -> tuple[Verdict, dict[str, Any]]:
-    decision = next(iter(decisions(tables.connection, tables.run_id)), None)
-    standing = next(iter(tables.to_draw("standing")), None)
-    found = verdict(main, tables.to_draw("against_best"), standing, decision)
-    changed = changes_section(changes.since_previous(tables.connection, tables.run_id))
+def _build_first_screen(
+    tables: RunTables, home: Home, main: dict[str, list[LeaderboardRow]], overview: Row
+) -> tuple[Headline, dict[str, Any]]:
+    decision = next(iter(load_decisions(tables.connection, tables.run_id)), None)
+    standing = next(iter(tables.as_rows("standing")), None)
+    found = build_headline(main, tables.as_rows("against_best"), standing, decision)
+    changed = build_diff_section(run_diff.diff_with_previous(tables.connection, tables.run_id))
     line = tables("quality", protocol=found.row.protocol, metric=next(iter(found.row.cells))) if found.row else None
     shown = [
-        found.row and tiles.quality(found, line),
-        tiles.change(found, changed, decision),
-        tiles.soundness(tables("contracts")),
-        tiles.volume(overview, tables("events_by_night"), tables("likes_by_day")),
+        found.row and headline.build_quality_card(found, line),
+        headline.build_change_card(found, changed, decision),
+        headline.build_contracts_card(tables("contracts")),
+        headline.build_volume_card(overview, tables("events_by_night"), tables("likes_by_day")),
     ]
-    unusual = nights.unusual(tables.connection, tables.run_id)
+    unusual = anomalies.load_anomalies(tables.connection, tables.run_id)
     return found, {
         "verdict": found,
         "tiles": [tile for tile in shown if tile],
         "nights": [] if line is None else line.to_dicts(),
-        "alarms": alarms(overview, tables.to_draw("broken_rules"), unusual, main, decision),
-        "samples": samples(tables, home, SAMPLE_ITEMS) if decision else [],
+        "alarms": collect_warnings(overview, tables.as_rows("broken_rules"), unusual, main, decision),
+        "samples": load_example_users(tables, home, ITEMS_PER_EXAMPLE) if decision else [],
         "changes": changed,
     }
 
 
-def _tables(tables: RunTables, main: dict[str, list[MainRow]], overview: Row) -> dict[str, Any]:
-    contracts, fits, beyond = content.contract_tables(tables), tables("fits"), tables("beyond_accuracy")
+def _build_tables(tables: RunTables, main: dict[str, list[LeaderboardRow]], overview: Row) -> dict[str, Any]:
+    contracts, fits, beyond = content.build_contract_tables(tables), tables("fits"), tables("beyond_accuracy")
     return {
-        "facts": content.run_facts(overview),
-        "came_in": content.came_in(overview),
-        "log": content.log_tables(tables),
+        "facts": content.list_run_facts(overview),
+        "came_in": content.describe_input(overview),
+        "log": content.build_log_tables(tables),
         "contracts": contracts,
-        "sound": content.sound(contracts["contracts"].frame),
-        "laws": content.laws_table(tables("laws")),
-        "best": {protocol: best(rows) for protocol, rows in main.items()},
-        "main": model_tables.main_tables(main, fits),
-        "costs": model_tables.costs_table(fits),
-        "settings": model_tables.settings_table(tables("model_settings")),
-        "leads": model_tables.leads(tables("against_best")),
-        "beyond": model_tables.pivots(
+        "sound": content.describe_contracts(contracts["contracts"].frame),
+        "laws": content.build_distribution_table(tables("laws")),
+        "best": {protocol: describe_best(rows) for protocol, rows in main.items()},
+        "main": model_tables.build_leaderboards(main, fits),
+        "costs": model_tables.build_cost_table(fits),
+        "settings": model_tables.build_settings_table(tables("model_settings")),
+        "leads": model_tables.build_lead_tables(tables("against_best")),
+        "beyond": model_tables.build_pivot_tables(
             "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main
         ),
-        "shown": model_tables.shown(beyond),
-        "considered": content.considered_table(tables("considered")),
-        "metrics": model_tables.pivots("metrics", "Every metric", "evaluation.metrics", tables("metrics"), main),
+        "shown": model_tables.describe_coverage(beyond),
+        "considered": content.build_explicit_feedback_table(tables("considered")),
+        "metrics": model_tables.build_pivot_tables(
+            "metrics", "Every metric", "evaluation.metrics", tables("metrics"), main
+        ),
     }
 
 
-def drawn(tables: RunTables, main: dict[str, list[MainRow]]) -> dict[str, list[Figure]]:
+def draw_figures(tables: RunTables, main: dict[str, list[LeaderboardRow]]) -> dict[str, list[Figure]]:
     """Every figure by its section; call it, and `svg`, under `drawing.style`."""
-    rows = tables.to_draw
+    rows = tables.as_rows
     ranks, likes, refits = rows("ranks_by_degree"), rows("like_by_degree"), rows("sweeps")
     dislikes = rows("dislike_by_degree")  # none, unless the run kept what was considered and not liked
-    scores = figures_ranks.main_scores(main.get("leave_one_out") or next(reversed(main.values()), []))
+    scores = figures_ranks.best_score_per_model(main.get("leave_one_out") or next(reversed(main.values()), []))
     return {
         "for_whom": [
-            figures_ranks.overview(ranks, scores),
-            figures_ranks.others(ranks, scores),
-            figures_ranks.of_each_score(ranks, scores),
-            figures_ranks.percentiles(ranks, scores),
-            figures_ranks.both_degrees(rows("ranks_by_both_degrees"), scores),
+            figures_ranks.draw_rank_overview(ranks, scores),
+            figures_ranks.draw_other_models(ranks, scores),
+            figures_ranks.draw_score_variants(ranks, scores),
+            figures_ranks.draw_percentiles(ranks, scores),
+            figures_ranks.draw_both_degrees(rows("ranks_by_both_degrees"), scores),
         ],
         "certainty": [
-            figures_likes.errors(likes),
-            *([figures_likes.errors(dislikes, figures_likes.DISLIKES)] if dislikes else []),
-            figures_likes.histograms(likes),
-            *([figures_likes.histograms(dislikes, figures_likes.DISLIKES)] if dislikes else []),
-            figures_likes.calibration(rows("calibration")),
+            figures_likes.draw_errors(likes),
+            *([figures_likes.draw_errors(dislikes, figures_likes.DISLIKE_CLASS)] if dislikes else []),
+            figures_likes.draw_histograms(likes),
+            *([figures_likes.draw_histograms(dislikes, figures_likes.DISLIKE_CLASS)] if dislikes else []),
+            figures_likes.draw_calibration(rows("calibration")),
         ],
         "degrees": [
-            figures_degrees.degrees(rows("degrees"), rows("laws")),
-            figures_degrees.hidden_graph_ratios(rows("hidden_graph_ratios")),
+            figures_degrees.draw_degree_distributions(rows("degrees"), rows("laws")),
+            figures_degrees.draw_hidden_graph_ratios(rows("hidden_graph_ratios")),
         ],
         "sweeps": [
-            figures_sweeps.by_rate(refits),
-            figures_sweeps.trade_off(refits),
-            *figures_papers.figures(refits, ranks),
+            figures_sweeps.draw_ranks_by_rate(refits),
+            figures_sweeps.draw_trade_off(refits),
+            *figures_papers.draw_paper_figures(refits, ranks),
         ],
     }
 
 
-def _absent(figures: list[Figure]) -> dict[str, list[str]]:
+def _group_missing_figures(figures: list[Figure]) -> dict[str, list[str]]:
     """The headings of figures that are missing, by the reason why."""
     found: dict[str, list[str]] = {}
     for figure in figures:
@@ -160,7 +193,7 @@ def _absent(figures: list[Figure]) -> dict[str, list[str]]:
     return {reason: headings for reason, headings in found.items() if reason}
 
 
-def summary(found: Verdict, first_screen: dict[str, Any]) -> dict[str, Any]:
+def build_summary(found: Headline, first_screen: dict[str, Any]) -> dict[str, Any]:
     """What the page over all data sets says of the run."""
     metric, (value, error) = next(iter(found.row.cells.items())) if found.row else ("", (None, None))
     return {
@@ -172,13 +205,13 @@ def summary(found: Verdict, first_screen: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _constants() -> dict[str, Any]:
-    script = files("tasks.report").joinpath("sort.js").read_text(encoding="utf-8")
+def _template_constants() -> dict[str, Any]:
+    script = files("oneclass.tasks.report").joinpath("sort.js").read_text(encoding="utf-8")
     return {
-        "cell": cell,
+        "cell": render_cell,
         "protocols": PROTOCOLS,
-        "scores": SCORES,
-        "meanings": METRICS,
+        "scores": SCORE_LABELS,
+        "meanings": METRIC_LABELS,
         "script": Markup(script),
         "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }

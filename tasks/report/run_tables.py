@@ -6,11 +6,11 @@ from typing import Any
 import duckdb
 import polars as pl
 
-import sql
-from data_contracts.contracts import STAGES
-from tasks import protocols
-from tasks.report.figures import Row
-from tasks.stores import warehouse
+from oneclass import sql
+from oneclass.data_contracts.contracts import STAGES
+from oneclass.tasks import protocols
+from oneclass.tasks.report.plotting import Row
+from oneclass.tasks.stores import warehouse
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,15 @@ class RunTables:
     def __call__(self, name: str, **more: Any) -> pl.DataFrame:
         """The rows of `sql/report/<name>.sql`; `more` are parameters of this query alone."""
         query = f"report/{name}"
-        known: dict[str, Any] = {"run_id": self.run_id, "stages": list(STAGES), **protocols.main_metrics(), **more}
+        known: dict[str, Any] = {
+            "run_id": self.run_id,
+            "stages": list(STAGES),
+            **protocols.main_metric_parameters(),
+            **more,
+        }
         values = {key: value for key, value in known.items() if f"${key}" in sql.statement(query)}
         return warehouse.select(self.connection, query, **values)
 
-    def to_draw(self, name: str, **more: Any) -> list[Row]:
+    def as_rows(self, name: str, **more: Any) -> list[Row]:
         """The same, as a figure takes them."""
         return self(name, **more).to_dicts()

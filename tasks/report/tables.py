@@ -8,10 +8,37 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from models.degrees.fits import REPLICATES
-from tasks.pages import numbers
-from tasks.report.dots import Scale
-from tasks.report.figures import Row
+from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES
+from oneclass.tasks.html import numbers
+from oneclass.tasks.report.plotting import Row, Scale
+
+METRIC_LABELS = {
+    "ndcg@100": "how many of the held-out likes are among the first 100, early ones counting more; 1 is perfect",
+    "ndcg@20": "how many of the held-out likes are among the first 20, early ones counting more; 1 is perfect",
+    "recall@20": "share of the held-out likes among the first 20, of at most 20",
+    "recall@50": "share of the held-out likes among the first 50, of at most 50",
+    "recall_of_all@20": "share of all held-out likes that are among the first 20",
+    "mean_rank": "share of the other items that a held-out like beats, ties lost; 1 is the head, 0.5 guessing",
+    "mean_rank_midtie": "the mean rank with a tie counting one half",
+    "median_rank": "the middle one of all those ranks",
+    "rank_p05": "one in twenty of those ranks is lower",
+    "rank_p25": "one in four of those ranks is lower",
+    "rank_p75": "three in four of those ranks are lower",
+    "rank_p95": "nineteen in twenty of those ranks are lower",
+    "validation_ndcg@100": "ndcg@100 on the validation users, by whom settings are chosen",
+    "coverage@20": "share of the items that are among anybody's first 20",
+    "novelty@20": "surprise in bits: how rarely the items recommended are liked, -log2 of the share of users who do",
+    "popularity_percentile@20": "share of the items that are liked less than one recommended: 0.5 is even-handed",
+    "popularity_lift@20": "how much more popular what is recommended is than what is in the history; 0 is the same",
+    "gini@20": "how unevenly items are shown: 0 is all alike, 1 is one item for everybody",
+}
+SCORE_LABELS = {
+    "score": "what the model ranks by, where it has one score only",
+    "like": "how well an item pleases once it is met, its popularity set aside",
+    "popularity_x_like": "like times how often the item is met: the papers' own",
+    "popularity_x_odds": "the odds of a like times a power of how often the item is met",
+}
+SIGNIFICANCE_LABELS = {"best": "best", "level": "level", "": ""}
 
 
 @dataclass(frozen=True)
@@ -20,7 +47,7 @@ class Column:
 
     Attributes:
         key: of the rows' values.
-        kind: how a value is written; one of `WRITERS`, or `text`, `prose`, text that may break into lines, or `score`.
+        kind: how a value is written; one of `FORMATTERS`, or `text`, `prose`, text that may break into lines, or `score`.
         explain: what the column means, where its label does not say it.
         error: key of the standard error that is written beside the value.
         scale: on which the value is drawn as a dot, beside the text.
@@ -63,39 +90,39 @@ class Table:
         return self.frame.to_dicts()
 
 
-WRITERS = {
-    "count": numbers.fixed,
-    "metric": lambda value: numbers.fixed(value, 4),
-    "change": lambda value: numbers.fixed(value, 4, signed=True),
-    "number": lambda value: numbers.significant(value, 4),
-    "seconds": lambda value: numbers.fixed(value, 1 if value >= 10 else 2),
-    "megabytes": lambda value: numbers.fixed(value / 1e6, 1),
-    "p_value": numbers.p_value,
-    "bootstrap_p": lambda value: numbers.p_value(value, LEAST_BOOTSTRAP_P),
+FORMATTERS = {
+    "count": numbers.format_fixed,
+    "metric": lambda value: numbers.format_fixed(value, 4),
+    "change": lambda value: numbers.format_fixed(value, 4, signed=True),
+    "number": lambda value: numbers.format_significant(value, 4),
+    "seconds": lambda value: numbers.format_fixed(value, 1 if value >= 10 else 2),
+    "megabytes": lambda value: numbers.format_fixed(value / 1e6, 1),
+    "p_value": numbers.format_p_value,
+    "bootstrap_p": lambda value: numbers.format_p_value(value, MIN_BOOTSTRAP_P),
     "time": lambda value: f"{value:%Y-%m-%d %H:%M}",
 }
-LEAST_BOOTSTRAP_P = 1 / (1 + REPLICATES)  # its value where no sample lay as far off as the data
+MIN_BOOTSTRAP_P = 1 / (1 + BOOTSTRAP_REPLICATES)  # its value where no sample lay as far off as the data
 
 
-def text(value: Any, kind: str) -> str:
+def format_value(value: Any, kind: str) -> str:
     """A value as the page writes it; nothing for NULL, nor for the score of a model that has one only."""
     if value is None or (kind == "score" and value == "score"):
         return ""
-    return WRITERS[kind](value) if kind in WRITERS else str(value)
+    return FORMATTERS[kind](value) if kind in FORMATTERS else str(value)
 
 
-def cell(column: Column, row: Row, cards: bool) -> Markup:
+def render_cell(column: Column, row: Row, cards: bool) -> Markup:
     """The `<td>` of a value: the number itself in `data-value`, and what a reader sees; in a card, its name too."""
     value = row.get(column.key)
-    shown = Markup.escape(text(value, column.kind))
+    shown = Markup.escape(format_value(value, column.kind))
     more = Markup(' data-label="{}" role="cell"').format(column.label) if cards else Markup("")
-    if column.kind not in WRITERS:
+    if column.kind not in FORMATTERS:
         known = Markup("") if column.kind != "score" else Markup(' data-value="{}"').format(value)
         kind = " prose" if column.kind == "prose" else ""
         return Markup('<td class="text{}"{}{}>{}</td>').format(kind, known, more, shown)
     error = row.get(column.error) if column.error else None
     if error is not None:
-        shown += Markup("<small> ± {}</small>").format(text(error, column.kind).lstrip("+"))
+        shown += Markup("<small> ± {}</small>").format(format_value(error, column.kind).lstrip("+"))
     plain = value.isoformat() if isinstance(value, datetime) else "" if value is None else repr(value)
     if column.scale is None:
         return Markup('<td data-value="{}"{}>{}</td>').format(plain, more, shown)

@@ -13,15 +13,15 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from pydantic import BaseModel
 
-from tasks.errors import InputError
-from tasks.recommend import UnknownItems, text
-from tasks.serve import description
-from tasks.serve.following import Following
-from tasks.stores.home import Home
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.recommend import UnknownItems, text
+from oneclass.tasks.serve import description
+from oneclass.tasks.serve.reloader import PublicationWatcher
+from oneclass.tasks.stores.home import Home
 
-MOST = 1000
+MAX_ITEMS = 1000
 Ids = list[str] | None
-Count = Annotated[int, Query(ge=1, le=MOST, description="how many items")]
+Count = Annotated[int, Query(ge=1, le=MAX_ITEMS, description="how many items")]
 
 
 class Item(BaseModel):
@@ -62,7 +62,7 @@ class Health(BaseModel):
     trouble: str | None
 
 
-def app(following: Following, home: Home) -> FastAPI:
+def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
     """The application."""
     dataset = home.dataset
     made = FastAPI(
@@ -90,25 +90,25 @@ def app(following: Following, home: Home) -> FastAPI:
         """The best items for a user of the logs, or for any history, such as item=a&item=b."""
         if (user is None) == (not item):
             raise HTTPException(400, "give `user`, or `item` once for each item of a history")
-        shop = following.shop
+        shop = watcher.shop
         filters = {"within": within, "without": without}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnknownItems)  # they are in the answer
             found = shop.recommend(item, n, **filters) if user is None else shop.recommend_for(user, n, **filters)
-        return JSONResponse(text.answer(shop, found, shop.unknown([*(item or ()), *(within or ())])))
+        return JSONResponse(text.build_answer(shop, found, shop.unknown([*(item or ()), *(within or ())])))
 
     @made.get("/similar", response_model=Answer, response_model_exclude_defaults=True)
     async def similar(item: Annotated[str, Query(description="an item of the logs")], n: Count = 20) -> Any:
         """The items most like one."""
-        shop = following.shop
-        return JSONResponse(text.answer(shop, shop.similar_items(item, n), []))
+        shop = watcher.shop
+        return JSONResponse(text.build_answer(shop, shop.similar_items(item, n), []))
 
     @made.get("/health", response_model=Health)
     async def health() -> Any:
         """Which publication answers, and its age."""
-        shop = following.shop
+        shop = watcher.shop
         return {
-            "status": "behind" if following.trouble else "ok",
+            "status": "behind" if watcher.error else "ok",
             "dataset": shop.dataset,
             "publication": shop.publication,
             "published_at": shop.published_at,
@@ -117,7 +117,7 @@ def app(following: Following, home: Home) -> FastAPI:
             "score": shop.score,
             "items": len(shop.items),
             "users": len(shop.users),
-            "trouble": following.trouble,
+            "trouble": watcher.error,
         }
 
     @made.get("/report/", response_class=FileResponse)
@@ -130,6 +130,6 @@ def app(following: Following, home: Home) -> FastAPI:
 
     @made.get("/docs", include_in_schema=False, response_class=HTMLResponse)
     async def docs() -> str:
-        return description.page(made.openapi(), following.shop)
+        return description.render_api_page(made.openapi(), watcher.shop)
 
     return made

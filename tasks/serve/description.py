@@ -3,21 +3,23 @@
 from typing import Any
 from urllib.parse import urlencode
 
-from tasks.pages.templates import template
-from tasks.recommend import Recommender
+from oneclass.tasks.html.templates import load_template
+from oneclass.tasks.recommend import Recommender
 
-TRIED = 2  # items of a history in a link
+NUM_EXAMPLES = 2  # items of a history in a link
 
 
-def page(openapi: dict[str, Any], shop: Recommender) -> str:
+def render_api_page(openapi: dict[str, Any], recommender: Recommender) -> str:
     """The page's text."""
-    addresses = [_address(path, of["get"], openapi["components"]["schemas"]) for path, of in openapi["paths"].items()]
-    return template("tasks.serve", "docs.html").render(
-        info=openapi["info"], addresses=addresses, tries=_tries(shop), publication=shop.publication
+    addresses = [
+        _render_endpoint(path, of["get"], openapi["components"]["schemas"]) for path, of in openapi["paths"].items()
+    ]
+    return load_template("oneclass.tasks.serve", "docs.html").render(
+        info=openapi["info"], addresses=addresses, tries=_example_urls(recommender), publication=recommender.publication
     )
 
 
-def _address(path: str, described: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+def _render_endpoint(path: str, described: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
     content = described["responses"]["200"].get("content", {}).get("application/json", {})
     answer = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
     return {
@@ -27,34 +29,37 @@ def _address(path: str, described: dict[str, Any], schemas: dict[str, Any]) -> d
             {
                 "name": one["name"],
                 "required": one.get("required", False),
-                "kind": _kind(one["schema"]),
+                "kind": _type_name(one["schema"]),
                 "default": one["schema"].get("default"),
                 "what": one.get("description", ""),
             }
             for one in described.get("parameters", [])
         ],
         "fields": [
-            {"name": name, "kind": _kind(field)}
+            {"name": name, "kind": _type_name(field)}
             for name, field in schemas.get(answer, {}).get("properties", {}).items()
         ],
     }
 
 
-def _kind(schema: dict[str, Any]) -> str:
+def _type_name(schema: dict[str, Any]) -> str:
     """A type in a word: text, a number, a list of either, or one of several."""
     if "anyOf" in schema:
-        return " or ".join(_kind(one) for one in schema["anyOf"] if one.get("type") != "null")
+        return " or ".join(_type_name(one) for one in schema["anyOf"] if one.get("type") != "null")
     if "$ref" in schema:
         return schema["$ref"].rpartition("/")[2]
     if schema.get("type") == "array":
-        return f"{_kind(schema['items'])}, any number of them"
+        return f"{_type_name(schema['items'])}, any number of them"
     bounds = [f"{word} {schema[key]:,}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in schema]
     return " ".join([{"string": "text"}.get(schema["type"], schema["type"]), *bounds])
 
 
-def _tries(shop: Recommender) -> dict[str, list[str]]:
+def _example_urls(recommender: Recommender) -> dict[str, list[str]]:
     """Addresses that answer, by path."""
-    items, users = shop.items["item_id"].head(TRIED).to_list(), shop.users["user_id"].head(1).to_list()
+    items, users = (
+        recommender.items["item_id"].head(NUM_EXAMPLES).to_list(),
+        recommender.users["user_id"].head(1).to_list(),
+    )
     asked = {
         "/recommend": [{"user": user, "n": 5} for user in users] + [{"item": items, "n": 5}],
         "/similar": [{"item": item, "n": 5} for item in items[:1]],

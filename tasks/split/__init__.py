@@ -4,9 +4,18 @@
 `line_ends` the edges that come last, by which settings are chosen.
 """
 
-from tasks.protocols import ALL_EDGES, PROTOCOLS
-from tasks.split.liang2018 import LIANG2018_SEED
-from tasks.split.settings import SplitSettings
-from tasks.split.stage import Splits, all_edges, split, split_task
+from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
+from oneclass.tasks.split.protocols import LIANG2018_SEED
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import Splits, split, split_task, store_all_edges
 
-__all__ = ["ALL_EDGES", "LIANG2018_SEED", "PROTOCOLS", "SplitSettings", "Splits", "all_edges", "split", "split_task"]
+__all__ = [
+    "ALL_EDGES",
+    "LIANG2018_SEED",
+    "PROTOCOLS",
+    "SplitSettings",
+    "Splits",
+    "split",
+    "split_task",
+    "store_all_edges",
+]

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.errors import InputError
+from oneclass.tasks.errors import InputError
 
-SCHEME_OF = {"held_out_share": "hashed", "held_out_users": "liang2018"}  # the scheme that reads a setting
+SCHEME_BY_SETTING = {"held_out_share": "hashed", "held_out_users": "liang2018"}  # the scheme that reads a setting
 
 
 class SplitSettings(BaseModel):
@@ -50,7 +50,7 @@ class SplitSettings(BaseModel):
         Raises:
             InputError: naming the setting and both schemes.
         """
-        for name, scheme in SCHEME_OF.items():
+        for name, scheme in SCHEME_BY_SETTING.items():
             if given.get(name) is not None and self.scheme != scheme:
                 raise InputError(
                     f"setting split.{name} = {given[name]}: is read by split.scheme = {scheme} alone, and this run has "

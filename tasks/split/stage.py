@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,27 +11,61 @@ from typing import Any
 import duckdb
 import numpy as np
 
-import sql
-from tasks import binarize
-from tasks.errors import InputError
-from tasks.orchestration.stage_task import stage_task
-from tasks.protocols import ALL_EDGES, PROTOCOLS
-from tasks.split import leave_one_out, liang2018, line_ends, next_events, observed_negatives
-from tasks.split.matrix import keep, matrix
-from tasks.split.settings import SplitSettings
-from tasks.split.store import Store
-from tasks.stores import matrices, warehouse
-from tasks.stores.home import Home
-from tasks.stores.matrices import Part, SplitMatrices
-from tasks.stores.stage_results import StageResult, table_digest
-from tasks.stores.warehouse import select
+from oneclass import sql
+from oneclass.tasks import binarize
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.orchestration.stage_task import stage_task
+from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
+from oneclass.tasks.split import explicit_negatives, protocols, validation
+from oneclass.tasks.split.matrix import add_recency_ranks, load_csr, store_roles
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.matrices import Part, SplitMatrices
+from oneclass.tasks.stores.stage_cache import StageCache, table_digest
+from oneclass.tasks.stores.warehouse import select
+
+
+class MatrixWriter:
+    """Puts matrices into the store, one after the other, while the next are made."""
+
+    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection, order: bool, writer: Executor) -> None:
+        self._home, self._connection, self._order = home, connection, order
+        self._writer, self._written = writer, {}
+        sizes = select(connection, "split/sizes").row(0, named=True)
+        self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
+
+    def keep(self, made: SplitMatrices) -> None:
+        """Store matrices, with the order of likes where it is kept, whose relations are still there.
+
+        Not where there is nothing to train on: a small log may lack a training user by chance.
+        """
+        if made.train.nnz == 0:
+            logger.warning(
+                "%s: left out, because no edge is left to train on; the log is too small for this protocol, or the "
+                "filters split.min_user_edges and split.min_item_edges are too strict",
+                made.protocol,
+            )
+        else:
+            made = add_recency_ranks(self._connection, made) if self._order else made
+            numbered = replace(made, numbering=self._numbering)
+            self._written[made.protocol] = self._writer.submit(matrices.store_split, self._home, numbered)
+
+    def digests(self) -> dict[str, str]:
+        """Of what was stored, by protocol, once it is there.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        return {protocol: writing.result() for protocol, writing in self._written.items()}
+
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Digests in the matrix store by protocol, `all_edges` among them; no entry for a protocol without training edges."""
+    """Digests in the matrix store by protocol, `store_all_edges` among them; no entry for a protocol without training edges."""
 
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -65,7 +99,7 @@ def split(
     """
     train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
     by_time, counted = "next_events" in protocols, {"threshold": threshold, "since": since}
-    asked = _Asked(protocols, seed, ids_are_numbers, given_files, threshold, since)
+    asked = _SplitArguments(protocols, seed, ids_are_numbers, given_files, threshold, since)
     parameters = {
         **settings.model_dump(),
         "seed": seed,
@@ -73,13 +107,13 @@ def split(
         "train_files": train_files,
         "test_files": test_files,
     }
-    with warehouse.stage(home, run_id, "split", parameters) as connection:
+    with warehouse.run_stage(home, run_id, "split", parameters) as connection:
         reads = "; ".join(table_digest(connection, table) for table in binarize.TABLES)
         if by_time or "given" in protocols:  # the logs tell the counts of the one, and the parts of the other
             reads += f"; {table_digest(connection, 'raw.events')}"
         if by_time or "given" in protocols or settings.order:
             reads += f"; {table_digest(connection, 'raw.places')}"
-        kept = StageResult(
+        kept = StageCache(
             connection,
             "split",
             Path(__file__).parent,
@@ -88,9 +122,11 @@ def split(
             tables=[f"indexed.{protocol}" for protocol in PROTOCOLS],
         )
         found = kept.standing()
-        if not found or not all(matrices.is_whole(home, digest) for digest in found["digests"].values()):
+        if not found or not all(matrices.has_split(home, digest) for digest in found["digests"].values()):
             with ThreadPoolExecutor(1) as writer:
-                found = _rewrite(home, connection, settings, asked, Store(home, connection, settings.order, writer))
+                found = _rewrite_splits(
+                    home, connection, settings, asked, MatrixWriter(home, connection, settings.order, writer)
+                )
             kept.keep(found)
         parameters |= found["drawn"]
     for protocol, words in found["validation"].items():
@@ -99,7 +135,7 @@ def split(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _SplitArguments:
     """The arguments of `split` beside the settings."""
 
     protocols: Sequence[str]
@@ -110,8 +146,12 @@ class _Asked:
     since: date | None
 
 
-def _rewrite(
-    home: Home, connection: duckdb.DuckDBPyConnection, settings: SplitSettings, asked: _Asked, store: Store
+def _rewrite_splits(
+    home: Home,
+    connection: duckdb.DuckDBPyConnection,
+    settings: SplitSettings,
+    arguments: _SplitArguments,
+    store: MatrixWriter,
 ) -> dict[str, dict[str, Any]]:
     """The digests of the matrices; what was drawn that SQL cannot draw again, for the contract; and by which edges of a
     protocol settings are chosen, in words.
@@ -120,36 +160,36 @@ def _rewrite(
     said: dict[str, str] = {}
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
-    if "strong_generalization" in asked.protocols:
-        made = _strong_generalization(connection, settings, asked.seed, asked.ids_are_numbers)
-        store.keep(observed_negatives.beside(connection, made, asked.seed))
+    if "strong_generalization" in arguments.protocols:
+        made = _make_strong_generalization(connection, settings, arguments.seed, arguments.ids_are_numbers)
+        store.keep(explicit_negatives.add_explicit_negatives(connection, made, arguments.seed))
         if settings.scheme == "liang2018":
             drawn |= select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
-    everything = _all_edges(connection) if set(asked.protocols) != {"given"} else None
+    everything = _build_all_edges(connection) if set(arguments.protocols) != {"given"} else None
     if everything:  # it holds nothing out, and so draws nothing
-        store.keep(observed_negatives.beside(connection, everything, seed=0))
+        store.keep(explicit_negatives.add_explicit_negatives(connection, everything, seed=0))
         warehouse.drop_temporary(connection)
-    if "leave_one_out" in asked.protocols:
-        made = leave_one_out.make(connection, everything, asked.seed, home.limits.threads)
+    if "leave_one_out" in arguments.protocols:
+        made = protocols.make_leave_one_out(connection, everything, arguments.seed, home.limits.threads)
         drawn |= select(connection, "split/left_out_drawn").row(0, named=True)
-        store.keep(observed_negatives.beside(connection, made, asked.seed))
+        store.keep(explicit_negatives.add_explicit_negatives(connection, made, arguments.seed))
         warehouse.drop_temporary(connection)
-    if "next_events" in asked.protocols:
-        day = next_events.cut(connection, settings)
-        made = next_events.make(connection, day, asked.threshold, asked.since)
-        made, said["next_events"] = line_ends.of_next_events(connection, made, settings)
-        store.keep(observed_negatives.beside(connection, made, asked.seed, day))
+    if "next_events" in arguments.protocols:
+        day = protocols.find_cut_day(connection, settings)
+        made = protocols.make_next_events(connection, day, arguments.threshold, arguments.since)
+        made, said["next_events"] = validation.split_latest_days(connection, made, settings)
+        store.keep(explicit_negatives.add_explicit_negatives(connection, made, arguments.seed, day))
         drawn["next_from"] = str(day)
-    if "given" in asked.protocols:
-        made = _given(connection, asked.given_files)
-        made, said["given"] = line_ends.of_given(connection, made, settings)
+    if "given" in arguments.protocols:
+        made = _load_given_split(connection, arguments.given_files)
+        made, said["given"] = validation.split_latest_events(connection, made, settings)
         store.keep(made)
     warehouse.drop_temporary(connection)
     return {"digests": store.digests(), "drawn": drawn, "validation": said}
 
 
-def _strong_generalization(
+def _make_strong_generalization(
     connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, ids_are_numbers: bool
 ) -> SplitMatrices:
     least = {"min_user_edges": str(settings.min_user_edges), "min_item_edges": str(settings.min_item_edges)}
@@ -158,70 +198,72 @@ def _strong_generalization(
         values = {"seed": str(seed), "held_out_share": settings.held_out_share}
         connection.execute(sql.statement("split/hashed_users"), values)
     else:
-        liang2018.draw_users(connection, settings, ids_are_numbers)
+        protocols.draw_users(connection, settings, ids_are_numbers)
     for made in ("split/active_edges", "split/train_items", "split/held_out_edges"):
         connection.execute(sql.statement(made))
     if settings.scheme == "hashed":
         connection.execute(sql.statement("split/hashed_targets"), {"seed": str(seed)})
     else:
-        liang2018.draw_targets(connection, ids_are_numbers)
+        protocols.draw_targets(connection, ids_are_numbers)
     connection.execute(sql.statement("split/held_out_roles"))
     connection.execute(sql.statement("split/roles"))
-    keep(connection, "strong_generalization", "roles", "user_index, item_index, part, role")
+    store_roles(connection, "strong_generalization", "roles", "user_index, item_index, part, role")
 
     items = connection.sql("select item_index from train_items order by item_column").pl()["item_index"].to_numpy()
-    users, train = matrix(connection, "roles where role = 'fit'", len(items))
-    parts = {part: _held_out_part(connection, part, len(items)) for part in ("validation", "test")}
+    users, train = load_csr(connection, "roles where role = 'fit'", len(items))
+    parts = {part: _load_part(connection, part, len(items)) for part in ("validation", "test")}
     sizes = ", ".join(f"{len(part.users):,} {name}" for name, part in parts.items())
     logger.info("strong_generalization, %s training users, %s, %s items", f"{len(users):,}", sizes, f"{len(items):,}")
     return SplitMatrices("strong_generalization", train, users, items, parts)
 
 
-def _held_out_part(connection: duckdb.DuckDBPyConnection, part: str, items: int) -> Part:
+def _load_part(connection: duckdb.DuckDBPyConnection, part: str, items: int) -> Part:
     """Users with a target to find; their histories and targets, row by row."""
-    users, targets = matrix(connection, f"roles where part = '{part}' and role = 'target'", items)
-    users, histories = matrix(connection, f"roles where part = '{part}' and role = 'fold_in'", items, users)
+    users, targets = load_csr(connection, f"roles where part = '{part}' and role = 'target'", items)
+    users, histories = load_csr(connection, f"roles where part = '{part}' and role = 'fold_in'", items, users)
     return Part(histories=histories, targets=targets, users=users)
 
 
-def _given(connection: duckdb.DuckDBPyConnection, files: tuple[Sequence[int], Sequence[int]]) -> SplitMatrices:
+def _load_given_split(
+    connection: duckdb.DuckDBPyConnection, files: tuple[Sequence[int], Sequence[int]]
+) -> SplitMatrices:
     train, test = (", ".join(map(str, ids)) for ids in files)
     connection.execute(sql.statement("split/given", train_files=train, test_files=test))
-    keep(connection, "given", "given_roles")
-    return _same_users(connection, "given", "given_roles", "test")
+    store_roles(connection, "given", "given_roles")
+    return _build_split(connection, "given", "given_roles", "test")
 
 
-def _same_users(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str, held_out: str) -> SplitMatrices:
+def _build_split(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str, held_out: str) -> SplitMatrices:
     """A protocol that tests on the training users themselves."""
     items, everyone = (
         select(connection, "split/indices", {"side": side, "edges": roles}).to_series().to_numpy()
         for side in ("item", "user")
     )
     width = int(items[-1]) + 1 if len(items) else 0
-    _, train = matrix(connection, f"{roles} where role = 'train'", width, everyone)
-    users, targets = matrix(connection, f"{roles} where role = '{held_out}'", width)
+    _, train = load_csr(connection, f"{roles} where role = 'train'", width, everyone)
+    users, targets = load_csr(connection, f"{roles} where role = '{held_out}'", width)
     rows = np.searchsorted(everyone, users).astype(np.int32)
     logger.info("%s, %s users, %s edges held out", protocol, f"{len(everyone):,}", f"{targets.nnz:,}")
     part = Part(histories=None, targets=targets, users=users, rows=rows)
     return SplitMatrices(protocol, train, everyone, np.arange(width, dtype=np.int32), {"test": part})
 
 
-def _all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
+def _build_all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
     connection.execute(sql.statement("split/all_edges"))
     items = select(connection, "split/sizes")["items"].item()
-    users, train = matrix(connection, "all_edges where true", items)
+    users, train = load_csr(connection, "all_edges where true", items)
     return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
 
 
-def all_edges(home: Home, *, order: bool = False) -> str:
+def store_all_edges(home: Home, *, order: bool = False) -> str:
     """The digest of the matrix of every curated edge as they are now, which is put into the store.
 
     Args:
         order: `split.order`.
     """
-    with warehouse.connect(home) as connection, ThreadPoolExecutor(1) as writer:
-        store = Store(home, connection, order, writer)
-        store.keep(observed_negatives.beside(connection, _all_edges(connection), seed=0))
+    with warehouse.open_warehouse(home) as connection, ThreadPoolExecutor(1) as writer:
+        store = MatrixWriter(home, connection, order, writer)
+        store.keep(explicit_negatives.add_explicit_negatives(connection, _build_all_edges(connection), seed=0))
         digests = store.digests()
     if not digests:
         raise InputError(f"{home.dataset}: has no edge to fit a model on.")

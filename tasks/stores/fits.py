@@ -20,19 +20,19 @@ from typing import Any
 import duckdb
 import numpy as np
 
-import sql
-from models import catalogue, fingerprint
-from models.base import Model
-from models.settings import ModelSettings
-from tasks.errors import StoreLost
-from tasks.stores import manifest, remote
-from tasks.stores.home import Home
+from oneclass import sql
+from oneclass.models import fingerprint, registry
+from oneclass.models.base import Model
+from oneclass.models.settings import ModelSettings
+from oneclass.tasks.errors import SharedStoreUnavailable
+from oneclass.tasks.stores import checksums, remote
+from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-RECORD = "fit.json"
-NAMES = ("model", "digest")  # of a fit: its place in the store says them
-ENTRIES_AT_A_TIME = 1 << 22  # of a memory-mapped array that is looked through
+RECORD_FILE = "fit.json"
+UNSTORED_FIELDS = ("model", "digest")  # of a fit: its place in the store says them
+ENTRIES_PER_CHECK = 1 << 22  # of a memory-mapped array that is looked through
 
 
 @dataclass(frozen=True)
@@ -57,22 +57,22 @@ class Fit:
     saved_bytes: int
 
 
-def key_of(matrices: str, model: str, settings: ModelSettings, seed: int) -> str:
+def compute_fit_key(matrices: str, model: str, settings: ModelSettings, seed: int) -> str:
     """The digest of a fit: equal for equal edges, settings, seed, library versions and source of the model.
 
     Args:
         matrices: digest of the matrices that the fit is of.
     """
-    kind = catalogue.MODELS[model]
-    kinds = [kind, *kind.made_of(settings)]
+    kind = registry.MODELS[model]
+    kinds = [kind, *kind.component_settings(settings)]
     libraries = ["numpy", "scipy", "numba"] + ["torch"] * any(one.extra == "neural" for one in kinds)
     versions = {name: importlib.metadata.version(name) for name in libraries}
-    source = " ".join(map(fingerprint.of_model, kinds))
+    source = " ".join(map(fingerprint.fingerprint_model, kinds))
     parts = [matrices, model, settings.model_dump(mode="json"), seed, source, versions]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def digest_from(key: str, previous: Fit | None) -> str:
+def warm_fit_digest(key: str, previous: Fit | None) -> str:
     """The digest of the fit of that key that begins at `previous`: its own where nothing is new since."""
     if previous is None:
         return key
@@ -81,92 +81,100 @@ def digest_from(key: str, previous: Fit | None) -> str:
     return hashlib.sha256(f"{key} from {previous.digest}".encode()).hexdigest()[:16]
 
 
-def find(home: Home, model: str, digest: str) -> Fit | None:
+def find_fit(home: Home, model: str, digest: str) -> Fit | None:
     """The fit of that digest; None where the store, and its URL, have none, or one that is damaged, which is said."""
-    folder = folder_of(home, model, digest)
-    remote.download(home, folder, RECORD)
-    return _described(model, digest, lambda: manifest.checked(folder, RECORD)) if os.path.lexists(folder) else None
+    folder = fit_folder(home, model, digest)
+    remote.download(home, folder, RECORD_FILE)
+    return (
+        _fit_from_facts(model, digest, lambda: checksums.load_checked_facts(folder, RECORD_FILE))
+        if os.path.lexists(folder)
+        else None
+    )
 
 
-def matrices_of(home: Home, model: str, digest: str) -> str | None:
+def find_matrices_digest(home: Home, model: str, digest: str) -> str | None:
     """The digest of the matrices that a fit is of, from its record alone; None as in `find`."""
-    fit = _recorded(home, model, digest)
+    fit = _load_record(home, model, digest)
     return fit.matrices if fit else None
 
 
-def saved_bytes(home: Home, model: str, digest: str) -> int:
+def load_saved_bytes(home: Home, model: str, digest: str) -> int:
     """Size of a saved fit, from its record alone; 0 where the store has none, or one that is damaged."""
-    fit = _recorded(home, model, digest)
+    fit = _load_record(home, model, digest)
     return fit.saved_bytes if fit else 0
 
 
-def keep(home: Home, estimator: Model, digest: str, *, key: str, matrices: str, seconds: float, peak_bytes: int) -> Fit:
+def store_fit(
+    home: Home, estimator: Model, digest: str, *, key: str, matrices: str, seconds: float, peak_bytes: int
+) -> Fit:
     """Write a fitted model, whole or not at all, in place of a damaged one.
 
     Args:
         digest, key, matrices, seconds, peak_bytes: as in `Fit`.
     """
-    folder = folder_of(home, estimator.name, digest)
+    folder = fit_folder(home, estimator.name, digest)
     partial = folder.with_name(f"partial-{uuid.uuid4().hex}")
     partial.mkdir(parents=True)
     try:
         estimator.save(partial)
-        fit = Fit(estimator.name, digest, key, matrices, seconds, peak_bytes, _size(partial))
-        manifest.seal(partial, RECORD, {name: value for name, value in asdict(fit).items() if name not in NAMES})
-        manifest.remove(folder)
+        fit = Fit(estimator.name, digest, key, matrices, seconds, peak_bytes, _folder_bytes(partial))
+        checksums.write_manifest(
+            partial, RECORD_FILE, {name: value for name, value in asdict(fit).items() if name not in UNSTORED_FIELDS}
+        )
+        checksums.remove_path(folder)
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return fit
 
 
-def share(home: Home, fit: Fit) -> None:
+def upload_fit(home: Home, fit: Fit) -> None:
     """Put a fit at the home's URL, if it has one.
 
     Raises:
         StoreLost: it cannot be written there.
     """
-    remote.upload(home, folder_of(home, fit.model, fit.digest), RECORD)
+    remote.upload(home, fit_folder(home, fit.model, fit.digest), RECORD_FILE)
 
 
-def bring(home: Home, fit: Fit) -> None:
+def download_fit(home: Home, fit: Fit) -> None:
     """Have a fit in the home that a worker has put at its URL, if it has one.
 
     Raises:
         StoreLost: it is not there, or not what was put there.
     """
-    if home.store is not None and find(home, fit.model, fit.digest) is None:
-        raise StoreLost(remote.explain_absence(home, folder_of(home, fit.model, fit.digest)))
+    if home.store is not None and find_fit(home, fit.model, fit.digest) is None:
+        raise SharedStoreUnavailable(remote.explain_absence(home, fit_folder(home, fit.model, fit.digest)))
 
 
-def load(home: Home, model: str, digest: str) -> Model:
+def load_fit(home: Home, model: str, digest: str) -> Model:
     """The fitted model, its arrays memory-mapped, on as many threads as the home's limits give.
 
     Raises:
         Damaged: it is not what was kept. A run makes it anew.
     """
-    folder = folder_of(home, model, digest)
-    remote.require(home, folder, RECORD)
-    manifest.checked(folder, RECORD)
-    return catalogue.load(model, folder, threads=home.limits.threads)
+    folder = fit_folder(home, model, digest)
+    remote.require(home, folder, RECORD_FILE)
+    checksums.load_checked_facts(folder, RECORD_FILE)
+    return registry.load_model(model, folder, threads=home.limits.threads)
 
 
-def checkpoints(home: Home, model: str, digest: str) -> Path:
+def checkpoint_folder(home: Home, model: str, digest: str) -> Path:
     """The folder where a fit that is not at its end may keep what it goes on from."""
-    return folder_of(home, model, f"unfinished-{digest}")
+    return fit_folder(home, model, f"unfinished-{digest}")
 
 
 def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, fit: Fit, protocol: str) -> None:
     """Make the temporary table `fitted_arrays` that the contract reads."""
     rows = []
-    for file in sorted(folder_of(home, fit.model, fit.digest).glob("*.npy")):
+    for file in sorted(fit_folder(home, fit.model, fit.digest).glob("*.npy")):
         array = np.load(file, mmap_mode="r", allow_pickle=False)
-        rows.append((protocol, fit.model, file.stem, array.size, _not_finite(array)))
+        rows.append((protocol, fit.model, file.stem, array.size, _count_not_finite(array)))
     connection.execute(sql.statement("train/fitted_arrays"))
     connection.executemany("insert into fitted_arrays values (?, ?, ?, ?, ?)", rows)
 
 
-def drop_others(home: Home, kept: Collection[tuple[str, str]]) -> tuple[list[Fit], int]:
+def delete_other_fits(home: Home, retained: Collection[tuple[str, str]]) -> tuple[list[Fit], int]:
     """Delete every fit but some, and what was left half-written; the fits that stay, and how many folders went.
 
     Args:
@@ -175,39 +183,43 @@ def drop_others(home: Home, kept: Collection[tuple[str, str]]) -> tuple[list[Fit
     staying, dropped = [], 0
     for folder in home.models.glob("*/*"):
         name = folder.parent.name, folder.name
-        fit = _recorded(home, *name) if name in kept else None
+        fit = _load_record(home, *name) if name in retained else None
         if fit:
             staying.append(fit)
         else:
-            manifest.remove(folder)
+            checksums.remove_path(folder)
             dropped += 1
     return staying, dropped
 
 
-def _recorded(home: Home, model: str, digest: str) -> Fit | None:
+def _load_record(home: Home, model: str, digest: str) -> Fit | None:
     """As `find`, but for the arrays, which are not looked at."""
-    folder = folder_of(home, model, digest)
-    return _described(model, digest, lambda: manifest.facts(folder, RECORD)) if os.path.lexists(folder) else None
+    folder = fit_folder(home, model, digest)
+    return (
+        _fit_from_facts(model, digest, lambda: checksums.load_facts(folder, RECORD_FILE))
+        if os.path.lexists(folder)
+        else None
+    )
 
 
-def _described(model: str, digest: str, facts: Callable[[], dict[str, Any]]) -> Fit | None:
+def _fit_from_facts(model: str, digest: str, facts: Callable[[], dict[str, Any]]) -> Fit | None:
     try:
         return Fit(model, digest, **facts())
-    except manifest.Damaged as error:
+    except checksums.DamagedFile as error:
         logger.warning("%s; the fit counts as absent, and a run makes it anew", error)
         return None
 
 
-def folder_of(home: Home, model: str, digest: str) -> Path:
+def fit_folder(home: Home, model: str, digest: str) -> Path:
     """Where a fit lies, or would."""
     return home.models / model / digest
 
 
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir() if file.name != RECORD)
+def _folder_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir() if file.name != RECORD_FILE)
 
 
-def _not_finite(array: np.ndarray) -> int:
+def _count_not_finite(array: np.ndarray) -> int:
     flat = array.reshape(-1)
-    blocks = (flat[start : start + ENTRIES_AT_A_TIME] for start in range(0, len(flat), ENTRIES_AT_A_TIME))
+    blocks = (flat[start : start + ENTRIES_PER_CHECK] for start in range(0, len(flat), ENTRIES_PER_CHECK))
     return sum(int(np.count_nonzero(~np.isfinite(block))) for block in blocks)

@@ -9,14 +9,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.errors import InputError
-from tasks.stores import allowance
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores import resources
 
-OWN = 400 * 10**6  # bytes that a run takes beside what DuckDB does, about
+PROCESS_BYTES = 400 * 10**6  # bytes that a run takes beside what DuckDB does, about
 UMASKS = {"owner": 0o077, "group": 0o027, "everybody": 0}
 
 
-def root(given: str | Path | None = None) -> Path:
+def resolve_root(given: str | Path | None = None) -> Path:
     """The folder that holds every data set's own: `given`, which `--home` is, else `$ONECLASS_HOME`, else `./var`."""
     return Path(given or os.environ.get("ONECLASS_HOME") or "var")
 
@@ -42,19 +42,19 @@ class Limits:
         patience: seconds that a warehouse is waited for while another program has it open.
     """
 
-    threads: int = field(default_factory=allowance.cores)
-    memory: int = field(default_factory=lambda: share_of(allowance.memory()))
+    threads: int = field(default_factory=resources.available_cores)
+    memory: int = field(default_factory=lambda: duckdb_memory(resources.memory_limit()))
     patience: float = 300.0
 
 
-def share_of(memory: int) -> int:
+def duckdb_memory(memory: int) -> int:
     """What DuckDB may take of that many bytes: a third, but a gigabyte where that is no more than half.
 
     In a small container, whatever the run itself does not take: the system kills a process that has more than its
     container, while DuckDB at its limit goes on from the disk. It gets at least a fourth, for with less it cannot work.
     """
     share = max(memory // 3, min(1 << 30, memory // 2))
-    return min(share, max(memory - OWN, memory // 4))
+    return min(share, max(memory - PROCESS_BYTES, memory // 4))
 
 
 @dataclass(frozen=True)

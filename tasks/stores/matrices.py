@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.numerics.ordered_histories import ordered
-from tasks.stores import manifest, remote
-from tasks.stores.home import Home
+from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.tasks.stores import checksums, remote
+from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-RECORD = "split.json"
+RECORD_FILE = "split.json"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Part:
     """Users that a protocol ranks items for.
 
     Attributes:
-        histories: (users, items) what is known of each user; left out of the ranking. `OrderedHistories` where the split
+        histories: (users, items) what is known of each user; left out of the ranking. `SequentialHistories` where the split
             keeps the order. None of training users whose rows of `train` were not taken out (`read`).
         targets: (users, items) what has to be found; disjoint from the histories.
         users: int32 (users,) their curated `user_index`.
@@ -75,7 +75,7 @@ class SplitMatrices:
     @property
     def histories(self) -> csr_matrix:
         """`train` to score by: with the order of its entries where the split keeps it."""
-        return ordered(self.train, self.places)
+        return with_recency_ranks(self.train, self.places)
 
     def users_of(self, name: str, first: int, end: int) -> Part:
         """The users [first, end) of a part, with their histories; of memory-mapped ones the others' pages are not read."""
@@ -87,8 +87,8 @@ class SplitMatrices:
 
 
 @dataclass(frozen=True)
-class StoredRows:
-    """Loads rows of a split's training matrix in any process (`models.fitting.Rows`)."""
+class MatrixStoreRows:
+    """Loads rows of a split's training matrix in any process (`models.fit_options.RowLoader`)."""
 
     home: Home
     digest: str
@@ -101,17 +101,17 @@ class StoredRows:
         """
         home = remote.local_home(self.home)
         with home.writing():
-            return read(home, self.digest, parts=()).train[first:end]
+            return load_split(home, self.digest, parts=()).train[first:end]
 
 
-def write(home: Home, split: SplitMatrices) -> str:
+def store_split(home: Home, split: SplitMatrices) -> str:
     """Store a split under the digest of its content; whole or not at all."""
-    arrays = _arrays(split)
-    digest = _digest(f"{split.protocol} {split.numbering.get('digest')}", arrays)
-    if is_whole(home, digest):
+    arrays = _split_arrays(split)
+    digest = _split_digest(f"{split.protocol} {split.numbering.get('digest')}", arrays)
+    if has_split(home, digest):
         return digest
     target = home.matrices / digest
-    manifest.remove(target)
+    checksums.remove_path(target)
     partial = home.matrices / f"partial-{uuid.uuid4().hex}"
     partial.mkdir(parents=True)
     try:
@@ -123,29 +123,31 @@ def write(home: Home, split: SplitMatrices) -> str:
             "shape": list(split.train.shape),
             "numbering": split.numbering,
         }
-        manifest.seal(partial, RECORD, description)
+        checksums.write_manifest(partial, RECORD_FILE, description)
         partial.rename(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return digest
 
 
-def is_whole(home: Home, digest: str) -> bool:
+def has_split(home: Home, digest: str) -> bool:
     """Whether the split of that digest is in the store; one that is damaged is not, which is said."""
-    return manifest.is_whole(home.matrices / digest, RECORD, "; the matrices are made anew")
+    return checksums.verify_folder(home.matrices / digest, RECORD_FILE, "; the matrices are made anew")
 
 
-def share(home: Home, digests: Iterable[str]) -> None:
+def upload_splits(home: Home, digests: Iterable[str]) -> None:
     """Put splits at the home's URL, if it has one.
 
     Raises:
         StoreLost: it cannot be written there.
     """
     for digest in digests:
-        remote.upload(home, home.matrices / digest, RECORD)
+        remote.upload(home, home.matrices / digest, RECORD_FILE)
 
 
-def read(home: Home, digest: str, parts: Collection[str] | None = None, *, histories: bool = True) -> SplitMatrices:
+def load_split(
+    home: Home, digest: str, parts: Collection[str] | None = None, *, histories: bool = True
+) -> SplitMatrices:
     """The split of that digest, its arrays memory-mapped.
 
     Args:
@@ -157,64 +159,69 @@ def read(home: Home, digest: str, parts: Collection[str] | None = None, *, histo
         Damaged: a file is not what was written. A run makes it anew.
     """
     folder = home.matrices / digest
-    remote.require(home, folder, RECORD)
-    description = manifest.facts(folder, RECORD)
+    remote.require(home, folder, RECORD_FILE)
+    description = checksums.load_facts(folder, RECORD_FILE)
     wanted = [name for name in description["parts"] if parts is None or name in parts]
     left_out = tuple(f"{name}_" for name in set(description["parts"]) - set(wanted))
-    manifest.checked(folder, RECORD, lambda name: not name.startswith(left_out))
+    checksums.load_checked_facts(folder, RECORD_FILE, lambda name: not name.startswith(left_out))
     files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
     arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
-    train, places = _matrix(arrays, "train", description["shape"][1]), arrays.get("train_places")
-    ordered_train = ordered(train, places)
+    train, places = _load_matrix(arrays, "train", description["shape"][1]), arrays.get("train_places")
+    ordered_train = with_recency_ranks(train, places)
     return SplitMatrices(
         description["protocol"],
         train,
         arrays["users"],
         arrays["items"],
-        {name: _part(arrays, name, ordered_train, histories) for name in wanted},
+        {name: _load_part(arrays, name, ordered_train, histories) for name in wanted},
         description["numbering"],
         arrays.get("train_ends"),
-        _negatives(arrays, "train", description["shape"][1]),
+        _load_explicit_negatives(arrays, "train", description["shape"][1]),
         places,
     )
 
 
-def _part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix, with_histories: bool) -> Part:
+def _load_part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix, with_histories: bool) -> Part:
     rows, histories = arrays.get(f"{name}_rows"), None
     if rows is None:
-        histories = ordered(_matrix(arrays, f"{name}_histories", train.shape[1]), arrays.get(f"{name}_places"))
+        histories = with_recency_ranks(
+            _load_matrix(arrays, f"{name}_histories", train.shape[1]), arrays.get(f"{name}_places")
+        )
     elif with_histories:  # training users: their histories are rows of `train`, and are not stored again
         histories = train if len(rows) == train.shape[0] else train[rows]
-    targets, negatives = _matrix(arrays, f"{name}_targets", train.shape[1]), _negatives(arrays, name, train.shape[1])
+    targets, negatives = (
+        _load_matrix(arrays, f"{name}_targets", train.shape[1]),
+        _load_explicit_negatives(arrays, name, train.shape[1]),
+    )
     return Part(histories, targets, arrays[f"{name}_users"], rows, negatives)
 
 
-def _negatives(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix | None:
-    return _matrix(arrays, f"{name}_negatives", columns) if f"{name}_negatives_indptr" in arrays else None
+def _load_explicit_negatives(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix | None:
+    return _load_matrix(arrays, f"{name}_negatives", columns) if f"{name}_negatives_indptr" in arrays else None
 
 
-def _arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
-    arrays = {"users": split.users, "items": split.items, **_csr("train", split.train)}
+def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
+    arrays = {"users": split.users, "items": split.items, **_csr_arrays("train", split.train)}
     if split.ends is not None:
         arrays["train_ends"] = split.ends
     if split.places is not None:
         arrays["train_places"] = split.places
     if split.negatives is not None:
-        arrays |= _csr("train_negatives", split.negatives)
+        arrays |= _csr_arrays("train_negatives", split.negatives)
     for name, part in split.parts.items():
         if part.negatives is not None:
-            arrays |= _csr(f"{name}_negatives", part.negatives)
-        arrays |= {**_csr(f"{name}_targets", part.targets), f"{name}_users": part.users}
+            arrays |= _csr_arrays(f"{name}_negatives", part.negatives)
+        arrays |= {**_csr_arrays(f"{name}_targets", part.targets), f"{name}_users": part.users}
         if part.rows is not None:
             arrays[f"{name}_rows"] = part.rows
         else:
-            arrays |= _csr(f"{name}_histories", part.histories)
+            arrays |= _csr_arrays(f"{name}_histories", part.histories)
             if (places := getattr(part.histories, "places", None)) is not None:
                 arrays[f"{name}_places"] = places
     return arrays
 
 
-def _csr(name: str, matrix: csr_matrix) -> dict[str, np.ndarray]:
+def _csr_arrays(name: str, matrix: csr_matrix) -> dict[str, np.ndarray]:
     index = np.int32 if matrix.nnz < 2**31 else np.int64  # scipy wants one type for both
     return {
         f"{name}_indptr": np.asarray(matrix.indptr, dtype=index),
@@ -223,7 +230,7 @@ def _csr(name: str, matrix: csr_matrix) -> dict[str, np.ndarray]:
     }
 
 
-def _matrix(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix:
+def _load_matrix(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix:
     """A CSR view over the mapped arrays, neither copied nor re-checked."""
     matrix = csr_matrix((len(arrays[f"{name}_indptr"]) - 1, columns), dtype=np.float32)
     matrix.data, matrix.indices, matrix.indptr = (arrays[f"{name}_{kind}"] for kind in ("counts", "indices", "indptr"))
@@ -231,7 +238,7 @@ def _matrix(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matri
     return matrix
 
 
-def _digest(name_of_split: str, arrays: dict[str, np.ndarray]) -> str:
+def _split_digest(name_of_split: str, arrays: dict[str, np.ndarray]) -> str:
     digest = hashlib.sha256(name_of_split.encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

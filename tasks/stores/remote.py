@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tasks.errors import InputError, OneclassError, StoreLost
-from tasks.stores import manifest
-from tasks.stores.home import Home
+from oneclass.tasks.errors import InputError, OneclassError, SharedStoreUnavailable
+from oneclass.tasks.stores import checksums
+from oneclass.tasks.stores.home import Home
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -81,7 +81,7 @@ def open_store(home: Home) -> Iterator[tuple["AbstractFileSystem", str]]:
     except Exception as error:  # botocore's and other protocols' errors have no base class in common
         if getattr(error, "errno", None) == errno.ENOSPC:  # of this machine's disk
             raise
-        raise StoreLost(explain_failure(home, error)) from error
+        raise SharedStoreUnavailable(explain_failure(home, error)) from error
 
 
 def explain_failure(home: Home, error: BaseException) -> str:
@@ -114,7 +114,7 @@ def upload(home: Home, folder: Path, record: str) -> None:
     """
     if home.store is None:
         return
-    digests = manifest.files(folder, record)
+    digests = checksums.load_file_hashes(folder, record)
     sizes = {name: (folder / name).stat().st_size for name in digests}
     try:
         with open_store(home) as (system, path):
@@ -128,7 +128,7 @@ def upload(home: Home, folder: Path, record: str) -> None:
                 system.put_file(str(folder / name), f"{target}/{name}")
             system.pipe_file(f"{target}/{record}", (folder / record).read_bytes())
     except FileNotFoundError as error:
-        raise StoreLost(explain_failure(home, error)) from error
+        raise SharedStoreUnavailable(explain_failure(home, error)) from error
     logger.info("%s: uploaded, %.1f MB", url_of(home, folder), sum(sizes.values()) / 1e6)
 
 
@@ -138,7 +138,7 @@ def download(home: Home, folder: Path, record: str) -> None:
     Raises:
         StoreLost: the URL cannot be read.
     """
-    if home.store is None or manifest.is_whole(folder, record):
+    if home.store is None or checksums.verify_folder(folder, record):
         return
     partial = folder.with_name(f"partial-{uuid.uuid4().hex}")
     try:
@@ -150,13 +150,13 @@ def download(home: Home, folder: Path, record: str) -> None:
                 return
             partial.mkdir(parents=True)
             (partial / record).write_bytes(text)
-            for name in manifest.files(partial, record):
+            for name in checksums.load_file_hashes(partial, record):
                 (partial / name).parent.mkdir(parents=True, exist_ok=True)
                 system.get_file(f"{source}/{name}", str(partial / name))
-        manifest.checked(partial, record)
-        manifest.remove(folder)
+        checksums.load_checked_facts(partial, record)
+        checksums.remove_path(folder)
         partial.rename(folder)
-    except (manifest.Damaged, FileNotFoundError) as error:
+    except (checksums.DamagedFile, FileNotFoundError) as error:
         reason = str(error).replace(f"{partial}/", "")
         logger.warning("%s: is damaged, and counts as absent: %s", url_of(home, folder), reason)
         with contextlib.suppress(FileNotFoundError), open_store(home) as (system, path):
@@ -174,7 +174,7 @@ def require(home: Home, folder: Path, record: str) -> None:
     """
     download(home, folder, record)
     if home.store is not None and not folder.exists():
-        raise manifest.Damaged(explain_absence(home, folder))
+        raise checksums.DamagedFile(explain_absence(home, folder))
 
 
 def explain_absence(home: Home, folder: Path) -> str:
@@ -196,7 +196,7 @@ def delete_others(home: Home, kept: Collection[str]) -> None:
         with open_store(home) as (system, path):
             files = [file for store in STORES for file in system.find(f"{path}/{store}")]
             delete_files(system, [file for file in files if _folder_of(file, path) not in kept])
-    except (FileNotFoundError, StoreLost) as error:
+    except (FileNotFoundError, SharedStoreUnavailable) as error:
         logger.warning("not tidied: %s", error)
 
 
@@ -210,7 +210,7 @@ def write_sentinel(home: Home, name: str) -> None:
         with open_store(home) as (system, path):
             delete_files(system, system.find(f"{path}/{SCRATCH}"))
             system.pipe_file(f"{path}/{SCRATCH}/{name}", b"a run of oneclass goes on\n")
-    except (FileNotFoundError, StoreLost) as error:
+    except (FileNotFoundError, SharedStoreUnavailable) as error:
         raise InputError(f"--store {explain_failure(home, error.__cause__ or error)}") from error
 
 
@@ -227,7 +227,7 @@ def has_sentinel(home: Home, name: str) -> bool:
 
 def remove_sentinel(home: Home, name: str) -> None:
     """Delete a run's sentinel, if the URL can still be reached."""
-    with contextlib.suppress(FileNotFoundError, StoreLost), open_store(home) as (system, path):
+    with contextlib.suppress(FileNotFoundError, SharedStoreUnavailable), open_store(home) as (system, path):
         system.rm_file(f"{path}/{SCRATCH}/{name}")
 
 
@@ -244,8 +244,8 @@ def _folder_of(file: str, path: str) -> str:
 
 def _read_record(system: "AbstractFileSystem", folder: str, record: str) -> dict[str, str] | None:
     """The sha256 of each file, by the record at the URL; None if that is absent or damaged."""
-    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError, manifest.Damaged):
-        return manifest.parsed(system.cat_file(f"{folder}/{record}").decode(), folder)[1]
+    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError, checksums.DamagedFile):
+        return checksums.parse_record(system.cat_file(f"{folder}/{record}").decode(), folder)[1]
     return None
 
 

@@ -1,4 +1,4 @@
-"""Scratch storage of a fit by blocks (`models.fitting.Shelf`) at the URL of a home's stores, for workers that share no folder."""
+"""Scratch storage of a fit by blocks (`models.fit_options.ScratchStore`) at the URL of a home's stores, for workers that share no folder."""
 
 import contextlib
 import io
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.errors import StoreLost
-from tasks.stores import manifest, remote
-from tasks.stores.home import Home
+from oneclass.tasks.errors import SharedStoreUnavailable
+from oneclass.tasks.stores import checksums, remote
+from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class RemoteScratch:
     folder: str
 
     def read(self, name: str) -> dict[str, np.ndarray]:
-        """As in `models.fitting.Shelf`.
+        """As in `models.fit_options.ScratchStore`.
 
         Raises:
             Damaged: it is not what was written.
@@ -43,10 +43,12 @@ class RemoteScratch:
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{url}: not there; nobody may delete there while a run goes on") from error
         except (ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise manifest.Damaged(f"{url}: is damaged ({error}); the same command begins this fit again") from error
+            raise checksums.DamagedFile(
+                f"{url}: is damaged ({error}); the same command begins this fit again"
+            ) from error
 
     def write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """As in `models.fitting.Shelf`.
+        """As in `models.fit_options.ScratchStore`.
 
         Raises:
             StoreLost: the URL cannot be written to.
@@ -57,17 +59,17 @@ class RemoteScratch:
             with remote.open_store(self.home) as (system, path):
                 system.pipe_file(f"{path}/{self.folder}/{name}.npz", content.getvalue())
         except FileNotFoundError as error:
-            raise StoreLost(remote.explain_failure(self.home, error)) from error
+            raise SharedStoreUnavailable(remote.explain_failure(self.home, error)) from error
 
     def remove(self, name: str) -> None:
-        """As in `models.fitting.Shelf`."""
+        """As in `models.fit_options.ScratchStore`."""
         with contextlib.suppress(FileNotFoundError), remote.open_store(self.home) as (system, path):
             system.rm_file(f"{path}/{self.folder}/{name}.npz")
 
 
 @contextlib.contextmanager
 def open_scratch(home: Home, name: str) -> Iterator[RemoteScratch]:
-    """Scratch storage for one fit of the model of that name, deleted at the end (`models.fitting.Shelves`)."""
+    """Scratch storage for one fit of the model of that name, deleted at the end (`models.fit_options.ScratchFactory`)."""
     scratch = RemoteScratch(home, f"{remote.SCRATCH}/{name}-{uuid.uuid4().hex}")
     try:
         yield scratch
@@ -75,6 +77,6 @@ def open_scratch(home: Home, name: str) -> Iterator[RemoteScratch]:
         try:
             with remote.open_store(home) as (system, path):
                 remote.delete_files(system, system.find(f"{path}/{scratch.folder}"))
-        except (FileNotFoundError, StoreLost) as error:
+        except (FileNotFoundError, SharedStoreUnavailable) as error:
             url = remote.url_of(home, scratch.folder)
             logger.warning("%s: is left there until the next run deletes it: %s", url, error)

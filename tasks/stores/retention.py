@@ -8,16 +8,16 @@ tune keeps no fits. The URL of the home, if it has one, keeps what the home keep
 import logging
 from pathlib import Path
 
-import sql
-from tasks.stores import fits, manifest, publications, remote, warehouse
-from tasks.stores.home import Home
+from oneclass import sql
+from oneclass.tasks.stores import checksums, fits, publications, remote, warehouse
+from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-RUNS_KEPT = 3
+NUM_RETAINED_RUNS = 3
 
 
-def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
+def collect_garbage(home: Home, runs: int = NUM_RETAINED_RUNS) -> int:
     """Delete what neither the run that is going on, nor the latest `runs` evaluated ones, nor a publication uses.
 
     The latest are those that were recorded last, whatever the clock said.
@@ -25,16 +25,16 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
     Returns:
         How many folders were deleted.
     """
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         kept = set(connection.execute(sql.statement("train/kept_fits"), {"runs": runs}).fetchall())
-    kept |= publications.fits_in_use(home)
-    staying, deleted = fits.drop_others(home, kept)
+    kept |= publications.list_used_fits(home)
+    staying, deleted = fits.delete_other_fits(home, kept)
     used = {fit.matrices for fit in staying}
     for folder in home.matrices.glob("*"):
         if folder.name not in used:
-            manifest.remove(folder)
+            checksums.remove_path(folder)
             deleted += 1
-    manifest.remove(home.folder / "sums")  # of a version that stored X'X
+    checksums.remove_path(home.folder / "sums")  # of a version that stored X'X
     remote.delete_others(
         home, {f"models/{fit.model}/{fit.digest}" for fit in staying} | {f"matrices/{digest}" for digest in used}
     )
@@ -47,7 +47,7 @@ def tidy(home: Home, runs: int = RUNS_KEPT) -> int:
     return deleted
 
 
-def tidy_cache(home: Home) -> None:
+def evict_worker_cache(home: Home) -> None:
     """Delete from a worker's cache the matrices that its URL no longer has, with their fits and sums, and unfinished fits.
 
     A fit stays while its matrices are there: it may be one that could not be put there yet.
@@ -58,14 +58,14 @@ def tidy_cache(home: Home) -> None:
     used = {folder.rpartition("/")[2] for folder in remote.list_folders(home) if folder.startswith("matrices/")}
     for folder in home.matrices.glob("*"):
         if folder.name not in used:
-            manifest.remove(folder)
+            checksums.remove_path(folder)
     for folder in home.models.glob("*/*"):
-        if _matrices_of(folder) not in used:
-            manifest.remove(folder)
+        if _fit_matrices(folder) not in used:
+            checksums.remove_path(folder)
 
 
-def _matrices_of(fit: Path) -> str | None:
+def _fit_matrices(fit: Path) -> str | None:
     try:
-        return manifest.facts(fit, fits.RECORD)["matrices"]
-    except manifest.Damaged:
+        return checksums.load_facts(fit, fits.RECORD_FILE)["matrices"]
+    except checksums.DamagedFile:
         return None

@@ -5,7 +5,10 @@ import fcntl
 import importlib.metadata
 import json
 import logging
+import os
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,22 +16,63 @@ from typing import IO, Any
 
 import duckdb
 
-import sql
-from tasks.errors import InputError, PartlyFailed
-from tasks.stores import leftovers, warehouse
-from tasks.stores.home import Home
+from oneclass import sql
+from oneclass.tasks.errors import InputError, ModelsFailed
+from oneclass.tasks.stores import checksums, publications, warehouse
+from oneclass.tasks.stores.home import Home
+
+PARTIAL_FILES = (
+    "spill/*",
+    "matrices/partial-*",
+    "models/*/partial-*",
+    "models/*/*/partial-*",
+    ".demo-*",
+    ".published-next",
+    "report/.*.html",
+    "report/.*.json",
+    "report/figures/.*.svg",
+)
+"""Patterns in a data set's folder: what is made under such a name is moved or deleted by whoever made it."""
+COMPILED_FOLDERS = "oneclass-numba-*"
+"""Kernels of a process that had nowhere else to keep them, in the system's folder of temporary files."""
+MAX_AGE_HOURS = 24  # a process may still be at work with them
+
+
+def remove_partial_files(home: Home) -> int:
+    """Delete them; the number of files and folders that went.
+
+    The caller holds the data set (`runs.exclusive`) and has the warehouse open for writing, so nobody else spills.
+    """
+    found = [path for pattern in PARTIAL_FILES for path in home.folder.glob(pattern)]
+    found += [*publications.list_unfinished(home), *_is_stale_kernel_folder(Path(tempfile.gettempdir()))]
+    for path in found:
+        checksums.remove_path(path)
+    if found:
+        logger.info("%d files and folders that runs before had left half made were deleted", len(found))
+    return len(found)
+
+
+def _is_stale_kernel_folder(folder: Path) -> list[Path]:
+    oldest = time.time() - 3600 * MAX_AGE_HOURS
+    found = []
+    for path in folder.glob(COMPILED_FOLDERS):
+        status = path.lstat()
+        if status.st_uid == os.getuid() and status.st_mtime < oldest:
+            found.append(path)
+    return found
+
 
 logger = logging.getLogger(__name__)
 
-LOOKED_AT = 50  # runs before, of which Prefect may not have been told how they ended
+MAX_RECENT_RUNS = 50  # runs before, of which Prefect may not have been told how they ended
 
 
-class HeldByAnother(InputError):
+class DataSetLocked(InputError):
     """Another run is at work on the data set."""
 
 
 @contextlib.contextmanager
-def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[dict[str, str]]:
+def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[dict[str, str]]:
     """Hold the data set for one run, and keep its row in `operations.runs`: running, then completed, partly_failed,
     failed or cancelled.
 
@@ -40,44 +84,51 @@ def recorded(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> It
     Raises:
         InputError: another run holds the data set, or the home cannot be written to.
     """
-    with exclusive(home):
-        with warehouse.connect(home) as connection:
-            leftovers.remove(home)
+    with lock_data_set(home):
+        with warehouse.open_warehouse(home) as connection:
+            remove_partial_files(home)
             connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
-            earlier = connection.execute(sql.statement("runs/latest"), {"runs": LOOKED_AT}).fetchall()
+            earlier = connection.execute(sql.statement("runs/latest"), {"runs": MAX_RECENT_RUNS}).fetchall()
             connection.execute(
                 "insert into operations.runs values (?, ?, ?, ?, null, 'running', ?, ?)",
-                [run_id, flow, home.dataset, _now(), json.dumps(settings, default=str, sort_keys=True), code_version()],
+                [
+                    run_id,
+                    flow,
+                    home.dataset,
+                    _utc_now(),
+                    json.dumps(settings, default=str, sort_keys=True),
+                    get_code_version(),
+                ],
             )
         try:
             yield dict(earlier)
-        except PartlyFailed:
-            end(home, run_id, "partly_failed")
+        except ModelsFailed:
+            end_run(home, run_id, "partly_failed")
             raise
         except BaseException as error:
             with contextlib.suppress(Exception):  # what stopped the run is the news, not that it cannot be noted
-                end(home, run_id, "failed" if isinstance(error, Exception) else "cancelled")
+                end_run(home, run_id, "failed" if isinstance(error, Exception) else "cancelled")
             raise
-        end(home, run_id, "completed")
+        end_run(home, run_id, "completed")
 
 
 @contextlib.contextmanager
-def exclusive(home: Home) -> Iterator[None]:
+def lock_data_set(home: Home) -> Iterator[None]:
     """Hold the lock file of a data set; the system lets go of it when the process ends, however it ends.
 
     What is written meanwhile can be read by those of the setting `files.readable_by`.
     """
-    with home.writing(), _lock_file(home) as lock:
+    with home.writing(), _lock_path(home) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise HeldByAnother(
+            raise DataSetLocked(
                 f"{home.folder}: another run holds this data set. Wait for it to end, or choose another --home."
             ) from error
         yield
 
 
-def _lock_file(home: Home) -> IO[str]:
+def _lock_path(home: Home) -> IO[str]:
     try:
         home.folder.mkdir(parents=True, exist_ok=True)
         return open(home.folder / ".lock", "w")
@@ -85,7 +136,7 @@ def _lock_file(home: Home) -> IO[str]:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
 
 
-def completed_since(home: Home, moment: datetime, flow: str) -> str | None:
+def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
     """The newest run of a flow that began after `moment` and was completed; None where there is none.
 
     The caller holds the data set. The warehouse is opened for writing: it may be the first time since a crash.
@@ -96,18 +147,18 @@ def completed_since(home: Home, moment: datetime, flow: str) -> str | None:
     if not home.warehouse.exists():
         return None
     after = moment.astimezone(UTC).replace(tzinfo=None)
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         found = warehouse.select(connection, "runs/completed_since", moment=after, flow=flow)
     return found["run_id"].item() if len(found) else None
 
 
-def latest_evaluated(connection: duckdb.DuckDBPyConnection) -> str | None:
+def find_latest_evaluated(connection: duckdb.DuckDBPyConnection) -> str | None:
     """The newest completed run that evaluated anything; None where there is none."""
     found = connection.execute("select max_by(run_id, place) from operations.evaluated_runs").fetchall()
     return found[0][0]
 
 
-def code_version() -> str:
+def get_code_version() -> str:
     """The package's version, with the commit where it runs from a checkout."""
     version = importlib.metadata.version("oneclass")
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
@@ -118,13 +169,13 @@ def code_version() -> str:
     return f"{version}+{commit}" if commit else version
 
 
-def end(home: Home, run_id: str, state: str) -> None:
+def end_run(home: Home, run_id: str, state: str) -> None:
     """Note that a run has ended: completed, partly_failed, failed or cancelled."""
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute(
-            "update operations.runs set state = ?, ended_at = ? where run_id = ?", [state, _now(), run_id]
+            "update operations.runs set state = ?, ended_at = ? where run_id = ?", [state, _utc_now(), run_id]
         )
 
 
-def _now() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)

@@ -5,21 +5,239 @@ Writers are short and one at a time; nothing of a stage is seen before its contr
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 
-import data_contracts
-import sql
-from tasks.errors import InputError
-from tasks.stores import database, schema
-from tasks.stores.home import Home
+from oneclass import data_contracts, sql
+from oneclass.tasks.errors import InputError, OneclassError, ResourceExhausted
+from oneclass.tasks.stores import resources
+from oneclass.tasks.stores.home import Home
+
+
+def check_version(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
+    """The version of the tables, 0 where they were made before versions were noted, or not at all.
+
+    Raises:
+        InputError: a newer version of this program made them.
+    """
+    try:
+        [(version,)] = connection.execute("select max(version) from operations.schema_version").fetchall()
+    except duckdb.CatalogException:
+        version = None
+    newest = max(sql.migrations())
+    if (version or 0) > newest:
+        raise InputError(
+            f"{home.warehouse}: was written by a newer version of this program (its tables are of version {version}, "
+            f"this program knows {newest}). Update the program, or choose another --home."
+        )
+    return version or 0
+
+
+def migrate_schema(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
+    """Apply the migrations that the warehouse has not had, then make what is absent, all of it or none.
+
+    Nothing is done where this has been done before, by the same statements: a run opens the warehouse dozens of times.
+
+    Raises:
+        InputError: a newer version of this program made the tables.
+    """
+    version = check_version(connection, home)
+    if version == max(sql.migrations()) and _schema_digest(connection) == sql.schema_digest():
+        return
+    connection.begin()
+    try:
+        for number, statements in sql.migrations().items():
+            if number > version:
+                connection.execute(statements)
+        for statements in sql.schema():
+            connection.execute(statements)
+        for number in sql.migrations():
+            if number > version:
+                row = [number, datetime.now(UTC).replace(tzinfo=None)]
+                connection.execute("insert into operations.schema_version (version, applied_at) values (?, ?)", row)
+        connection.execute("update operations.schema_version set statements = ?", [sql.schema_digest()])
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+
+
+def _schema_digest(connection: duckdb.DuckDBPyConnection) -> str:
+    """The digest of the statements that last made what was absent."""
+    [(digest,)] = connection.execute("select any_value(statements) from operations.schema_version").fetchall()
+    return digest
+
+
+logger = logging.getLogger(__name__)
+
+MIN_WAIT_SECONDS, MAX_WAIT_SECONDS, SILENT_SECONDS = (
+    0.02,
+    0.25,
+    1.0,
+)  # seconds; readers that come and go leave gaps of milliseconds
+HEADER_BYTES = 3 * 4096  # bytes of a DuckDB file before its first block
+
+
+def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """Open the warehouse's file, waiting while another program has it open.
+
+    Raises:
+        InputError: it is held for longer than `home.limits.patience`, cannot be written to, or is not a whole warehouse.
+    """
+    file = Path(os.path.abspath(home.warehouse))  # a relative path such as `md:x` would be a service's address
+
+    def once() -> duckdb.DuckDBPyConnection:
+        return duckdb.connect(str(file), read_only=read_only, config=database_config(home))
+
+    try:
+        if not read_only:
+            home.folder.mkdir(parents=True, exist_ok=True)
+        connection = _retry_while_locked(once if read_only else lambda: _open_with_recovery(file, once), home)
+    except OSError as error:
+        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
+    except duckdb.Error as error:
+        raise _explain_open_error(home, error) from error
+    return connection
+
+
+def explain_database_error(home: Home, error: duckdb.Error) -> OneclassError | None:
+    """What a person can do about an error of DuckDB's in an open warehouse; None where nothing is known of it."""
+    text = str(error)
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return ResourceExhausted(
+            f"{home.warehouse}: DuckDB needs more memory than there is. It may take "
+            f"{resources.format_size(home.limits.memory)} (--memory), and {resources.describe_free_memory()}. Give it more of "
+            f"what is short, then run again.\n{text.splitlines()[0]}"
+        )
+    if "no space left" in text.lower() or "could not write" in text.lower():
+        return ResourceExhausted(
+            f"{home.folder}: the disk is full. Free some space or choose another --home, then run again.\n{text}"
+        )
+    if "Corrupt database file" in text or ("Could not read" in text and os.path.realpath(home.warehouse) in text):
+        return _damaged_database_error(home, text)
+    return None
+
+
+def database_config(home: Home) -> dict[str, Any]:
+    """Settings of DuckDB's: what it may take of the machine; and nothing is ever fetched from anywhere."""
+    return {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "threads": home.limits.threads,
+        "memory_limit": f"{home.limits.memory // 1_000_000}MB",
+        "temp_directory": os.path.abspath(home.spill),
+        "preserve_insertion_order": True,
+    }
+
+
+def _retry_while_locked(connect_once: Callable[[], duckdb.DuckDBPyConnection], home: Home) -> duckdb.DuckDBPyConnection:
+    """Try until nobody else holds the file, at random moments that lie ever further apart."""
+    began, wait, told = time.monotonic(), MIN_WAIT_SECONDS, False
+    while True:
+        try:
+            connection = connect_once()
+        except duckdb.Error as error:
+            waited = time.monotonic() - began
+            if not _is_locked(error) or waited > home.limits.patience:
+                raise
+            if waited > SILENT_SECONDS and not told:
+                told = True
+                logger.warning(
+                    "%s: another program has it open; waiting for up to %.0f s. %s",
+                    home.warehouse,
+                    home.limits.patience,
+                    str(error).partition(". ")[0],
+                )
+        else:
+            if told:
+                logger.info("%s: free again after %.1f s", home.warehouse, time.monotonic() - began)
+            return connection
+        time.sleep(random.uniform(0, wait))
+        wait = min(2 * wait, MAX_WAIT_SECONDS)
+
+
+def _is_locked(error: duckdb.Error) -> bool:
+    """Another process has the file open; or this one has, for reading where it is to be written, or the reverse."""
+    return "could not set lock" in str(error).lower() or "different configuration" in str(error)
+
+
+def _open_with_recovery(file: Path, connect_once: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
+    """Open for writing; what a crash left in DuckDB's log is replayed, or set aside where it cannot be.
+
+    DuckDB passes over a log whose beginning it does not know, and would write over it. One that a checkpoint had taken
+    into the file before the crash it deletes.
+    """
+    log = file.with_name(f"{file.name}.wal")
+    left = log.is_file() and log.stat().st_size > 0
+    try:
+        connection = connect_once()
+    except duckdb.Error as error:
+        if not left or "replaying WAL" not in str(error):
+            raise
+        _quarantine_wal(log, str(error))
+        return connect_once()
+    block, blocks, replayed = connection.execute(
+        "select block_size, used_blocks, wal_size <> '0 bytes' from pragma_database_size()"
+    ).fetchone()
+    if left and not replayed and log.exists():
+        _quarantine_wal(log, "its beginning is damaged")
+    elif not left and file.stat().st_size < HEADER_BYTES + block * blocks:
+        connection.close()
+        raise duckdb.IOException(f"The file holds {file.stat().st_size} bytes of {HEADER_BYTES + block * blocks}")
+    return connection
+
+
+def _quarantine_wal(log: Path, reason: str) -> None:
+    status = log.stat()
+    aside = log.with_name(f"{log.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}.unreadable")
+    log.rename(aside)
+    logger.warning(
+        "%s: cannot be replayed, and was set aside as %s. Lost: %s bytes, all that was written to the warehouse after "
+        "its last checkpoint until %s UTC. There is a checkpoint at the end of every stage, so that is the work of one "
+        "stage at most, and the run does it again. (%s)",
+        log,
+        aside.name,
+        f"{status.st_size:,}",
+        f"{datetime.fromtimestamp(status.st_mtime, UTC):%Y-%m-%d %H:%M:%S}",
+        reason,
+    )
+
+
+def _explain_open_error(home: Home, error: duckdb.Error) -> InputError:
+    text = str(error)
+    if _is_locked(error):
+        return InputError(
+            f"{home.warehouse}: another process holds the warehouse, for {home.limits.patience:.0f} s now. Wait for it "
+            f"to end, then run again.\n{text}"
+        )
+    if "permission" in text.lower() or "read-only" in text.lower():
+        return InputError(f"{home.warehouse}: cannot be written to. Choose another --home.\n{text}")
+    if "replaying WAL" in text:
+        return InputError(
+            f"{home.warehouse}.wal: was left by a crash and cannot be replayed. Any run on {home.dataset} sets it "
+            f"aside.\n{text}"
+        )
+    return _damaged_database_error(home, text)
+
+
+def _damaged_database_error(home: Home, text: str) -> InputError:
+    return InputError(
+        f"{home.warehouse}: cannot be opened as a DuckDB warehouse: it is damaged or cut short. Put a copy of it back, "
+        f"or move it away and run again: the run makes it anew from the log files.\n{text}"
+    )
 
 
 @contextlib.contextmanager
-def connect(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_warehouse(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the warehouse, made with its tables where it is absent, and close it at the end.
 
     Where another program has it open, it is waited for. What was written is in the file itself at the end (a
@@ -29,21 +247,21 @@ def connect(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyC
         InputError: another program holds it for too long, the folder cannot be written to, the file is not a
             whole warehouse or is of a newer version, or it is opened for reading and lacks a table that is asked for.
     """
-    connection = database.connect(home, read_only=read_only)
+    connection = open_database(home, read_only=read_only)
     try:
         if read_only:
-            schema.refuse_newer(connection, home)
+            check_version(connection, home)
         else:
-            schema.bring_up_to_date(connection, home)
+            migrate_schema(connection, home)
         yield connection
         if not read_only:
             connection.execute("checkpoint")
     except duckdb.CatalogException as error:
         if not read_only:
             raise
-        raise InputError(_why_lacking(home, error)) from error
+        raise InputError(_explain_missing_warehouse(home, error)) from error
     except duckdb.Error as error:
-        if (told := database.why(home, error)) is None:
+        if (told := explain_database_error(home, error)) is None:
             raise
         raise told from error
     finally:
@@ -51,7 +269,7 @@ def connect(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyC
 
 
 @contextlib.contextmanager
-def stage(
+def run_stage(
     home: Home, run_id: str, name: str, parameters: dict[str, Any] | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """One transaction for the stage `name`: committed when the block ends and the stage's contracts hold.
@@ -65,17 +283,17 @@ def stage(
     Raises:
         ContractBroken: a rule of severity `error` was broken; the warehouse is as it was.
     """
-    with connect(home) as connection:
+    with open_warehouse(home) as connection:
         connection.begin()
         try:
             yield connection
             results = data_contracts.check(connection, name, {"run_id": run_id, **(parameters or {})})
             data_contracts.raise_if_broken(name, results)
-            _record(connection, run_id, name, results)
+            _record_contract(connection, run_id, name, results)
             connection.commit()
         except data_contracts.ContractBroken:
             connection.rollback()
-            _record(connection, run_id, name, results)
+            _record_contract(connection, run_id, name, results)
             raise
         except BaseException:
             with contextlib.suppress(duckdb.Error):
@@ -113,7 +331,7 @@ def drop_temporary(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"drop table temp.{table}")
 
 
-def _record(connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str, results: list) -> None:
+def _record_contract(connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str, results: list) -> None:
     rows = [
         {
             "run_id": run_id,
@@ -130,6 +348,6 @@ def _record(connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str,
     insert(connection, "operations.contract_results", pl.DataFrame(rows, infer_schema_length=None))
 
 
-def _why_lacking(home: Home, error: duckdb.Error) -> str:
+def _explain_missing_warehouse(home: Home, error: duckdb.Error) -> str:
     what = str(error).splitlines()[0]
     return f"{home.warehouse}: is of an earlier version of this program ({what}). Any run on {home.dataset} updates it."

@@ -11,44 +11,44 @@ import logging
 import numpy as np
 from scipy.sparse import csr_matrix
 
-import sql
-from models.base import Model
-from models.fitting import FitOptions, Start
-from tasks.stores import fits, manifest, matrices, warehouse
-from tasks.stores.fits import Fit
-from tasks.stores.home import Home
-from tasks.stores.matrices import SplitMatrices
+from oneclass import sql
+from oneclass.models.base import Model
+from oneclass.models.fit_options import FitOptions, Start
+from oneclass.tasks.stores import checksums, fits, matrices, warehouse
+from oneclass.tasks.stores.fits import Fit
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.matrices import SplitMatrices
 
 logger = logging.getLogger(__name__)
 
-FEW = 0.01  # share of the edges to be found
+LEAK_TOLERANCE = 0.01  # share of the edges to be found
 
 
-def latest_fit(home: Home, protocol: str, model: str) -> Fit | None:
+def find_latest_fit(home: Home, protocol: str, model: str) -> Fit | None:
     """The model's fit by the latest completed run, where the store still has it whole."""
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         values = {"protocol": protocol, "model": model}
         found = connection.execute(sql.statement("train/latest_fit"), values).fetchone()
-    return fits.find(home, model, found[0]) if found else None
+    return fits.find_fit(home, model, found[0]) if found else None
 
 
-def start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> Start | None:
+def build_start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> Start | None:
     """The earlier fit as a start for a fit of the estimator on a split; None where it cannot be, which is said."""
     try:
-        before = matrices.read(home, previous.matrices, parts=())
-    except manifest.Damaged as error:
+        before = matrices.load_split(home, previous.matrices, parts=())
+    except checksums.DamagedFile as error:
         logger.warning("%s begins afresh: %s", estimator.name, error)
         return None
-    if not _same_numbering(home, before):
+    if not _has_same_numbering(home, before):
         logger.warning("%s begins afresh: users or items were numbered anew since the last run", estimator.name)
         return None
-    learned = _learned_targets(before, split)
-    if len(learned) > FEW * sum(part.targets.nnz for part in split.parts.values()):
+    learned = _find_leaked_targets(before, split)
+    if len(learned) > LEAK_TOLERANCE * sum(part.targets.nnz for part in split.parts.values()):
         logger.warning("%s begins afresh: the last run was trained on edges that have to be found now", estimator.name)
         return None
-    users, items = _places(before.users, split.users), _places(before.items, split.items)
+    users, items = _match_indices(before.users, split.users), _match_indices(before.items, split.items)
     users[np.isin(split.users, learned)] = -1
-    found = Start(fits.load(home, previous.model, previous.digest), users, items)
+    found = Start(fits.load_fit(home, previous.model, previous.digest), users, items)
     try:
         estimator.check_options(split.train.shape, FitOptions(start=found))
     except ValueError as error:
@@ -58,27 +58,27 @@ def start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> 
     return found
 
 
-def _same_numbering(home: Home, before: SplitMatrices) -> bool:
+def _has_same_numbering(home: Home, before: SplitMatrices) -> bool:
     numbering = before.numbering
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         values = {"users": numbering["users"], "items": numbering["items"]}
         (digest,) = connection.execute(sql.statement("split/numbering"), values).fetchone()
     return digest == numbering["digest"]
 
 
-def _learned_targets(before: SplitMatrices, split: SplitMatrices) -> np.ndarray:
+def _find_leaked_targets(before: SplitMatrices, split: SplitMatrices) -> np.ndarray:
     """The `user_index` of every edge that a part of the split has to find and that was a training edge before."""
-    columns, found = _places(before.items, split.items), [np.empty(0, dtype=np.int32)]
+    columns, found = _match_indices(before.items, split.items), [np.empty(0, dtype=np.int32)]
     for part in split.parts.values():
         targets = part.targets.tocoo()
-        row, column = _places(before.users, part.users)[targets.row], columns[targets.col]
+        row, column = _match_indices(before.users, part.users)[targets.row], columns[targets.col]
         known = (row >= 0) & (column >= 0)
         asked = csr_matrix((np.ones(known.sum()), (row[known], column[known])), shape=before.train.shape)
         found.append(before.users[asked.multiply(before.train).nonzero()[0]])
     return np.concatenate(found)
 
 
-def _places(before: np.ndarray, now: np.ndarray) -> np.ndarray:
+def _match_indices(before: np.ndarray, now: np.ndarray) -> np.ndarray:
     """For each index of `now` its place in `before`, -1 where it is new."""
     size = max(int(before.max(initial=-1)), int(now.max(initial=-1))) + 1
     places = np.full(size, -1, dtype=np.int64)

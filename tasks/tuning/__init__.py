@@ -1,22 +1,20 @@
 """Tuning: a model's declared search space, searched with Optuna, judged on validation users or edges alone."""
 
-from models.search_space import SearchSpace
-from tasks.tuning.best_settings import table, write
-from tasks.tuning.search import Outcome, Search
-from tasks.tuning.study import Study
-from tasks.tuning.trial import run_trial, submit_trial, trial_task
-from tasks.tuning.validation import Validation, validation
+from oneclass.models.settings import SearchSpace
+from oneclass.tasks.tuning.search import Search, TrialOutcome, ValidationData, load_validation
+from oneclass.tasks.tuning.study import Study, format_trials, write_best_settings
+from oneclass.tasks.tuning.trial import record_pending_trial, submit_trial, trial_task
 
 __all__ = [
-    "Outcome",
     "Search",
     "SearchSpace",
     "Study",
-    "Validation",
-    "run_trial",
+    "TrialOutcome",
+    "ValidationData",
+    "format_trials",
+    "load_validation",
+    "record_pending_trial",
     "submit_trial",
-    "table",
     "trial_task",
-    "validation",
-    "write",
+    "write_best_settings",
 ]

@@ -1,18 +1,119 @@
 """What is tuned, and the trials of it: as they are asked for, as they are made, and how they ended."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from models import fingerprint
-from models.catalogue import MODELS
-from models.search_space import SearchSpace
-from models.settings import ModelSettings
-from tasks.protocols import PROTOCOLS
-from tasks.stores.home import Home
-from tasks.tuning.validation import Validation, validation
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from oneclass.models import fingerprint
+from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
+from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import ModelSettings, SearchSpace
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.stores import matrices
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.matrices import Part, SplitMatrices
+
+GIVEN_SHARE = 0.2  # of a user's training edges, cut for the validation part of `given`
+MAX_VALIDATION_USERS = 1000  # users at most who judge on a sample
+
+
+@dataclass(frozen=True)
+class ValidationData:
+    """The matrices by which settings are chosen.
+
+    Attributes:
+        metric: what is maximized, one of `models.evaluation.metrics`.
+        train: (training users, items), what every trial is fitted on.
+        part: users with the edges to be found.
+        negatives: (training users, items), what they considered and did not like; None where the log does not tell.
+    """
+
+    metric: str
+    train: csr_matrix
+    part: Part
+    negatives: csr_matrix | None = None
+
+    @property
+    def users(self) -> int:
+        """Users with an edge to be found."""
+        return int(np.count_nonzero(np.diff(self.part.targets.indptr)))
+
+
+@functools.lru_cache(maxsize=2)  # a study asks for the same parts at every trial, and once for larger ones
+def load_validation(
+    home: Home, protocol: str, matrices_digest: str, seed: int, edges: int | None = None, items: int | None = None
+) -> ValidationData:
+    """The training and validation parts of a stored split.
+
+    Args:
+        seed: of the hash that cuts a validation part, where one is drawn, and of the sample.
+        edges: take a sample of the training users who have about so many edges together; None for all.
+        items: take so many of the items, those with the most edges among these users; None for all.
+
+    Raises:
+        InputError: no user has an edge to be found, or nothing is left to train on.
+    """
+    if protocol == "strong_generalization":
+        split = matrices.load_split(home, matrices_digest, parts=("validation",))
+        found = ValidationData(PROTOCOLS[protocol].tuned_by, split.train, split.parts["validation"], split.negatives)
+    else:
+        split = matrices.load_split(home, matrices_digest, parts=())
+        with kernel_threads(home.limits.threads):
+            found = _split_training_edges(split, seed)
+    if (edges or found.train.nnz) < found.train.nnz or (items or found.train.shape[1]) < found.train.shape[1]:
+        found = _sample_log(found, edges or found.train.nnz, items or found.train.shape[1], seed)
+    if not found.users or not found.train.nnz:
+        raise InputError(
+            f"{protocol}: {found.users} validation users with an edge to be found and {found.train.nnz} edges to "
+            "train on; the log is too small to tune on."
+        )
+    return found
+
+
+def _split_training_edges(split: SplitMatrices, seed: int) -> ValidationData:
+    if split.ends is None:
+        degrees = np.diff(split.train.indptr)
+        counts = degrees >= 2 if split.protocol == "leave_one_out" else np.floor(GIVEN_SHARE * degrees)
+        chosen = choose_held_out_edges(split.train, counts, seed, split.users, split.items)
+    else:
+        chosen = np.asarray(split.ends)
+    train, targets = split_matrix(split.train, chosen)
+    rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
+    histories = with_recency_ranks(train, None if split.places is None else split.places[~chosen])
+    part = Part(histories=histories[rows], targets=targets[rows], users=split.users[rows], rows=rows)
+    return ValidationData(PROTOCOLS[split.protocol].tuned_by, train, part, split.negatives)
+
+
+def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> ValidationData:
+    """Some of the training users, the items that most of them have, and at most JUDGES users to judge by."""
+    generator, users = np.random.default_rng(seed), whole.train.shape[0]
+    trained = _draw_rows(generator, np.arange(users), max(1, round(users * edges / whole.train.nnz)))
+    train, part = whole.train[trained], whole.part
+    degrees = np.bincount(train.indices, minlength=train.shape[1])
+    most = np.argsort(-degrees, kind="stable")[:items]
+    known = np.sort(most[degrees[most] > 0])
+    found = np.diff(part.targets[:, known].indptr) > 0
+    if part.rows is not None:
+        found &= np.isin(part.rows, trained)
+    judges = _draw_rows(generator, np.flatnonzero(found), MAX_VALIDATION_USERS)
+    histories, targets = (matrix[judges][:, known].tocsr() for matrix in (part.histories, part.targets))
+    rows = None if part.rows is None else np.searchsorted(trained, part.rows[judges]).astype(np.int32)
+    negatives = None if whole.negatives is None else whole.negatives[trained][:, known].tocsr()
+    judged = Part(histories, targets, part.users[judges], rows)
+    return ValidationData(whole.metric, train[:, known].tocsr(), judged, negatives)
+
+
+def _draw_rows(generator: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
+    return np.sort(generator.choice(rows, most, replace=False)) if most < len(rows) else rows
 
 
 @dataclass(frozen=True)
@@ -41,22 +142,22 @@ class Search:
     seed: int = 0
     edges: int | None = None
     items: int | None = None
-    short: bool = False
-    elsewhere: Sequence[Mapping[str, Any]] = ()
+    quick: bool = False
+    initial_trials: Sequence[Mapping[str, Any]] = ()
     together: int = 1
 
     @property
     def metric(self) -> str:
         return PROTOCOLS[self.protocol].tuned_by
 
-    def judged_on(self, home: Home) -> Validation:
+    def validation_data(self, home: Home) -> ValidationData:
         """What the trials are fitted on and judged by."""
-        return validation(home, self.protocol, self.matrices_digest, self.seed, self.edges, self.items)
+        return load_validation(home, self.protocol, self.matrices_digest, self.seed, self.edges, self.items)
 
     @property
     def source(self) -> str:
         """Digest of the model's source."""
-        return fingerprint.of_model(MODELS[self.model])
+        return fingerprint.fingerprint_model(MODELS[self.model])
 
     @property
     def study(self) -> str:
@@ -70,8 +171,8 @@ class Search:
             space,
             self.seed,
             self.edges,
-            self.short,
-            [dict(values) for values in self.elsewhere],
+            self.quick,
+            [dict(values) for values in self.initial_trials],
             *([] if self.items is None else [f"{self.items} items"]),
             *([] if self.together == 1 else [f"{self.together} together"]),
         ]
@@ -80,7 +181,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """How a trial ended.
 
     Attributes:
@@ -107,7 +208,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Trial:
     """A trial that is to be made.
 
     Attributes:
@@ -124,19 +225,19 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Made:
+class TrialResult:
     """A trial that ended, for the study to keep.
 
     Attributes:
         checkpoints: the value at each, by percent of the epochs.
     """
 
-    asked: Asked
-    outcome: Outcome
+    asked: Trial
+    outcome: TrialOutcome
     checkpoints: dict[int, float]
 
 
-def best_of(outcomes: Iterable[Outcome]) -> Outcome | None:
+def best_outcome(outcomes: Iterable[TrialOutcome]) -> TrialOutcome | None:
     """The one with the highest value, the first of equals; None where no trial was fitted to its end."""
     done = [outcome for outcome in outcomes if outcome.state == "done"]
     return max(done, key=lambda outcome: outcome.value, default=None)

@@ -9,99 +9,104 @@ import numpy as np
 from prefect import Task
 from prefect.cache_policies import NO_CACHE
 
-from models.base import Model
-from models.catalogue import MODELS
-from models.evaluation import metrics
-from models.evaluation.metrics import Mean
-from models.fitting import Epoch, FitOptions, ValidationUsers
-from models.settings import ModelSettings
-from tasks import machine
-from tasks.cluster import Executor, PendingCall
-from tasks.errors import OneclassError
-from tasks.evaluate.ranks import rank_each
-from tasks.stores.home import Home
-from tasks.stores.matrices import Part
-from tasks.tuning.best_settings import short
-from tasks.tuning.search import Asked, Made, Outcome, Search
-from tasks.tuning.study import Study
-from tasks.tuning.validation import Validation
+from oneclass.models.base import Model
+from oneclass.models.evaluation import metrics
+from oneclass.models.evaluation.metrics import Mean
+from oneclass.models.fit_options import Epoch, FitOptions, ValidationUsers
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import ModelSettings
+from oneclass.tasks import memory_errors
+from oneclass.tasks.cluster import Executor, PendingCall
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.evaluate.ranking import rank_targets_by_score
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.matrices import Part
+from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, ValidationData
+from oneclass.tasks.tuning.study import Study, format_setting
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINTS = (1 / 8, 1 / 4, 1 / 2)  # shares of the epochs, the same in every trial, so that trials can be compared
-LEAST_USERS = 50  # a trial is never stopped on fewer users than this
+MIN_USERS = 50  # a trial is never stopped on fewer users than this
 SCORES_PER_EDGE = 2  # scores computed and ranked in the time that an epoch spends on one edge, estimated low
-FOLD_IN = 3  # folding in one user costs at most so many times as much as a whole fit, divided by its training users
+FOLD_IN_COST = (
+    3  # folding in one user costs at most so many times as much as a whole fit, divided by its training users
+)
 
 
-def submit_trial(executor: Executor, home: Home, search: Search, asked: Asked) -> PendingCall:
+def submit_trial(executor: Executor, home: Home, search: Search, trial: Trial) -> PendingCall:
     """Submit a trial, whose result is a `Made`."""
-    judged, kind = search.judged_on(home), MODELS[search.model]
+    judged, kind = search.validation_data(home), MODELS[search.model]
     try:
-        memory = kind.fit_bytes(_settings(search, asked, judged), judged.train.shape, judged.train.nnz)
+        memory = kind.fit_bytes(_trial_settings(search, trial, judged), judged.train.shape, judged.train.nnz)
     except (ValueError, ArithmeticError):
         memory = 0  # settings that the model refuses, as whoever makes the trial will say
-    label = f"{search.model}: trial {asked.number}"
-    return executor.submit(make, home, search, asked, label=label, memory=memory)
+    label = f"{search.model}: trial {trial.number}"
+    return executor.submit(run_trial_fit, home, search, trial, label=label, memory=memory)
 
 
-def make(home: Home, search: Search, asked: Asked) -> Made:
+def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
     """Fit and judge.
 
     A trial fails where the model refuses the settings, where the fit ends in numbers that cannot be ranked, and where it
     takes more memory than there is.
     """
-    kind, judged = MODELS[search.model], search.judged_on(home)
-    settings = {**search.start.model_dump(mode="json"), **asked.values}
+    kind, judged = MODELS[search.model], search.validation_data(home)
+    settings = {**search.start.model_dump(mode="json"), **trial.values}
     began, checkpoints = time.perf_counter(), None
     try:
-        chosen = _settings(search, asked, judged)
+        chosen = _trial_settings(search, trial, judged)
         settings = chosen.model_dump(mode="json")
         model = kind(chosen, seed=search.seed, threads=home.limits.threads)
         unseen = ValidationUsers(judged.part.histories, judged.part.targets) if judged.part.rows is None else None
         options = FitOptions(validation=unseen, negatives=judged.negatives, scratch=home.absolute().spill)
-        if kind.scorable_each_epoch:
-            checkpoints = _Checkpoints(model, judged, asked.medians)
+        if kind.scores_each_epoch:
+            checkpoints = _Checkpoints(model, judged, trial.medians)
             options = replace(options, on_epoch=checkpoints)
         needed = kind.fit_bytes(chosen, judged.train.shape, judged.train.nnz)
-        with machine.memory_for_model(f"tune: {search.model}", needed):
+        with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
             model.fit(judged.train, options)
         ended = {"seconds": time.perf_counter() - began}
-        mean, score = judge(model, judged.part, search.metric)
+        mean, score = evaluate_model(model, judged.part, search.metric)
         ended |= {"state": "done", "value": mean.value, "standard_error": mean.standard_error, "score": score}
-    except _Stopped as stopped:
+    except _TrialPruned as stopped:
         ended = {"state": "pruned", "value": stopped.value, "note": f"stopped at {stopped.percent} %"}
     except (ValueError, ArithmeticError, MemoryError, OneclassError) as error:
         ended = {"state": "failed", "note": " ".join(f"{error or type(error).__name__}".split())}
     common = {
         "settings": settings,
-        "values": asked.values,
+        "values": trial.values,
         "seconds": time.perf_counter() - began,
         "checkpoint_seconds": checkpoints.seconds if checkpoints else 0.0,
     }
-    return Made(asked, Outcome(asked.number, **{**common, **ended}), checkpoints.values if checkpoints else {})
+    return TrialResult(
+        trial, TrialOutcome(trial.number, **{**common, **ended}), checkpoints.values if checkpoints else {}
+    )
 
 
-def run_trial(home: Home, search: Search, number: int, pending: PendingCall) -> Outcome:
+def record_pending_trial(home: Home, search: Search, number: int, pending: PendingCall) -> TrialOutcome:
     """Wait for a submitted trial, and tell the study; `number` is for the name of a task run."""
     study, made = Study(home, search), pending.result()
-    study.tell(made)
+    study.record_trial(made)
     log_outcome(search, made.outcome, study.best())
     return made.outcome
 
 
-def _settings(search: Search, asked: Asked, judged: Validation) -> ModelSettings:
+def _trial_settings(search: Search, asked: Trial, judged: ValidationData) -> ModelSettings:
     return search.start.tried(asked.values, judged.train) if asked.values else search.start
 
 
-def judge(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
+def evaluate_model(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
     """The metric of the best of the model's scores, and the name of that score."""
-    means = {score: metrics.over_users(ranks.of_users)[metric] for score, ranks in rank_each(model, part).items()}
+    means = {
+        score: metrics.average_over_users(ranks.of_users)[metric]
+        for score, ranks in rank_targets_by_score(model, part).items()
+    }
     best = max(means, key=lambda score: means[score].value)
     return means[best], best
 
 
-class _Stopped(Exception):
+class _TrialPruned(Exception):
     """A fit that fell behind."""
 
     def __init__(self, percent: int, value: float) -> None:
@@ -123,7 +128,7 @@ class _Checkpoints:
     """
 
     model: Model
-    judged: Validation
+    validation: ValidationData
     medians: Mapping[int, float]
     values: dict[int, float] = field(default_factory=dict)
     seconds: float = field(default=0.0)
@@ -133,22 +138,24 @@ class _Checkpoints:
         if not reached:
             return
         began = time.perf_counter()
-        mean, _ = judge(self.model, some_users(self.judged.part, self._affordable(epoch.of)), self.judged.metric)
+        mean, _ = evaluate_model(
+            self.model, sample_users(self.validation.part, self._is_affordable(epoch.of)), self.validation.metric
+        )
         self.seconds += time.perf_counter() - began
         percent = int(100 * reached[-1])
         self.values[percent] = mean.value
         if max(self.values.values()) < self.medians.get(percent, -np.inf):
-            raise _Stopped(percent, mean.value)
+            raise _TrialPruned(percent, mean.value)
 
-    def _affordable(self, epochs: int) -> int:
+    def _is_affordable(self, epochs: int) -> int:
         """How many users can be ranked at each checkpoint so that all of them together cost about a third of the fit."""
-        (users, items), share = self.judged.train.shape, 1 / (3 * len(CHECKPOINTS))
-        by_scores = SCORES_PER_EDGE * epochs * self.judged.train.nnz * share / (len(self.model.score_names) * items)
-        by_folding = users * share / FOLD_IN if self.judged.part.rows is None else by_scores
-        return max(LEAST_USERS, int(min(by_scores, by_folding)))
+        (users, items), share = self.validation.train.shape, 1 / (3 * len(CHECKPOINTS))
+        by_scores = SCORES_PER_EDGE * epochs * self.validation.train.nnz * share / (len(self.model.score_names) * items)
+        by_folding = users * share / FOLD_IN_COST if self.validation.part.rows is None else by_scores
+        return max(MIN_USERS, int(min(by_scores, by_folding)))
 
 
-def some_users(part: Part, users: int) -> Part:
+def sample_users(part: Part, users: int) -> Part:
     """At most `users` users of a part who have an edge to be found, spread evenly over the part."""
     with_targets = np.flatnonzero(np.diff(part.targets.indptr))
     users = min(users, len(with_targets))
@@ -157,9 +164,9 @@ def some_users(part: Part, users: int) -> Part:
     return Part(part.histories[chosen], part.targets[chosen], part.users[chosen], rows)
 
 
-def log_outcome(search: Search, outcome: Outcome, best: Outcome | None) -> None:
+def log_outcome(search: Search, outcome: TrialOutcome, best: TrialOutcome | None) -> None:
     """A line of the log: what was tried, how it ended, and the best so far."""
-    told = ", ".join(f"{name} {short(outcome.settings[name])}" for name in {**search.space, **outcome.values})
+    told = ", ".join(f"{name} {format_setting(outcome.settings[name])}" for name in {**search.space, **outcome.values})
     if outcome.state == "done":
         end = f"{search.metric} {outcome.value:.4f} by {outcome.score}"
     elif outcome.state == "pruned":
@@ -172,7 +179,7 @@ def log_outcome(search: Search, outcome: Outcome, best: Outcome | None) -> None:
 
 
 trial_task = Task(
-    fn=run_trial,
+    fn=record_pending_trial,
     name="trial",
     task_run_name="trial {number} of {search.model}",
     cache_policy=NO_CACHE,

@@ -5,7 +5,7 @@ import shutil
 import duckdb
 import pytest
 
-import sql
+from oneclass import sql
 
 GOOD_ROWS = """
 insert into operations.log_files values

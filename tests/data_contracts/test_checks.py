@@ -7,12 +7,12 @@ import duckdb
 import pytest
 from pydantic import ValidationError
 
-from data_contracts import ContractBroken, RuleResult, check, docs, raise_if_broken
-from data_contracts.checks import check_contracts
-from data_contracts.contracts import STAGES, Column, Contract, Rule, load
-from data_contracts.session import session
-from tasks.stores import warehouse
-from tasks.stores.home import Home, Limits
+from oneclass.data_contracts import ContractBroken, RuleResult, check, docs, raise_if_broken
+from oneclass.data_contracts.checks import check_contracts
+from oneclass.data_contracts.contracts import STAGES, Column, Contract, Rule, load
+from oneclass.data_contracts.session import session
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home, Limits
 
 
 def contract_of(*rules, table="numbers", nullable=True, **more):
@@ -211,9 +211,9 @@ def test_a_warning_does_not_raise():
 def test_a_stage_that_breaks_its_contract_is_taken_back_and_its_results_are_kept(tmp_path, parameters):
     home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
     values = {name: parameters[name] for name in ("value_min", "value_max", "max_reject_share")}
-    with pytest.raises(ContractBroken), warehouse.stage(home, "run-1", "ingest", values) as connection:
+    with pytest.raises(ContractBroken), warehouse.run_stage(home, "run-1", "ingest", values) as connection:
         connection.execute("insert into raw.events values ('u1', 'i1', 'nan', null, 1, 1)")
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         assert connection.execute("select count(*) from raw.events").fetchone() == (0,)
         kept = connection.execute(
             "select stage, success, observed, samples->>'$[0].value' "
@@ -224,12 +224,12 @@ def test_a_stage_that_breaks_its_contract_is_taken_back_and_its_results_are_kept
 
 def test_a_stage_that_keeps_its_contract_is_committed_with_its_results(tmp_path, parameters):
     home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
-    with warehouse.stage(home, "run-1", "ingest", parameters) as connection:
+    with warehouse.run_stage(home, "run-1", "ingest", parameters) as connection:
         connection.execute(
             "insert into operations.log_files values (1, 'a', 'd', 1, 1, 0, current_timestamp::timestamp)"
         )
         connection.execute("insert into raw.events values ('u1', 'i1', 5, null, 1, 1)")
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         assert connection.execute("select count(*) from raw.events").fetchone() == (1,)
         assert connection.execute(
             "select bool_and(success), count(*) > 10 from operations.contract_results"

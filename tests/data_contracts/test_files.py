@@ -3,11 +3,11 @@
 import pytest
 import yaml
 
-from data_contracts import for_stage
-from data_contracts.contracts import STAGES, load, parse, placeholders
-from tasks import binarize, diagnose
-from tasks.evaluate import tables as evaluation
-from tasks.protocols import PROTOCOLS
+from oneclass.data_contracts import for_stage
+from oneclass.data_contracts.contracts import STAGES, load, parse, placeholders
+from oneclass.tasks import binarize, diagnose
+from oneclass.tasks.evaluate import tables as evaluation
+from oneclass.tasks.protocols import PROTOCOLS
 
 MINIMAL = {
     "table": "raw.events",
@@ -40,7 +40,7 @@ LISTED = {
     "binarize": binarize.TABLES,
     "split": [f"indexed.{protocol}" for protocol in PROTOCOLS],
     "diagnose": diagnose.TABLES,
-    "evaluate": [f"evaluation.{table}" for table in (*evaluation.OF_PROTOCOL, *evaluation.OF_LEAVE_ONE_OUT)],
+    "evaluate": [f"evaluation.{table}" for table in (*evaluation.PROTOCOL_TABLES, *evaluation.LEAVE_ONE_OUT_TABLES)],
 }
 
 

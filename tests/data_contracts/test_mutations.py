@@ -14,21 +14,21 @@ from typing import Any
 import duckdb
 import pytest
 
-import data_contracts
-from data_contracts.checks import check, check_contracts
-from data_contracts.contracts import load
-from models.catalogue import MODELS
-from tasks import datasets
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.demo.story import DemoSettings, make_demo
-from tasks.diagnose import diagnose
-from tasks.evaluate.stage import evaluate
-from tasks.ingest import ingest
-from tasks.publish import ChosenModel, PublishSettings, publish
-from tasks.split import ALL_EDGES, PROTOCOLS, SplitSettings, split
-from tasks.stores import warehouse
-from tasks.stores.home import Home, Limits
-from tasks.train import train
+from oneclass import data_contracts
+from oneclass.data_contracts.checks import check, check_contracts
+from oneclass.data_contracts.contracts import load
+from oneclass.models.registry import MODELS
+from oneclass.tasks import datasets
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.demo.story import DemoSettings, make_demo
+from oneclass.tasks.diagnose import diagnose
+from oneclass.tasks.evaluate.stage import evaluate
+from oneclass.tasks.ingest import ingest
+from oneclass.tasks.publish.stage import ChosenModel, PublishSettings, publish
+from oneclass.tasks.split import ALL_EDGES, PROTOCOLS, SplitSettings, split
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home, Limits
+from oneclass.tasks.train import train
 
 SEED, RUN = 3, "a run"
 ASKED = tuple(PROTOCOLS)[:2]
@@ -86,7 +86,11 @@ def noted(values: dict[str, dict[str, Any]]) -> Iterator[None]:
 def logged(folder) -> tuple[Home, datasets.Dataset, list]:
     """A home and a log of a small demo."""
     home = Home(folder, "demo", Limits(threads=1, memory=1 << 30))
-    return home, datasets.load("demo", folder), make_demo(home, DemoSettings(users=200, items=80, likes=4000), SEED)
+    return (
+        home,
+        datasets.load_dataset("demo", folder),
+        make_demo(home, DemoSettings(users=200, items=80, likes=4000), SEED),
+    )
 
 
 @contextmanager
@@ -98,7 +102,7 @@ def made_by_stages(
     home, dataset, logs = logged(folder)
     with noted(values):
         run_stages(home, dataset, logs, kept, parts, since, until, whole)
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         yield Made(connection, values)
 
 
@@ -162,7 +166,7 @@ def in_two_files(tmp_path_factory):
         ids = [[one] for one in ingest(home, dataset, files, RUN).file_ids]
         binarize(home, BinarizeSettings(threshold=4), RUN)
         split(home, SplitSettings(), RUN, protocols=["given"], seed=SEED, given_files=ids)
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         yield Made(connection, values)
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from data_contracts import check
-from data_contracts.checks import check_contracts
-from data_contracts.contracts import STAGES, load
+from oneclass.data_contracts import check
+from oneclass.data_contracts.checks import check_contracts
+from oneclass.data_contracts.contracts import STAGES, load
 
 RUN = "'ml-1m 10:02:03'"
 METRIC = f"insert into evaluation.metrics values ({RUN}, 'given', 'm', 's',"

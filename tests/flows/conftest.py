@@ -17,8 +17,8 @@ from prefect.settings import (
     temporary_settings,
 )
 
-import flows  # noqa: F401  (its settings of Prefect come first)
-from flows import backfill
+from oneclass import flows  # noqa: F401  (its settings of Prefect come first)
+from oneclass.flows import backfill
 
 ML = ["--dataset", "ml-latest-small"]
 SHORT = ["bpr_uniform.epochs=2", "bpr_uniform.factors=10", "mrf_dense.l2=6.0"]

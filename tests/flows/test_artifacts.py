@@ -15,24 +15,24 @@ from prefect.client.base import PrefectHttpxSyncClient
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
-from data_contracts import STAGES
-from flows import backfill, descriptions
-from flows.sequence import backfill as backfill_flow
-from flows.sequence import nightly_retrain
-from models.catalogue import MODELS
-from tasks import train
-from tasks.errors import InputError
-from tasks.main_table import WEAK, MainRow
-from tasks.orchestration import artifacts
-from tasks.orchestration.stage_task import stage_task
-from tasks.protocols import PROTOCOLS
-from tasks.stores import fits, warehouse
-from tasks.stores.home import Home
+from oneclass.data_contracts import STAGES
+from oneclass.flows import backfill, pipeline
+from oneclass.flows.pipeline import backfill as backfill_flow
+from oneclass.flows.pipeline import nightly_retrain
+from oneclass.models.registry import MODELS
+from oneclass.tasks import train
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.leaderboard import WEAK_MARK, LeaderboardRow
+from oneclass.tasks.orchestration import artifacts
+from oneclass.tasks.orchestration.stage_task import stage_task
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.stores import fits, warehouse
+from oneclass.tasks.stores.home import Home
 from tests.flows.conftest import FAST
 
 pytestmark = pytest.mark.slow
 
-ROWS = [MainRow("given", "popularity", "score", 3, {"ndcg@20": (0.1, 0.01)}, "best")]
+ROWS = [LeaderboardRow("given", "popularity", "score", 3, {"ndcg@20": (0.1, 0.01)}, "best")]
 
 
 def shown(key):
@@ -50,7 +50,7 @@ def shown_like(beginning):
 
 def summaries(home):
     """The summaries of a home's runs, oldest first."""
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         ids = connection.execute("select run_id from operations.runs order by started_at").fetchall()
     by_run = {artifact.flow_run_id: artifact.data for artifact in shown("ml-latest-small-summary")}
     return [by_run[UUID(run_id)] for (run_id,) in ids]
@@ -68,7 +68,7 @@ def two_runs(first, ratings, tmp_path_factory):
 
 
 def test_the_summary_says_what_changed_since_the_last_run(two_runs):
-    with warehouse.connect(two_runs, read_only=True) as connection:
+    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
         values = connection.execute(
             "select value, standard_error from evaluation.metrics join operations.runs using (run_id) where model = 'mrf_dense' "
             "and metric = 'ndcg@100' and protocol = 'strong_generalization' order by started_at"
@@ -116,7 +116,11 @@ def test_each_protocol_has_its_table_and_says_what_it_is(two_runs):
             assert not found
             continue
         rows = json.loads(found[-1].data)
-        assert {row["model"].removesuffix(f" {WEAK}") for row in rows} == {"popularity", "mrf_dense", "bpr_uniform"}
+        assert {row["model"].removesuffix(f" {WEAK_MARK}") for row in rows} == {
+            "popularity",
+            "mrf_dense",
+            "bpr_uniform",
+        }
         assert [*rows[0]] == ["model", "score", *about.main_metrics] and all("".join(row.values()) for row in rows)
         assert about.meaning in found[-1].description and "± is one standard error" in found[-1].description
 
@@ -124,7 +128,7 @@ def test_each_protocol_has_its_table_and_says_what_it_is(two_runs):
 def test_a_flow_tells_a_stranger_what_it_does(two_runs):
     """In lines that the UI need not break: it begins a new one where the text does."""
     for one in (backfill_flow, nightly_retrain):
-        assert one.description in (descriptions.BACKFILL, descriptions.NIGHTLY)
+        assert one.description in (pipeline.BACKFILL, pipeline.NIGHTLY)
         stages = re.findall(r"^\d\. \*\*(\w+)\*\*", one.description, flags=re.MULTILINE)
         assert tuple(stages) == STAGES
         for kind in re.findall(r"^- `([a-z]+)`:", one.description, flags=re.MULTILINE):
@@ -157,12 +161,12 @@ def test_a_night_that_a_worker_runs_tells_of_what_it_cannot_read(prefect_server,
 @pytest.mark.parametrize("failures", [0, 1])
 def test_a_stage_is_submitted_with_options_of_its_own(two_runs, monkeypatch, failures):
     """The one task of the stage, by a runner, and tried again after a failure that may pass."""
-    with warehouse.connect(two_runs, read_only=True) as connection:
+    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
         query = "select max_by(run_id, started_at) from operations.runs"
         (latest,) = connection.execute(query).fetchone()
         query = "select digest from operations.model_fits where run_id = ? and protocol = 'leave_one_out'"
         (digest,) = connection.execute(f"{query} and model = 'mrf_dense'", [latest]).fetchone()
-    tried, fitted = [], train.fitted
+    tried, fitted = [], train.load_or_fit
 
     def fitted_at_last(home, *arguments):
         tried.append(home)
@@ -170,7 +174,7 @@ def test_a_stage_is_submitted_with_options_of_its_own(two_runs, monkeypatch, fai
             raise OSError("the network's folder is away")
         return fitted(home, *arguments)
 
-    monkeypatch.setattr(train, "fitted", fitted_at_last)
+    monkeypatch.setattr(train, "load_or_fit", fitted_at_last)
 
     @flow
     def night():
@@ -180,7 +184,7 @@ def test_a_stage_is_submitted_with_options_of_its_own(two_runs, monkeypatch, fai
                 two_runs,
                 latest,
                 protocol="leave_one_out",
-                matrices_digest=fits.find(two_runs, "mrf_dense", digest).matrices,
+                matrices_digest=fits.find_fit(two_runs, "mrf_dense", digest).matrices,
                 model="mrf_dense",
                 settings=MODELS["mrf_dense"].Settings(l2=900.0),
                 seed=0,
@@ -219,24 +223,24 @@ def test_a_server_that_is_away_holds_no_stage_up(two_runs, caplog, monkeypatch):
         return send(client, request, *args, **kwargs)
 
     monkeypatch.setattr(PrefectHttpxSyncClient, "send", refused)
-    with warehouse.connect(two_runs, read_only=True) as connection:
+    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
         (latest,) = connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()
 
     def binarize(home, run_id):
         progress = artifacts.ProgressArtifact("train-away", "mrf_dense (given)")
         for step in range(1, 10):
             progress.show(step / 10)
-        artifacts.evaluation(home, ROWS)
-        artifacts.summary("small", "text", None)
+        artifacts.publish_evaluation(home, ROWS)
+        artifacts.publish_summary("small", "text", None)
         return "done"
 
     @flow
     def night():
         return stage_task(binarize)(two_runs, latest)
 
-    caplog.set_level(logging.WARNING, logger="tasks.orchestration.artifacts")
+    caplog.set_level(logging.WARNING, logger="oneclass.tasks.orchestration.artifacts")
     assert night() == "done"
-    told = [record.getMessage() for record in caplog.records if record.name == "tasks.orchestration.artifacts"]
+    told = [record.getMessage() for record in caplog.records if record.name == "oneclass.tasks.orchestration.artifacts"]
     names = ["progress", "evaluation", "summary", "contract results"]
     assert told == [f"{name} cannot be shown in Prefect: connection refused" for name in names]
 
@@ -246,13 +250,13 @@ def test_outside_of_a_run_nothing_is_sent(two_runs, monkeypatch):
     for kind in ("markdown", "table", "link", "progress"):
         monkeypatch.setattr(artifacts, f"create_{kind}_artifact", lambda *args, kind=kind, **kwargs: sent.append(kind))
     monkeypatch.setattr(artifacts, "SECONDS_TO_FIRST_PROGRESS", 0.0)
-    with warehouse.connect(two_runs, read_only=True) as connection:
+    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
         (latest,) = connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()
 
     def show():
-        artifacts.summary("small", "text", "http://reports.example")
-        artifacts.evaluation(two_runs, ROWS)
-        artifacts.contract_results(two_runs, latest, "binarize", "binarize")
+        artifacts.publish_summary("small", "text", "http://reports.example")
+        artifacts.publish_evaluation(two_runs, ROWS)
+        artifacts.publish_contract_results(two_runs, latest, "binarize", "binarize")
         artifacts.ProgressArtifact("train", "mrf_dense (given)").show(0.5)
 
     show()
@@ -262,7 +266,7 @@ def test_outside_of_a_run_nothing_is_sent(two_runs, monkeypatch):
 
 
 def test_the_names_of_flow_and_tasks_are_those_of_the_stages(two_runs):
-    with warehouse.connect(two_runs, read_only=True) as connection:
+    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
         run_id = connection.execute("select run_id from operations.runs order by started_at desc").fetchone()[0]
     with get_client(sync_client=True) as client:
         body = {"flow_runs": {"id": {"any_": [str(UUID(run_id))]}}}

@@ -19,8 +19,8 @@ from prefect.flow_engine import run_flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Crashed, Failed, Pending, Running, Scheduled
 
-from flows import automations, deployments, sequence
-from flows.parameters import Deploy
+from oneclass.flows import deploy_flow, pipeline
+from oneclass.flows.parameters import DeployParameters
 
 QUICK = {  # seconds; the server's own are 15, 5 and 5
     "PREFECT_SERVER_SERVICES_LATE_RUNS_AFTER_SECONDS": "1",
@@ -90,17 +90,17 @@ def test_the_server_tells_of_nights_that_do_not_begin_or_crash_or_fail_before_th
     watching_server, receiver, tmp_path, monkeypatch
 ):
     address, posted = receiver
-    monkeypatch.setattr(automations, "LATE", SOON)
-    given = Deploy(dataset="ml-1m", home=str(tmp_path), settings={"notify.webhook": address})
+    monkeypatch.setattr(deploy_flow, "MAX_DELAY", SOON)
+    given = DeployParameters(dataset="ml-1m", home=str(tmp_path), settings={"notify.webhook": address})
     with get_client(sync_client=True) as client:
-        deployments.deploy(given)
+        deploy_flow.deploy(given)
         before = there_are(client)
         assert [one["name"] for one in before] == [
             "nightly-retrain-ml-1m: crashed",
             "nightly-retrain-ml-1m: failed before it could tell",
             "nightly-retrain-ml-1m: not begun",
         ]
-        deployments.deploy(given)
+        deploy_flow.deploy(given)
         assert there_are(client) == before  # not even the time of their last change
         time.sleep(3)  # until the server has loaded them
         deployment = client.read_deployment_by_name("nightly-retrain/nightly-retrain-ml-1m").id
@@ -128,7 +128,7 @@ def test_the_server_tells_of_nights_that_do_not_begin_or_crash_or_fail_before_th
         assert "ended without a word" in told[str(died)]["text"] and str(died) in told[str(died)]["text"]
         for run in (wrong, given_wrongly):
             assert "before its first stage" in told[str(run)]["text"] and str(run) in told[str(run)]["text"]
-        deployments.deploy(given.model_copy(update={"settings": {}}))
+        deploy_flow.deploy(given.model_copy(update={"settings": {}}))
         assert there_are(client) == []
 
 
@@ -149,10 +149,10 @@ def test_the_server_is_to_look_for_what_prefect_says_of_a_night_that_cannot_tell
 ):
     given = {"dataset": "ml-1m", "home": str(tmp_path), "models": ["popularity"], **wrong}
     with get_client(sync_client=True) as client:
-        run = client.create_flow_run(sequence.nightly_retrain, parameters=given)
-    said = run_flow(sequence.nightly_retrain, flow_run=run, parameters=given, return_type="state").message
+        run = client.create_flow_run(pipeline.nightly_retrain, parameters=given)
+    said = run_flow(pipeline.nightly_retrain, flow_run=run, parameters=given, return_type="state").message
     assert said.startswith(message)
-    looked_for = (fnmatch.fnmatchcase(said, pattern) for pattern in automations.BEFORE_IT_CAN_TELL)
+    looked_for = (fnmatch.fnmatchcase(said, pattern) for pattern in deploy_flow.STARTUP_FAILURES)
     assert any(looked_for) == (message in BEFORE_IT_CAN_TELL)
 
 

@@ -8,9 +8,9 @@ import duckdb
 import pytest
 from prefect.client.orchestration import get_client
 
-from flows import backfill, nightly_retrain, sequence
-from flows.parameters import Backfill
-from flows.settings import resolve
+from oneclass.flows import backfill, nightly_retrain, pipeline
+from oneclass.flows.parameters import BackfillParameters
+from oneclass.flows.settings import resolve_settings
 from tests.conftest import real_log
 from tests.flows.conftest import FAST, ML
 
@@ -163,8 +163,8 @@ def test_the_demo_makes_its_own_log(tmp_path):
         )
     )
     assert better["mrf_dense"] > better["popularity"]
-    fewer = Backfill(dataset="demo", home=str(tmp_path), settings=sizes | {"demo.likes": 1000})
-    sequence.prepare(resolve(fewer), "next")
+    fewer = BackfillParameters(dataset="demo", home=str(tmp_path), settings=sizes | {"demo.likes": 1000})
+    pipeline.build_splits(resolve_settings(fewer), "next")
     assert query(tmp_path, "select count(*) from raw.events", "demo") < first  # the new log took the old one's place
 
 
@@ -226,8 +226,10 @@ def test_the_ui_has_something_to_show(first):
     ],
 )
 def test_a_real_log_becomes_its_edges(tmp_path, dataset, log, edges):
-    given = Backfill(dataset=dataset, home=str(tmp_path), source=[str(real_log(log))], protocols=["leave_one_out"])
-    assert "leave_one_out" in sequence.prepare(resolve(given), "run").digests
+    given = BackfillParameters(
+        dataset=dataset, home=str(tmp_path), source=[str(real_log(log))], protocols=["leave_one_out"]
+    )
+    assert "leave_one_out" in pipeline.build_splits(resolve_settings(given), "run").digests
     assert query(tmp_path, "select count(*) from curated.interactions", dataset) == [(edges,)]
 
 

@@ -14,10 +14,10 @@ import duckdb
 import polars as pl
 import pytest
 
-from flows import backfill, command_line
-from tasks import settings
-from tasks.stores import runs
-from tasks.stores.home import Home
+from oneclass.flows import backfill, cli
+from oneclass.tasks import settings
+from oneclass.tasks.stores import runs
+from oneclass.tasks.stores.home import Home
 
 BASE = ["--dataset", "ml-latest-small", "--models", "popularity"]
 
@@ -70,7 +70,7 @@ def test_a_wrong_argument_is_told(tmp_path, capsys, arguments, message):
 
 
 def test_a_model_whose_extra_is_absent_is_told(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(settings.EXTRAS, "neural", "no_such_module")
+    monkeypatch.setitem(settings.REQUIRED_EXTRAS, "neural", "no_such_module")
     arguments = ["--models", "popularity,mult_vae", "--home", str(tmp_path / "home")]
     assert backfill.main([*BASE, *arguments]) == 2
     told = capsys.readouterr().err
@@ -106,7 +106,7 @@ def test_a_command_starts_in_a_process_of_its_own():
 
 
 def test_a_data_set_held_by_another_run_is_told(tmp_path, ratings, capsys):
-    with runs.exclusive(Home(tmp_path, "ml-latest-small")):
+    with runs.lock_data_set(Home(tmp_path, "ml-latest-small")):
         assert backfill.main([*BASE, "--home", str(tmp_path), "--source", str(ratings)]) == 2
     assert "another run holds this data set" in capsys.readouterr().err
 
@@ -134,7 +134,7 @@ def test_a_disk_that_fills_while_arrays_are_saved_is_told(capsys, error):
     def command():
         raise error
 
-    assert command_line.run(command, debug=True) == 1
+    assert cli.run_command(command, debug=True) == 1
     assert "the disk is full" in capsys.readouterr().err.splitlines()[-1]
 
 

@@ -67,7 +67,7 @@ def logged(home):
 
 
 def test_an_address_where_nobody_answers_is_told_before_any_stage(tmp_path, ratings, capsys, monkeypatch):
-    monkeypatch.setattr("tasks.cluster.dask.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("oneclass.tasks.cluster.dask.CONNECT_SECONDS", 1.0)
     assert run(tmp_path, "--source", ratings, "--dask", "tcp://127.0.0.1:1") == 2
     assert "--dask tcp://127.0.0.1:1: no scheduler answers there" in capsys.readouterr().err
     assert query(tmp_path, "select state from operations.runs") == [("failed",)]

@@ -1,12 +1,12 @@
 """Great Expectations' pages on request."""
 
-from flows import data_docs
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.flows import data_docs
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 
 
 def test_pages_are_written_for_a_warehouse(tmp_path, capsys):
-    with warehouse.connect(Home(tmp_path, "ml-1m")):
+    with warehouse.open_warehouse(Home(tmp_path, "ml-1m")):
         pass
     assert data_docs.main(["--dataset", "ml-1m", "--home", str(tmp_path)]) == 0
     assert "index.html" in capsys.readouterr().out

@@ -8,24 +8,35 @@ from pathlib import Path
 
 import pytest
 
-from flows import PREFECT_DEFAULTS, backfill, deploy, explain, nightly_retrain, promote, recommend, serve, sweep, tune
-from models.catalogue import MODELS
-from tasks import datasets, model_names
+from oneclass.flows import (
+    PREFECT_DEFAULTS,
+    backfill,
+    deploy,
+    explain,
+    nightly_retrain,
+    promote,
+    recommend,
+    serve,
+    sweep,
+    tune,
+)
+from oneclass.models.registry import MODELS
+from oneclass.tasks import datasets, model_names
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 ADDED = "item_knn"  # the model that docs/how-to/adding_a_model.md adds
 COMMANDS = {
-    "flows.backfill": backfill.parser,
-    "flows.deploy": deploy.parser,
-    "flows.nightly_retrain": nightly_retrain.parser,
-    "flows.tune": tune.parser,
-    "flows.explain": explain.parser,
-    "flows.sweep": sweep.parser,
-    "flows.promote": promote.parser,
-    "flows.recommend": recommend.parser,
-    "flows.serve": serve.parser,
+    "oneclass.flows.backfill": backfill.parser,
+    "oneclass.flows.deploy": deploy.parser,
+    "oneclass.flows.nightly_retrain": nightly_retrain.parser,
+    "oneclass.flows.tune": tune.parser,
+    "oneclass.flows.explain": explain.parser,
+    "oneclass.flows.sweep": sweep.parser,
+    "oneclass.flows.promote": promote.parser,
+    "oneclass.flows.recommend": recommend.parser,
+    "oneclass.flows.serve": serve.parser,
 }
 
 
@@ -48,8 +59,8 @@ def test_every_help_names_the_data_sets_and_models(capsys):
     with pytest.raises(SystemExit):
         backfill.parser().parse_args(["--help"])
     words = set(re.split(r"[\s,]+", capsys.readouterr().out))
-    assert set(MODELS) | set(datasets.names(ROOT / "nowhere")) <= words
-    assert set(model_names.names()) == set(MODELS)
+    assert set(MODELS) | set(datasets.list_datasets(ROOT / "nowhere")) <= words
+    assert set(model_names.list_models()) == set(MODELS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -74,7 +85,7 @@ def test_the_documented_data_set_is_taken(tmp_path):
     shown = page.split("## A file of your own")[1].split("Columns are found")[0]
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop.toml").write_text("\n".join(line[4:] for line in shown.splitlines()))
-    assert datasets.load("shop", tmp_path).columns.item == ("sku",)
+    assert datasets.load_dataset("shop", tmp_path).columns.item == ("sku",)
 
 
 def test_the_two_commands_of_the_readme_stand_on_one_line_each():

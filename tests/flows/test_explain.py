@@ -6,19 +6,19 @@ import shutil
 import numpy as np
 import pytest
 
-from flows import explain as command
-from models.catalogue import MODELS
-from tasks import item_titles
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.errors import InputError
-from tasks.evaluate.stage import evaluate
-from tasks.explain import page as explanation_page
-from tasks.explain.explanation import ByModel, Explanation, explain
-from tasks.publish import PublishSettings, publish
-from tasks.split import SplitSettings, split
-from tasks.stores import matrices, runs, warehouse
-from tasks.stores.home import Home
-from tasks.train import train
+from oneclass.flows import explain as command
+from oneclass.models.registry import MODELS
+from oneclass.tasks import item_titles
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.evaluate.stage import evaluate
+from oneclass.tasks.explain import page as explanation_page
+from oneclass.tasks.explain.explanation import Explanation, ModelRecommendations, explain_user
+from oneclass.tasks.publish.stage import PublishSettings, publish
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import matrices, runs, warehouse
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.train import train
 from tests.conftest import home_in, log_into
 
 SETTINGS = {
@@ -37,7 +37,7 @@ def log_of_two_tastes(home):
 
 def run(home, *protocols, models=SETTINGS):
     """Fit models on protocols in one completed run; the digests of the splits."""
-    with runs.recorded(home, "run", "backfill", {}):
+    with runs.record_run(home, "run", "backfill", {}):
         binarize(home, BinarizeSettings(threshold=4), "run")
         digests = split(home, SplitSettings(held_out_share=0.2), "run", protocols=protocols, seed=1).digests
         for protocol in protocols:
@@ -75,7 +75,7 @@ def copied(explained, tmp_path):
 
 
 def rows(home, query):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(query).fetchall()
 
 
@@ -86,7 +86,7 @@ def files(home):
 @pytest.mark.slow
 def test_a_training_user_is_asked_as_such(explained):
     home, _ = explained
-    found = explain(home, "u7", top=5)
+    found = explain_user(home, "u7", top=5)
     liked = {item for (item,) in rows(home, "select item_id from curated.interactions where user_id = 'u7'")}
     ((held_out,),) = rows(home, "select item_id from splits.leave_one_out where user_id = 'u7' and role = 'held_out'")
     assert {one.item_id for one in found.history} == liked
@@ -104,8 +104,8 @@ def test_the_reasons_are_the_largest_weights_of_the_history(explained):
     weights = np.load(home.models / "mrf_dense" / fit[0] / "weights.npy")
     index = dict(rows(home, "select distinct item_id, item_index from curated.interactions"))
     ((user,),) = rows(home, "select distinct user_index from curated.interactions where user_id = 'u7'")
-    told = matrices.read(home, digests["leave_one_out"]).train[[user]].indices
-    (found,) = explain(home, "u7", top=3, models=["mrf_dense"]).by_model
+    told = matrices.load_split(home, digests["leave_one_out"]).train[[user]].indices
+    (found,) = explain_user(home, "u7", top=3, models=["mrf_dense"]).by_model
     for item in found.items:
         largest = np.sort(weights[told, index[item.item_id]])[::-1][:3]
         np.testing.assert_array_equal([value for _, value in item.because], largest[largest > 0])
@@ -115,7 +115,7 @@ def test_the_reasons_are_the_largest_weights_of_the_history(explained):
 
 def test_like_has_an_uncertainty_where_the_model_keeps_it_apart(explained):
     home, _ = explained
-    found = {one.model: one for one in explain(home, "u7").by_model}
+    found = {one.model: one for one in explain_user(home, "u7").by_model}
     assert all(0 < item.like[0] < 1 and item.like[1] > 0 for item in found["paired_symbols"].items)
     assert all(item.like is None for item in found["mrf_dense"].items)
     best = rows(
@@ -135,8 +135,8 @@ def test_a_user_held_out_of_every_fit_is_folded_in(home):
     log_of_two_tastes(home)
     run(home, "strong_generalization", models=["mrf_dense", "popularity"])
     parts = dict(rows(home, "select distinct part, min(user_id) from splits.strong_generalization group by part"))
-    assert all(one.known for one in explain(home, parts["train"]).by_model)
-    for one in explain(home, parts["test"], models=["mrf_dense"]).by_model:
+    assert all(one.known for one in explain_user(home, parts["train"]).by_model)
+    for one in explain_user(home, parts["test"], models=["mrf_dense"]).by_model:
         assert not one.known and one.items and all(item.because for item in one.items[:1])
 
 
@@ -155,12 +155,12 @@ def test_a_user_held_out_of_every_fit_is_folded_in(home):
 def test_who_or_what_is_not_there_is_told(explained, user, models, message):
     home, _ = explained
     with pytest.raises(InputError, match=message):
-        explain(home, user, models=models)
+        explain_user(home, user, models=models)
 
 
 def test_a_home_without_a_run_says_what_to_run(home):
     with pytest.raises(InputError, match="nothing is published yet. Run `python -m flows.backfill --dataset small`"):
-        explain(home, "u7")
+        explain_user(home, "u7")
 
 
 def test_what_an_earlier_version_published_says_what_to_run(copied):
@@ -168,16 +168,16 @@ def test_what_an_earlier_version_published_says_what_to_run(copied):
     for name in ("published.duckdb", "manifest.json"):
         (home.published / name).unlink()
     with pytest.raises(InputError, match="by an earlier version of this program. Run `python -m flows.backfill"):
-        explain(home, "u7")
+        explain_user(home, "u7")
 
 
 def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(copied):
     home = copied
-    before = explain(home, "u7")
+    before = explain_user(home, "u7")
     assert len(before.history) == len(rows(home, "select 1 from curated.interactions where user_id = 'u7'"))
     binarize(home, BinarizeSettings(threshold=4, min_item_edges=16), "next")  # a run that goes on
-    with warehouse.connect(home):
-        assert explain(home, "u7") == before
+    with warehouse.open_warehouse(home):
+        assert explain_user(home, "u7") == before
 
 
 def test_the_command_prints_titles_and_writes_its_page_only(copied, tmp_path, capsys):
@@ -228,8 +228,8 @@ def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_
 
 @pytest.mark.parametrize("user", ["../../x", "a/b", ".", "..", "x" * 400, "naïve <b>", "%2E"])
 def test_any_user_has_a_page_in_the_folder_of_users(home, user):
-    nothing = ByModel("popularity", "score", "leave_one_out", known=True, told=40, items=[])
-    page = explanation_page.write(home, Explanation("small", user, [], [nothing]), {})
+    nothing = ModelRecommendations("popularity", "score", "leave_one_out", known=True, told=40, items=[])
+    page = explanation_page.write_user_page(home, Explanation("small", user, [], [nothing]), {})
     assert page.parent == home.report / "users" and list(page.parent.iterdir()) == [page]
     assert "<b>" not in page.read_text()
 
@@ -246,7 +246,7 @@ def test_any_user_has_a_page_in_the_folder_of_users(home, user):
 def test_titles_are_found_by_their_header(tmp_path, text, found):
     path = tmp_path / "titles.csv"
     path.write_text(text)
-    assert item_titles.read(path, ("sku",)) == found
+    assert item_titles.read_titles(path, ("sku",)) == found
 
 
 @pytest.mark.parametrize(
@@ -263,10 +263,10 @@ def test_titles_that_cannot_be_read_are_told(tmp_path, data, message):
     if data is not None:
         path.write_bytes(data)
     with pytest.raises(InputError, match=f"--titles .*titles.csv.*{message}"):
-        item_titles.read(path)
+        item_titles.read_titles(path)
 
 
 def test_latin_1_titles_are_read(tmp_path):
     path = tmp_path / "movies.dat"
     path.write_bytes("1::Misérables, Les::Drama\n".encode("latin-1"))
-    assert item_titles.read(path) == {"1": "Misérables, Les"}
+    assert item_titles.read_titles(path) == {"1": "Misérables, Les"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.killed.snapshots import Store
+from benchmarks.reliability.crashes.snapshots import Store
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,8 +56,8 @@ def test_what_is_written_shows_in_the_next_copy_however_soon(home, tmp_path):
 STOPPED = """
 import os, random, sys
 from pathlib import Path
-from benchmarks.killed import moments, commands
-from benchmarks.killed.snapshots import Store
+from benchmarks.reliability.crashes import moments, commands
+from benchmarks.reliability.crashes.snapshots import Store
 folder = Path(sys.argv[1])
 home = folder / "home"
 (home / "small").mkdir(parents=True)
@@ -107,10 +107,10 @@ def test_a_run_is_stopped_before_each_change_and_round_each_commit(tmp_path):
 RECOVERED = """
 import json, os, random, sys
 from pathlib import Path
-from benchmarks.killed import commands, recoveries
-from benchmarks.killed.commands import FLOWS, Flow
-from benchmarks.killed.servers import Server
-from benchmarks.killed.snapshots import Store
+from benchmarks.reliability.crashes import commands, recoveries
+from benchmarks.reliability.crashes.commands import FLOWS, Flow
+from benchmarks.reliability.crashes.servers import Server
+from benchmarks.reliability.crashes.snapshots import Store
 folder, server = Path(sys.argv[1]), Server(os.environ["PREFECT_API_URL"])
 sizes = ("demo.users=60", "demo.items=30", "demo.likes=500", "train.tune=off")
 FLOWS["tiny"] = Flow("backfill", models="popularity", words=("--protocols", "leave_one_out"), settings=sizes)

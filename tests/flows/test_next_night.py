@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows import backfill
+from oneclass.flows import backfill
 from tests.flows.test_backfill import contents
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,9 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 from pydantic import ValidationError
 
-from flows import (
+from oneclass.flows import (
     backfill,
-    command_line,
+    cli,
     data_docs,
     deploy,
     explain,
@@ -26,40 +26,45 @@ from flows import (
     sweep,
     tune,
 )
-from flows.parameters import (
-    Backfill,
-    Deploy,
-    Explain,
-    NightlyRetrain,
-    OfDataset,
-    Promote,
-    Recommend,
-    Replay,
-    Run,
-    Serve,
-    Sweep,
-    Tune,
+from oneclass.flows.parameters import (
+    BackfillParameters,
+    DatasetParameters,
+    DeployParameters,
+    ExplainParameters,
+    NightlyRetrainParameters,
+    PromoteParameters,
+    RecommendParameters,
+    ReplayParameters,
+    RunParameters,
+    ServeParameters,
+    SweepParameters,
+    TuneParameters,
 )
-from flows.sequence import backfill as backfill_flow
-from flows.sequence import nightly_retrain as nightly_flow
-from flows.sweeping import sweep as sweep_flow
-from flows.tuning import tune as tune_flow
-from tasks.errors import InputError
-from tasks.sweep import SWEEPS
+from oneclass.flows.pipeline import backfill as backfill_flow
+from oneclass.flows.pipeline import nightly_retrain as nightly_flow
+from oneclass.flows.sweep_flow import sweep as sweep_flow
+from oneclass.flows.tune_flow import tune as tune_flow
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.sweep import SWEEPS
 
 ROOT = Path(__file__).parents[2]
-FLOWS = {Backfill: backfill_flow, NightlyRetrain: nightly_flow, Sweep: sweep_flow, Tune: tune_flow}
+FLOWS = {
+    BackfillParameters: backfill_flow,
+    NightlyRetrainParameters: nightly_flow,
+    SweepParameters: sweep_flow,
+    TuneParameters: tune_flow,
+}
 COMMANDS = {
-    Replay: backfill,
-    NightlyRetrain: nightly_retrain,
-    Sweep: sweep,
-    Tune: tune,
-    Explain: explain,
-    OfDataset: data_docs,
-    Deploy: deploy,
-    Promote: promote,
-    Recommend: recommend,
-    Serve: serve,
+    ReplayParameters: backfill,
+    NightlyRetrainParameters: nightly_retrain,
+    SweepParameters: sweep,
+    TuneParameters: tune,
+    ExplainParameters: explain,
+    DatasetParameters: data_docs,
+    DeployParameters: deploy,
+    PromoteParameters: promote,
+    RecommendParameters: recommend,
+    ServeParameters: serve,
 }
 FULL = {
     "dataset": "ml-1m",
@@ -119,23 +124,23 @@ def test_prefect_shows_every_parameter_with_its_type_default_and_description(kin
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_a_command_line_gives_the_parameters_and_can_be_spelt_again(kind):
     given = kind(**{name: FULL[name] for name in kind.model_fields})
-    words = shlex.split(command_line.spelt("flows.any", given))[3:]
-    assert command_line.parameters(kind, COMMANDS[kind].parser().parse_args(words)) == given
+    words = shlex.split(cli.to_command_line("flows.any", given))[3:]
+    assert cli.parse_parameters(kind, COMMANDS[kind].parser().parse_args(words)) == given
 
 
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_what_is_left_out_has_the_declared_default(kind):
     required = {name: FULL[name] for name, field in kind.model_fields.items() if field.is_required()}
-    words = shlex.split(command_line.spelt("flows.any", kind(**required)))[3:]
+    words = shlex.split(cli.to_command_line("flows.any", kind(**required)))[3:]
     assert len(words) == 2 * len(required)
-    assert command_line.parameters(kind, COMMANDS[kind].parser().parse_args(words)) == kind(**required)
+    assert cli.parse_parameters(kind, COMMANDS[kind].parser().parse_args(words)) == kind(**required)
 
 
 def test_flags_may_be_repeated():
     given = backfill.parser().parse_args(
         ["--dataset", "d", "--source", "a", "b", "--source", "c", "--set", "x.y=1", "--set", "x.z=u"]
     )
-    parameters = command_line.parameters(Backfill, given)
+    parameters = cli.parse_parameters(BackfillParameters, given)
     assert parameters.source == ["a", "b", "c"] and parameters.settings == {"x.y": 1, "x.z": "u"}
 
 
@@ -150,17 +155,17 @@ def test_the_deployment_passes_parameters_that_its_flow_takes(monkeypatch):
 
 def test_an_unknown_parameter_is_refused():
     with pytest.raises(ValidationError, match="datasets"):
-        Run(dataset="d", datasets="e")
+        RunParameters(dataset="d", datasets="e")
 
 
 def test_the_sweeps_in_the_help_are_those_that_there_are():
     for name in SWEEPS:
-        assert name in Sweep.model_fields["sweep"].description
+        assert name in SweepParameters.model_fields["sweep"].description
 
 
 def test_an_assignment_that_is_none_is_told():
     with pytest.raises(InputError, match="--set nonsense: write it as"):
-        command_line.parameters(Run, backfill.parser().parse_args(["--dataset", "d", "--set", "nonsense"]))
+        cli.parse_parameters(RunParameters, backfill.parser().parse_args(["--dataset", "d", "--set", "nonsense"]))
 
 
 @pytest.mark.slow
@@ -180,7 +185,7 @@ def test_help_loads_nothing_that_takes_long(module):
 def test_importing_flows_leaves_stderr_alone():
     script = (
         "import atexit, sys; atexit.register(lambda: print('said at exit', file=sys.stderr))\n"
-        "import flows, flows.command_line, flows.parameters"
+        "import flows, flows.cli, flows.parameters"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr == "said at exit\n"
@@ -206,8 +211,8 @@ def test_a_flow_that_is_run_by_another_program_leaks_nothing(prefect_server):
     """Such as a worker, whose stderr the project leaves alone: modules are kept, so that Python empties them."""
     script = (
         "from prefect import flow\n"
-        "from flows import sequence\n"
-        "from tasks.binarize import binarize\n"
+        "from oneclass.flows import sequence\n"
+        "from oneclass.tasks.binarize import binarize\n"
         "flow(sequence._keep_modules)()\n"
     )
     environment = {**os.environ, "PREFECT_API_URL": prefect_server}

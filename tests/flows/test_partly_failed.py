@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from flows import backfill
-from models.mrf.dense import MRFDense
-from models.popularity import Popularity
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.flows import backfill
+from oneclass.models.mrf.dense import MRFDense
+from oneclass.models.popularity import Popularity
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_
     message = capsys.readouterr().err
     assert "popularity failed and was left out: train: popularity cannot be fitted: no such luck" in message
     home = Home(tmp_path / "home", "ml-latest-small")
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         assert connection.execute("select state from operations.evaluated_runs").fetchall() == [("partly_failed",)]
         assert connection.execute("select distinct model from evaluation.metrics").fetchall() == [("mrf_dense",)]
         assert connection.execute("select challenger, promoted from operations.promotions").fetchall() == [
@@ -49,7 +49,7 @@ def test_a_model_that_needs_more_memory_than_there_is_fails_alone_and_is_made_on
     )
     assert "Give the run more memory, or leave the model out (--models)" in message
     assert backfill.main(words) == 0
-    with warehouse.connect(Home(tmp_path / "home", "ml-latest-small"), read_only=True) as connection:
+    with warehouse.open_warehouse(Home(tmp_path / "home", "ml-latest-small"), read_only=True) as connection:
         assert connection.execute("select state from operations.runs order by started_at").fetchall() == [
             ("partly_failed",),
             ("completed",),

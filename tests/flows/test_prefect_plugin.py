@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from prefect.client.orchestration import PrefectClient, get_client
 
-from flows.prefect_plugin import setup_environment
+from oneclass.flows.prefect_plugin import setup_environment
 
 
 @pytest.fixture

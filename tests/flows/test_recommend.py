@@ -6,7 +6,7 @@ import re
 import polars as pl
 import pytest
 
-from flows import explain, published, recommend
+from oneclass.flows import explain, published, recommend
 
 ML = ["--dataset", "ml-latest-small"]
 

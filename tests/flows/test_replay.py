@@ -5,10 +5,10 @@ from datetime import date
 
 import pytest
 
-from flows import backfill, replay
-from tasks.errors import InputError
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.flows import backfill, replay
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def command(home, log, *more):
 
 def metrics(home):
     """Day -> the metrics that its newest run came to."""
-    with warehouse.connect(Home(home, DATASET), read_only=True) as connection:
+    with warehouse.open_warehouse(Home(home, DATASET), read_only=True) as connection:
         found = connection.execute(
             "select settings ->> 'until', runs.rowid, model, score, metric, value from evaluation.metrics "
             "join operations.runs using (run_id) order by all"
@@ -95,11 +95,11 @@ def test_what_is_no_replay_is_told(tmp_path, log, capsys, arguments, message):
 
 
 def test_the_days_lie_a_step_apart_from_the_first_on():
-    assert replay.days(date(2020, 2, 27), date(2020, 3, 2), "2d") == [
+    assert replay.list_days(date(2020, 2, 27), date(2020, 3, 2), "2d") == [
         date(2020, 2, 27),
         date(2020, 2, 29),
         date(2020, 3, 2),
     ]
-    assert replay.days(date(2020, 1, 1), date(2020, 1, 14), "1w") == [date(2020, 1, 1), date(2020, 1, 8)]
+    assert replay.list_days(date(2020, 1, 1), date(2020, 1, 14), "1w") == [date(2020, 1, 1), date(2020, 1, 8)]
     with pytest.raises(InputError, match="--every 0d"):
-        replay.days(date(2020, 1, 1), date(2020, 1, 2), "0d")
+        replay.list_days(date(2020, 1, 1), date(2020, 1, 2), "0d")

@@ -4,20 +4,20 @@ from datetime import date
 
 import pytest
 
-from flows.command_line import parse_assignment
-from flows.parameters import Backfill
-from flows.settings import RunSettings
-from flows.settings import resolve as resolved
-from models.catalogue import MODELS
-from tasks.errors import InputError
-from tasks.stores.allowance import cores
+from oneclass.flows.cli import parse_assignment
+from oneclass.flows.parameters import BackfillParameters
+from oneclass.flows.settings import RunSettings
+from oneclass.flows.settings import resolve_settings as resolved
+from oneclass.models.registry import MODELS
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores.resources import available_cores
 
 
 def resolve(dataset: str, **given) -> RunSettings:
     """The settings of a backfill; paths may be given as such."""
     given |= {name: str(given[name]) for name in ("home",) if name in given}
     given |= {name: list(map(str, given[name])) for name in ("config",) if name in given}
-    return resolved(Backfill(dataset=dataset, **given))
+    return resolved(BackfillParameters(dataset=dataset, **given))
 
 
 def test_layers_override_one_another(tmp_path):
@@ -115,8 +115,8 @@ def test_a_wrong_setting_is_named(tmp_path, wrong, message):
 def test_what_a_run_may_take_is_what_was_asked_for_and_no_more_than_there_is(tmp_path, caplog):
     asked = resolve("ml-1m", home=tmp_path, memory="512MB", threads=100_000, settings={"files.readable_by": "owner"})
     limits = asked.home.limits
-    assert (limits.memory, limits.threads, asked.home.files.readable_by) == (512 * 10**6, cores(), "owner")
-    assert f"--threads 100000: this process may use {cores()} cores" in caplog.text
+    assert (limits.memory, limits.threads, asked.home.files.readable_by) == (512 * 10**6, available_cores(), "owner")
+    assert f"--threads 100000: this process may use {available_cores()} cores" in caplog.text
     caplog.clear()
     assert resolve("ml-1m", home=tmp_path, threads=1).home.limits.threads == 1 and not caplog.text
 

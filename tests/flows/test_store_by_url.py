@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import sweep
+from oneclass.flows import sweep
 from tests import s3_server
 from tests.flows.conftest import ML
 from tests.flows.test_backfill import contents, query, run

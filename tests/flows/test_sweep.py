@@ -7,16 +7,16 @@ import duckdb
 import numpy as np
 import pytest
 
-from flows import sweep, sweeping
-from models import catalogue
-from models.catalogue import MODELS
-from models.evaluation import metrics
-from tasks import sweep as sweeps
-from tasks.errors import OneclassError
-from tasks.evaluate.ranks import rank
-from tasks.stores import matrices
-from tasks.stores.home import Home
-from tasks.sweep import SWEEPS, SweepPlan, settings_of
+from oneclass.flows import sweep, sweep_flow
+from oneclass.models import registry
+from oneclass.models.evaluation import metrics
+from oneclass.models.registry import MODELS
+from oneclass.tasks import sweep as sweeps
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.evaluate.ranking import rank_part_targets
+from oneclass.tasks.stores import matrices
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.sweep import SWEEPS, SweepPlan, refit_settings
 
 ML = ["--dataset", "ml-latest-small", "--threads", "2"]
 SMALL = {
@@ -28,7 +28,7 @@ SMALL = {
 @pytest.fixture(autouse=True)
 def small_sweeps(prefect_server, monkeypatch):
     monkeypatch.setattr(sweeps, "SWEEPS", SMALL)
-    monkeypatch.setattr(sweeping, "SWEEPS", SMALL)
+    monkeypatch.setattr(sweep_flow, "SWEEPS", SMALL)
 
 
 def swept(home, ratings, *arguments):
@@ -46,7 +46,7 @@ def penalties_kept(prefect_server, ratings, tmp_path_factory):
     home = tmp_path_factory.mktemp("swept")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweeps, "SWEEPS", SMALL)
-        patch.setattr(sweeping, "SWEEPS", SMALL)
+        patch.setattr(sweep_flow, "SWEEPS", SMALL)
         assert swept(home, ratings, "--sweep", "penalties") == 0
     return home
 
@@ -69,15 +69,15 @@ def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
     ]
     home = Home(tmp_path, "ml-latest-small")
     for folder in (home.models / "mrf_dense").iterdir():
-        model = catalogue.load("mrf_dense", folder)
+        model = registry.load_model("mrf_dense", folder)
         varied = json.dumps({"alpha": 0.0} if model.settings.alpha == 0 else {"l2": model.settings.l2})
-        split = matrices.read(home, json.loads((folder / "fit.json").read_text())["facts"]["matrices"])
-        of_users, edge_ranks = rank(model, "score", split.parts["test"])
+        split = matrices.load_split(home, json.loads((folder / "fit.json").read_text())["facts"]["matrices"])
+        of_users, edge_ranks = rank_part_targets(model, "score", split.parts["test"])
         kept = query(
             tmp_path,
             f"select metric, value, users from evaluation.sweeps where degree_low is null and settings = '{varied}'",
         )
-        means = metrics.over_users(of_users)
+        means = metrics.average_over_users(of_users)
         assert model.settings.alpha == (0 if varied == '{"alpha": 0.0}' else 0.5)
         assert {metric: (value, users) for metric, value, users in kept} == {
             metric: (mean.value, mean.users) for metric, mean in means.items()
@@ -103,12 +103,12 @@ def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
 
 @pytest.mark.slow
 def test_a_sweep_can_keep_what_each_pass_left(tmp_path, ratings, monkeypatch):
-    plan = SweepPlan("hpf", "leave_one_out", ({"factors": 3, "max_iterations": 4},), by_pass="bounds")
+    plan = SweepPlan("hpf", "leave_one_out", ({"factors": 3, "max_iterations": 4},), each_epoch="bounds")
     monkeypatch.setattr(sweeps, "SWEEPS", {"passes": plan})
-    monkeypatch.setattr(sweeping, "SWEEPS", {"passes": plan})
+    monkeypatch.setattr(sweep_flow, "SWEEPS", {"passes": plan})
     assert swept(tmp_path, ratings) == 0
     [folder] = (Home(tmp_path, "ml-latest-small").models / "hpf").iterdir()
-    bounds = catalogue.load("hpf", folder).bounds
+    bounds = registry.load_model("hpf", folder).bounds
     kept = query(tmp_path, "select metric, value from evaluation.sweeps where metric like 'bounds@%' order by all")
     assert kept == sorted((f"bounds@{at}", value) for at, value in enumerate(bounds.tolist(), 1)) and kept
 
@@ -136,8 +136,8 @@ def test_a_refit_that_fails_leaves_the_last_results(after_penalties, ratings, mo
             raise OneclassError("train: mrf_dense cannot be fitted: no memory")
         return kept(of, **arguments)
 
-    kept = sweeps.fitted
-    monkeypatch.setattr(sweeps, "fitted", failing)
+    kept = sweeps.load_or_fit
+    monkeypatch.setattr(sweeps, "load_or_fit", failing)
     assert swept(home, ratings, "--sweep", "penalties", "--seed", "3") == 1
     assert "no memory" in capsys.readouterr().err
     assert query(home, "select * from evaluation.sweeps order by all") == before
@@ -160,6 +160,6 @@ def test_a_sweep_that_there_is_not_is_told(tmp_path, ratings, capsys):
 @pytest.mark.parametrize("name", [name for name, one in SWEEPS.items() if one.model in MODELS])
 def test_every_declared_refit_has_valid_settings_of_its_own(name, monkeypatch):
     monkeypatch.setattr(sweeps, "SWEEPS", SWEEPS)
-    settings = settings_of(SWEEPS[name], MODELS[SWEEPS[name].model].Settings())
+    settings = refit_settings(SWEEPS[name], MODELS[SWEEPS[name].model].Settings())
     assert len({one.model_dump_json() for one in settings}) == len(SWEEPS[name].settings) > 1
-    assert all("=" in sweeps.label(name, place) for place in range(len(settings)))
+    assert all("=" in sweeps.refit_label(name, place) for place in range(len(settings)))

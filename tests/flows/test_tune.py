@@ -12,12 +12,12 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
-from flows import backfill, promote, tune
-from flows.parameters import Backfill
-from flows.settings import resolve
-from models.catalogue import MODELS
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.flows import backfill, promote, tune
+from oneclass.flows.parameters import BackfillParameters
+from oneclass.flows.settings import resolve_settings
+from oneclass.models.registry import MODELS
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 from tests.flows.test_cluster import kill_one_after
 
 pytestmark = pytest.mark.slow
@@ -57,8 +57,8 @@ def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsy
 
     more = tmp_path / "more.toml"
     more.write_text("[publish]\ntop_n = 7\n")
-    given = Backfill(dataset="ml-latest-small", home=str(tmp_path), config=[str(file), str(more)])
-    run = resolve(given)
+    given = BackfillParameters(dataset="ml-latest-small", home=str(tmp_path), config=[str(file), str(more)])
+    run = resolve_settings(given)
     assert run.models["bpr_uniform"].model_dump().items() >= found.items() and run.publish.top_n == 7
 
 
@@ -91,7 +91,7 @@ def test_a_run_searches_by_itself_and_the_next_one_takes_what_was_found(tmp_path
     assert backfill.main([*command, "--source", str(log), "--protocols", "strong_generalization"]) == 0
     assert backfill.main([*command, "--source", str(log), "--protocols", "strong_generalization"]) == 0
     home = Home(tmp_path, "mine")
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         rows = connection.execute(
             "select origin, settings, trials from operations.model_settings order by rowid"
         ).fetchall()
@@ -109,7 +109,7 @@ def test_a_run_searches_by_itself_and_the_next_one_takes_what_was_found(tmp_path
     assert "searched on" in report and "Where the models' settings come from" in html.unescape(report)
 
     assert promote.main(["--dataset", "mine", "--home", str(tmp_path), "--model", "mrf_dense"]) == 0
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         fits = connection.execute("select count(distinct digest) from operations.model_fits where model = 'mrf_dense'")
         assert fits.fetchone() == (2,)  # what was searched, not the defaults
 
@@ -129,7 +129,9 @@ def test_the_weight_of_new_likes_is_searched_where_their_order_is_kept(tmp_path,
     assert tune.main([*command, "split.order=true"]) == 0
     file = tmp_path / "mine" / "tuning" / "slim.toml"
     assert tomllib.loads(file.read_text())["slim"]["recency_exponent"] > 0
-    assert resolve(Backfill(dataset="mine", home=str(tmp_path), source=[str(log)], config=[str(file)])).split.order
+    assert resolve_settings(
+        BackfillParameters(dataset="mine", home=str(tmp_path), source=[str(log)], config=[str(file)])
+    ).split.order
 
 
 def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path, capsys, prefect_server):
@@ -147,7 +149,9 @@ def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path
     assert tune.main([*command, "binarize.observed_negatives=true"]) == 0
     file = tmp_path / "mine" / "tuning" / "wmf.toml"
     assert tomllib.loads(file.read_text())["wmf"]["considered_weight"] > 0
-    again = resolve(Backfill(dataset="mine", home=str(tmp_path), source=[str(log)], config=[str(file)]))
+    again = resolve_settings(
+        BackfillParameters(dataset="mine", home=str(tmp_path), source=[str(log)], config=[str(file)])
+    )
     assert again.binarize.observed_negatives
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import console
+from oneclass.flows import console
 from tests.flows.conftest import ML
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ ROOMS = ("flows", "tasks", "models", "sql", "data_contracts")
 
 EVERY_COMMAND = """
 import json, sys
-from flows import console
+from oneclass.flows import console
 
 for line in json.loads(sys.argv[1]):
     sys.argv = ["oneclass", *line]

@@ -11,10 +11,10 @@ from multiprocessing import get_context
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from models.evaluation.held_out_edges import held_out_edges, parted
-from models.evaluation.metrics import over_users, user_metrics
-from models.evaluation.ranking import target_ranks
-from models.fitting import FitOptions, Start
+from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
+from oneclass.models.evaluation.metrics import average_over_users, compute_user_metrics
+from oneclass.models.evaluation.ranking import rank_targets
+from oneclass.models.fit_options import FitOptions, Start
 
 
 def assert_same_bits(one, other):
@@ -153,10 +153,10 @@ def counted(matrix):
 def metrics(model, train, targets, score=None):
     """The metrics of the users' targets by one score of a model that was fitted on `train`."""
     scores = model.scores(train, users=np.arange(train.shape[0]), score=score)
-    return over_users(user_metrics(target_ranks(scores, train, targets)))
+    return average_over_users(compute_user_metrics(rank_targets(scores, train, targets)))
 
 
 def held_out(likes):
     """One edge of every user apart."""
     ones = np.ones(likes.shape[0], dtype=np.int64)
-    return parted(likes, held_out_edges(likes, ones, 1, *(np.arange(count) for count in likes.shape)))
+    return split_matrix(likes, choose_held_out_edges(likes, ones, 1, *(np.arange(count) for count in likes.shape)))

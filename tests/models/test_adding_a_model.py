@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import models
-from models.catalogue import MODELS, Catalogue
+from oneclass.models.registry import MODELS, Catalogue
 
 models.__path__.append(str(Path(__file__).with_name("models")))
 MODELS["{NAME}"] = Catalogue({{{LINE}}})["{NAME}"]

@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_array, csr_matrix
 
-from models.catalogue import MODELS, load
-from models.fitting import FitOptions
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.registry import MODELS, load_model
 
 # Settings that make a fit short; a model that is not named here runs with its defaults.
 SHORT = {
@@ -50,7 +50,7 @@ every_model = pytest.mark.parametrize("name", [_unless_its_extra_is_absent(name)
 
 def test_a_models_file_is_imported_when_the_model_is_asked_for():
     code = (
-        "import sys; from models.catalogue import MODELS; "
+        "import sys; from oneclass.models.registry import MODELS; "
         "loaded = lambda: {name.split('.')[1] for name in sys.modules if name.endswith('.model')}; "
         "assert not loaded() and 'wmf' in MODELS and not loaded(); MODELS['wmf']; assert loaded() == {'wmf'}, loaded()"
     )
@@ -94,7 +94,7 @@ def test_scores_are_finite_float32_of_the_blocks_shape(name, fitted, checkerboar
 def test_each_score_has_the_bits_of_the_score_alone(name, fitted, checkerboard):
     histories = csr_matrix(checkerboard[:4].toarray() * np.array([[1], [1], [0], [1]]))  # one of them empty
     for users in (None, np.array([4, 7, 9, 2])):
-        each = dict(fitted(name).each_score(histories, users=users))
+        each = dict(fitted(name).iterate_scores(histories, users=users))
         assert tuple(each) == fitted(name).score_names
         np.testing.assert_array_equal(np.stack([*each.values()]), all_scores(fitted(name), histories, users=users))
 
@@ -116,7 +116,7 @@ def test_fitting_again_forgets_the_first_data(name, checkerboard, long_tailed):
 @every_model
 def test_saving_and_loading_change_nothing(name, fitted, checkerboard, tmp_path):
     fitted(name).save(tmp_path)
-    loaded = load(name, tmp_path)
+    loaded = load_model(name, tmp_path)
     assert loaded.settings == fitted(name).settings and loaded.seed == fitted(name).seed
     rows = np.arange(checkerboard.shape[0])
     for users in (None, rows):
@@ -131,30 +131,30 @@ def test_saving_and_loading_change_nothing(name, fitted, checkerboard, tmp_path)
 @every_model
 def test_what_a_loaded_model_was_asked_before_changes_no_answer(name, fitted, checkerboard, tmp_path):
     fitted(name).save(tmp_path)
-    asked = load(name, tmp_path)
+    asked = load_model(name, tmp_path)
     for users in ([5], [6, 7], [5], [8]):
         histories = checkerboard[users]
-        np.testing.assert_array_equal(all_scores(asked, histories), all_scores(load(name, tmp_path), histories))
+        np.testing.assert_array_equal(all_scores(asked, histories), all_scores(load_model(name, tmp_path), histories))
         histories.indices[:1] = (
             0 if histories.indices[0] else 1
         )  # the caller's own array, of another history from now on
-        np.testing.assert_array_equal(all_scores(asked, histories), all_scores(load(name, tmp_path), histories))
+        np.testing.assert_array_equal(all_scores(asked, histories), all_scores(load_model(name, tmp_path), histories))
 
 
 @every_model
 def test_a_loaded_model_answers_several_threads_at_once(name, fitted, checkerboard, tmp_path):
     fitted(name).save(tmp_path)
-    asked, blocks = load(name, tmp_path), [checkerboard[first : first + 5] for first in range(0, 40, 5)] * 4
+    asked, blocks = load_model(name, tmp_path), [checkerboard[first : first + 5] for first in range(0, 40, 5)] * 4
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda block: all_scores(asked, block), blocks))
     for block, scores in zip(blocks[:8], found[-8:], strict=True):
-        np.testing.assert_array_equal(scores, all_scores(load(name, tmp_path), block))
+        np.testing.assert_array_equal(scores, all_scores(load_model(name, tmp_path), block))
 
 
 @pytest.mark.parametrize("name", ["random_graph", "paired_symbols"])
 def test_the_scores_and_like_of_a_block_fold_it_in_once(name, fitted, checkerboard, tmp_path, monkeypatch):
     fitted(name).save(tmp_path)
-    asked, folds = load(name, tmp_path), []
+    asked, folds = load_model(name, tmp_path), []
     fold_in = type(asked).fold_in
     monkeypatch.setattr(type(asked), "fold_in", lambda model, block: folds.append(block) or fold_in(model, block))
     all_scores(asked, checkerboard[:3])
@@ -198,7 +198,7 @@ def test_another_seed_gives_another_fit_where_the_model_draws(name, checkerboard
     same = np.array_equal(
         all_scores(make(name, seed=4).fit(checkerboard), checkerboard), all_scores(fitted(name), checkerboard)
     )
-    assert same == MODELS[name].draws_nothing
+    assert same == MODELS[name].is_deterministic
 
 
 @every_model
@@ -366,7 +366,7 @@ def test_degenerate_data_get_finite_scores(name, likes):
 
 
 @pytest.mark.parametrize(
-    "name", [_unless_its_extra_is_absent(name) for name in MODELS if MODELS[name].scorable_each_epoch]
+    "name", [_unless_its_extra_is_absent(name) for name in MODELS if MODELS[name].scores_each_epoch]
 )
 def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checkerboard):
     model, seen = make(name), []

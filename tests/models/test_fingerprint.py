@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from models import fingerprint
-from models.base import Model
-from models.catalogue import MODELS
-from models.slim import SLIM
-from models.wmf import WMF
+from oneclass.models import fingerprint
+from oneclass.models.base import Model
+from oneclass.models.registry import MODELS
+from oneclass.models.slim import SLIM
+from oneclass.models.wmf import WMF
 
 
 @pytest.fixture
@@ -36,44 +36,45 @@ def package(tmp_path):
     ],
 )
 def test_an_edit_moves_the_models_that_can_see_it(package, edited, expected):
-    before = {name: fingerprint.of_model.__wrapped__(model, package) for name, model in MODELS.items()}
+    before = {name: fingerprint.fingerprint_model.__wrapped__(model, package) for name, model in MODELS.items()}
     with (package / edited).open("a") as file:
         file.write("# a comment\n")
-    after = {name: fingerprint.of_model.__wrapped__(model, package) for name, model in MODELS.items()}
+    after = {name: fingerprint.fingerprint_model.__wrapped__(model, package) for name, model in MODELS.items()}
     assert {name for name in MODELS if after[name] != before[name]} == expected
 
 
 def test_no_file_that_a_model_loads_is_left_out():
     """Each model is fitted from its family, and from rooms that its fingerprint covers."""
     for name, model in MODELS.items():
-        code = f"import sys, {model.__module__}; print(*(name for name in sys.modules if name.startswith('models.')))"
+        loaded = "*(name for name in sys.modules if name.startswith('oneclass.models.'))"
+        code = f"import sys, {model.__module__}; print({loaded})"
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        rooms = {module.split(".")[1] for module in run.stdout.split()}
-        assert rooms <= fingerprint.SHARED | {model.__module__.split(".")[1]}, name
+        rooms = {module.split(".")[2] for module in run.stdout.split()}
+        assert rooms <= fingerprint.SHARED | {model.__module__.split(".")[2]}, name
 
 
 def test_models_of_a_family_share_a_fingerprint_and_families_do_not():
-    assert fingerprint.of_model(MODELS["mrf_dense"]) == fingerprint.of_model(MODELS["mrf_sparse"])
-    assert fingerprint.of_model(WMF) != fingerprint.of_model(SLIM)
+    assert fingerprint.fingerprint_model(MODELS["mrf_dense"]) == fingerprint.fingerprint_model(MODELS["mrf_sparse"])
+    assert fingerprint.fingerprint_model(WMF) != fingerprint.fingerprint_model(SLIM)
 
 
 def test_equal_source_elsewhere_has_an_equal_fingerprint(package):
-    assert fingerprint.of_model(WMF, package) == fingerprint.of_model(WMF)
+    assert fingerprint.fingerprint_model(WMF, package) == fingerprint.fingerprint_model(WMF)
 
 
 def test_a_file_elsewhere_counts_itself(tmp_path):
     file = tmp_path / "stage.py"
     file.write_text("x = 1\n")
-    before = fingerprint.of_file(file)
+    before = fingerprint.fingerprint_file(file)
     file.write_text("x = 2\n")
-    assert fingerprint.of_file(file) != before
+    assert fingerprint.fingerprint_file(file) != before
 
 
 def test_a_model_elsewhere_counts_its_own_file():
     class Own(Model):
         pass
 
-    assert fingerprint.of_model(Own) not in {fingerprint.of_model(model) for model in MODELS.values()}
+    assert fingerprint.fingerprint_model(Own) not in {fingerprint.fingerprint_model(model) for model in MODELS.values()}
 
 
 def test_no_source_is_parsed_in_models():

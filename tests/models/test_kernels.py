@@ -5,7 +5,7 @@ import pkgutil
 
 from numba.core.dispatcher import Dispatcher
 
-import models
+from oneclass import models
 
 
 def modules():

@@ -14,14 +14,14 @@ import pytest
 from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 
-from models import numba_cache
-from models.catalogue import MODELS
+from oneclass.models import numba_cache
+from oneclass.models.registry import MODELS
 
 SOURCES = {
     "shared/__init__.py": "",
     "shared/sums.py": "import numba\n@numba.njit\ndef plus(x):\n    return x + 1\n",
-    "first/__init__.py": "from models.first.model import x\n",
-    "first/model.py": "import models.first.kernels\nx = 1\n",
+    "first/__init__.py": "from oneclass.models.first.model import x\n",
+    "first/model.py": "import oneclass.models.first.kernels\nx = 1\n",
     "first/helpers.py": "import numba\n@numba.njit\ndef twice(x):\n    return 2 * x\n",
     "first/kernels.py": (
         "import numba\nfrom models.first.helpers import twice\nfrom models.shared.sums import plus\n"
@@ -34,7 +34,7 @@ SOURCES = {
 }
 RUN = """
 import json
-import models.first.kernels as first, models.second.kernels as second
+import oneclass.models.first.kernels as first, models.second.kernels as second
 import os, pathlib, time
 if together := int(os.environ.get("TOGETHER", 0)):  # call the kernels when so many processes have come here
     ready = pathlib.Path(os.environ["XDG_CACHE_HOME"], "ready")

@@ -4,7 +4,7 @@ import numpy as np
 from llvmlite.binding import Linkage
 from numba import njit, prange
 
-import models  # noqa: F401  (sets numba up)
+from oneclass import models  # noqa: F401  (sets numba up)
 
 
 @njit(fastmath={"reassoc", "contract"})

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.fitting import FitOptions
-from models.numerics import counts
-from models.numerics.counts import item_degrees
-from models.popularity import Popularity, PopularitySettings
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.numerics import validation
+from oneclass.models.numerics.validation import count_item_degrees
+from oneclass.models.popularity import Popularity, PopularitySettings
 from tests.models.block_fits import Backwards, shelved
 
 
@@ -46,7 +46,7 @@ def test_what_is_no_matrix_of_counts_is_refused_by_blocks_as_by_one_machine(long
 
 
 def test_degrees_are_counted_some_entries_at_a_time(long_tailed, monkeypatch):
-    expected = item_degrees(long_tailed)
-    monkeypatch.setattr(counts, "AT_ONCE", 100)
-    np.testing.assert_array_equal(item_degrees(long_tailed), expected)
+    expected = count_item_degrees(long_tailed)
+    monkeypatch.setattr(validation, "ENTRIES_PER_CHUNK", 100)
+    np.testing.assert_array_equal(count_item_degrees(long_tailed), expected)
     np.testing.assert_array_equal(expected, (long_tailed.toarray() > 0).sum(axis=0))

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from models.blend import Blend, BlendSettings
-from models.blend.scale import brought_to_scale
-from models.catalogue import MODELS
-from models.numerics.counts import one_each
-from models.numerics.ordered_histories import ordered
+from oneclass.models.blend import Blend, BlendSettings
+from oneclass.models.blend.score_normalization import normalize_scores
+from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.models.numerics.validation import single_item_histories
+from oneclass.models.registry import MODELS
 
 FITTED = {
     "mrf_dense": {"l2": 20.0},
@@ -30,7 +30,7 @@ def shuffled(matrix, seed):
     places = np.concatenate([generator.permutation(length) for length in np.diff(matrix.indptr)])
     dense = np.full(matrix.shape, -1)
     dense[np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices] = places
-    return ordered(matrix, places), dense
+    return with_recency_ranks(matrix, places), dense
 
 
 def between_items(model):
@@ -38,7 +38,7 @@ def between_items(model):
     if hasattr(model, "weights"):
         weights = model.weights if isinstance(model.weights, np.ndarray) else model.weights.toarray()
         return weights.astype(np.float64)
-    return model.scores(one_each(np.arange(model.item_count), model.item_count)).astype(np.float64)
+    return model.scores(single_item_histories(np.arange(model.item_count), model.item_count)).astype(np.float64)
 
 
 @pytest.mark.parametrize("name", FITTED)
@@ -103,7 +103,7 @@ def test_members_of_a_blend_weigh_each_by_its_own_exponent(long_tailed, tmp_path
     histories, _ = shuffled(long_tailed[:20], 4)
     other, _ = shuffled(long_tailed[:20], 5)
     parts = [
-        brought_to_scale(fit(name, long_tailed, recency_exponent=exponent).scores(histories), histories)
+        normalize_scores(fit(name, long_tailed, recency_exponent=exponent).scores(histories), histories)
         for name, exponent in (("mrf_dense", 0.6), ("slim", 0.0))
     ]
     found = model.scores(histories)

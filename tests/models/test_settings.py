@@ -6,9 +6,9 @@ from typing import ClassVar
 import pytest
 from pydantic import ValidationError
 
-from models.hpf.model import HPF, HPFSettings
-from models.settings import ModelSettings
-from tasks.settings import validated
+from oneclass.models.hpf.model import HPF, HPFSettings
+from oneclass.models.settings import ModelSettings
+from oneclass.tasks.settings import validate_settings
 
 
 class Renamed(ModelSettings):
@@ -46,5 +46,5 @@ def test_saved_settings_of_an_earlier_version_are_read_without_a_warning(long_ta
 
 
 def test_a_run_logs_a_deprecated_setting(caplog):
-    assert validated("hpf", {"blocks": 2}) == HPFSettings()
+    assert validate_settings("hpf", {"blocks": 2}) == HPFSettings()
     assert "setting hpf.blocks is ignored: hpf is fitted whole on one worker" in caplog.text

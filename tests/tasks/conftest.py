@@ -6,15 +6,15 @@ import shutil
 
 import pytest
 
-from models.catalogue import MODELS
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.publish import ChosenModel, PublishSettings, publish
-from tasks.recommend import load
-from tasks.report import report
-from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import warehouse
-from tasks.stores.home import Home, Limits
-from tasks.train import train
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.publish.stage import ChosenModel, PublishSettings, publish
+from oneclass.tasks.recommend import load
+from oneclass.tasks.report import report
+from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home, Limits
+from oneclass.tasks.train import train
 from tests.conftest import home_in, two_tastes
 from tests.report_rows import RUN, fill
 
@@ -81,7 +81,7 @@ def copied(by_model, tmp_path):
 def reported(tmp_path_factory):
     """A home with the report on `tests.report_rows`; for tests that only read."""
     home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         fill(connection)
     (home.report / "figures").mkdir(parents=True)
     (home.report / "figures" / "of-a-run-before.svg").write_text("<svg/>")

@@ -6,13 +6,13 @@ from datetime import date, datetime
 import numpy as np
 import pytest
 
-from tasks.binarize import BinarizeSettings, binarize, folding
-from tasks.errors import InputError
-from tasks.stores import allowance, warehouse
+from oneclass.tasks.binarize import BinarizeSettings, aggregate, binarize
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores import resources, warehouse
 
 
 def interactions(home, columns="user_id, item_id, event_count"):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(
             f"select {columns} from curated.interactions order by user_index, item_index"
         ).fetchall()
@@ -106,7 +106,7 @@ def test_until_the_last_day_of_the_calendar(home, log_events):
 
 
 def test_logs_without_an_event_are_told(home, log_events):
-    with warehouse.connect(home), pytest.raises(InputError, match="the logs hold no event"):
+    with warehouse.open_warehouse(home), pytest.raises(InputError, match="the logs hold no event"):
         binarize(home, BinarizeSettings(), "run")
 
 
@@ -145,8 +145,8 @@ def test_settings_refuse_what_cannot_be(name, value):
 @pytest.mark.parametrize(("block", "room"), [(1, 1 << 30), (50, 1 << 30), (1 << 20, 1 << 30), (50, 3000), (50, 1)])
 def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch, block, room, k_core):
     """A user's repeats fold, whatever their order, and times are of those events that have one."""
-    monkeypatch.setattr(folding, "BLOCK", block)
-    monkeypatch.setattr(allowance, "free_memory", lambda: 3 * room)
+    monkeypatch.setattr(aggregate, "EVENTS_PER_BLOCK", block)
+    monkeypatch.setattr(resources, "free_memory", lambda: 3 * room)
     generator = np.random.default_rng(1)
     days = [None, *(datetime(2026, 1, day) for day in range(1, 9))]
     events = [

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from models.base import Model
-from models.blend import BlendSettings
-from models.catalogue import MODELS
-from models.settings import ModelSettings
-from tasks import blend as stage
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.blend import blend
-from tasks.split import SplitSettings, split
-from tasks.stores import fits, matrices, warehouse
-from tasks.train import train
+from oneclass.models.base import Model
+from oneclass.models.blend import BlendSettings
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import ModelSettings
+from oneclass.tasks import blend as stage
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.blend import choose_components
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.train import train
 
 PROTOCOL = "strong_generalization"
 DAY = date(2026, 3, 1)
@@ -96,7 +96,7 @@ def fitted(home, digest, **settings):
         name: train(
             home,
             "run",
-            protocol=matrices.read(home, digest).protocol,
+            protocol=matrices.load_split(home, digest).protocol,
             matrices_digest=digest,
             model=name,
             settings=of,
@@ -108,8 +108,10 @@ def fitted(home, digest, **settings):
 
 
 def blended(home, digest, **of):
-    found = blend(home, "run", **{"protocol": PROTOCOL, "matrices_digest": digest, "seed": 1, "day": DAY, **of})
-    with warehouse.connect(home, read_only=True) as connection:
+    found = choose_components(
+        home, "run", **{"protocol": PROTOCOL, "matrices_digest": digest, "seed": 1, "day": DAY, **of}
+    )
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         [row] = connection.sql("select * from operations.model_settings where model = 'blend'").pl().to_dicts()
     return found, row
 
@@ -134,9 +136,9 @@ def test_its_members_are_the_fits_of_the_run(home, digest):
     assert len(Half.fits) == 2
     fit = train(home, "run", protocol=PROTOCOL, matrices_digest=digest, model="blend", settings=found, seed=1)
     assert len(Half.fits) == 2
-    loaded = fits.load(home, "blend", fit.digest)
-    histories = matrices.read(home, digest).parts["test"].histories
-    own = {name: fits.load(home, name, one).scores(histories) for name, one in of["digests"].items()}
+    loaded = fits.load_fit(home, "blend", fit.digest)
+    histories = matrices.load_split(home, digest).parts["test"].histories
+    own = {name: fits.load_fit(home, name, one).scores(histories) for name, one in of["digests"].items()}
     assert [member.name for member in loaded.members] == [one.model for one in found.members]
     for member in loaded.members:
         np.testing.assert_array_equal(member.scores(histories), own[member.name])
@@ -152,7 +154,7 @@ def test_a_blend_that_is_no_better_is_left_out_with_its_figures(home, digest):
 
 
 def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):
-    monkeypatch.setattr(stage, "MOST_MODELS", 2)
+    monkeypatch.setattr(stage, "MAX_COMPONENTS", 2)
     of = fitted(home, digest, nothing=HalfSettings(), half=HalfSettings(), other_half=HalfSettings(first=30))
     found, _ = blended(home, digest, **of)
     assert {one.model for one in found.members} == {"half", "other_half"}
@@ -164,7 +166,7 @@ def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):
     [(10**6, ("half", "other_half"), "100 validation users are too few"), (50, ("half",), "there are not two models")],
 )
 def test_where_there_is_nothing_to_weigh_it_is_told(home, digest, monkeypatch, least, models, reason):
-    monkeypatch.setattr(stage, "LEAST_USERS", least)
+    monkeypatch.setattr(stage, "MIN_USERS", least)
     found, row = blended(home, digest, **fitted(home, digest, **dict.fromkeys(models, HalfSettings())))
     assert found is None and reason in row["reason"]
 
@@ -174,13 +176,13 @@ def test_a_changed_member_makes_another_fit(home, digest):
         BlendSettings(members=[{"model": "half", "settings": {"first": first}}, {"model": "nothing"}])
         for first in (0, 30)
     )
-    assert fits.key_of(digest, "blend", one, 1) != fits.key_of(digest, "blend", other, 1)
+    assert fits.compute_fit_key(digest, "blend", one, 1) != fits.compute_fit_key(digest, "blend", other, 1)
 
 
 def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home, log):
     digest = split(home, SplitSettings(), "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
     of = two_halves(home, digest)
-    whole, Half.fits[:] = matrices.read(home, digest).train, []
+    whole, Half.fits[:] = matrices.load_split(home, digest).train, []
     found, row = blended(home, digest, **of, protocol="given")
     assert {one.model for one in found.members} == {"half", "other_half"} and row["reached"] > row["at_start"] + 0.02
     assert row["protocol"] == "given" and row["edges"] < whole.nnz and len(Half.fits) == 2

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks import datasets
-from tasks.datasets import Dataset
-from tasks.errors import InputError
+from oneclass.tasks import datasets
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
 
 BUILT_IN = {
     "demo", "netflix", "ml-100k", "ml-1m", "ml-20m", "ml-25m", "msd", "lastfm", "ml-latest-small",
@@ -20,36 +20,36 @@ def own(root: Path, name: str, text: str) -> None:
 
 
 def test_every_built_in_data_set_loads(tmp_path):
-    assert set(datasets.names(tmp_path)) == BUILT_IN
+    assert set(datasets.list_datasets(tmp_path)) == BUILT_IN
     for name in BUILT_IN:
-        dataset = datasets.load(name, tmp_path)
+        dataset = datasets.load_dataset(name, tmp_path)
         assert (dataset.name, bool(dataset.title), bool(dataset.licence)) == (name, True, True)
         assert dataset.default_models[0] == "popularity"
 
 
 def test_stars_are_binarized_at_four_and_everything_else_at_one(tmp_path):
-    thresholds = {name: datasets.load(name, tmp_path).binarize["threshold"] for name in BUILT_IN}
+    thresholds = {name: datasets.load_dataset(name, tmp_path).binarize["threshold"] for name in BUILT_IN}
     stars = {"demo", "netflix", *(name for name in BUILT_IN if name.startswith("ml-"))}
     assert thresholds == {name: 4 if name in stars else 1 for name in BUILT_IN}
 
 
 def test_the_published_protocols_counts_and_filters(tmp_path):
     def split(name: str) -> tuple:
-        settings = datasets.load(name, tmp_path).split
+        settings = datasets.load_dataset(name, tmp_path).split
         return tuple(settings.get(key) for key in ("scheme", "min_user_edges", "min_item_edges", "held_out_users"))
 
     assert split("ml-20m") == ("liang2018", 5, 0, 10_000)
     assert split("netflix") == ("liang2018", 5, 0, 40_000)
     assert split("msd") == ("liang2018", 20, 200, 50_000)
     assert split("ml-1m") == (None, 5, 0, 500)
-    assert datasets.load("msd", tmp_path).id_order == "text"
-    assert datasets.load("netflix", tmp_path).id_order == "number"
+    assert datasets.load_dataset("msd", tmp_path).id_order == "text"
+    assert datasets.load_dataset("netflix", tmp_path).id_order == "number"
 
 
 def test_a_person_adds_a_data_set_by_adding_a_file(tmp_path):
     own(tmp_path, "songs", 'title = "Songs"\ncolumns.user = ["listener"]\n[models.mrf_dense]\nl2 = 3.0\n')
-    dataset = datasets.load("songs", tmp_path)
-    assert "songs" in datasets.names(tmp_path)
+    dataset = datasets.load_dataset("songs", tmp_path)
+    assert "songs" in datasets.list_datasets(tmp_path)
     assert dataset.columns.user == ("listener",)
     assert dataset.columns.item == Dataset(name="x", title="x").columns.item
     assert dataset.models == {"mrf_dense": {"l2": 3.0}}
@@ -57,30 +57,30 @@ def test_a_person_adds_a_data_set_by_adding_a_file(tmp_path):
 
 def test_a_persons_own_file_goes_before_the_built_in_one(tmp_path):
     own(tmp_path, "ml-1m", 'title = "Mine"\n')
-    assert datasets.load("ml-1m", tmp_path).title == "Mine"
-    assert datasets.names(tmp_path).count("ml-1m") == 1
+    assert datasets.load_dataset("ml-1m", tmp_path).title == "Mine"
+    assert datasets.list_datasets(tmp_path).count("ml-1m") == 1
 
 
 @pytest.mark.parametrize("name, hint", [("ml1m", "Did you mean ml-1m?"), ("netflx", "Did you mean netflix?")])
 def test_an_unknown_name_lists_the_known_ones(tmp_path, name, hint):
     with pytest.raises(InputError) as told:
-        datasets.load(name, tmp_path)
+        datasets.load_dataset(name, tmp_path)
     assert hint in str(told.value)
     assert all(known in str(told.value) for known in BUILT_IN)
 
 
 def test_logs_of_a_name_that_no_file_declares_are_taken_by_the_defaults(tmp_path):
-    assert datasets.load("mine", tmp_path, with_logs=True) == Dataset(name="mine", title="mine")
+    assert datasets.load_dataset("mine", tmp_path, with_logs=True) == Dataset(name="mine", title="mine")
     with pytest.raises(InputError, match=r"Name its logs \(--source\)"):
-        datasets.load("mine", tmp_path)
+        datasets.load_dataset("mine", tmp_path)
     (tmp_path / "mine" / "landing").mkdir(parents=True)  # for the nights, which name no logs
-    assert datasets.load("mine", tmp_path).files == ("*",)
+    assert datasets.load_dataset("mine", tmp_path).files == ("*",)
 
 
 @pytest.mark.parametrize("name", ["ml1m", "my logs", "../mine", ""])
 def test_a_name_that_is_misspelt_or_no_name_is_refused_with_logs_too(tmp_path, name):
     with pytest.raises(InputError, match="unknown"):
-        datasets.load(name, tmp_path, with_logs=True)
+        datasets.load_dataset(name, tmp_path, with_logs=True)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_a_name_that_is_misspelt_or_no_name_is_refused_with_logs_too(tmp_path, n
 def test_a_malformed_file_is_named_with_its_key(tmp_path, text, said):
     own(tmp_path, "mine", text)
     with pytest.raises(InputError) as told:
-        datasets.load("mine", tmp_path)
+        datasets.load_dataset("mine", tmp_path)
     assert str(tmp_path / "datasets" / "mine.toml") in str(told.value)
     assert said in str(told.value)
 
 
 def test_a_data_set_is_frozen(tmp_path):
     with pytest.raises(ValueError, match="frozen"):
-        datasets.load("demo", tmp_path).title = "x"
+        datasets.load_dataset("demo", tmp_path).title = "x"

@@ -5,18 +5,18 @@ import pyarrow as pa
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.degrees.laws import FAMILIES, with_mean
-from models.generator.hidden_graph import draw_graph
-from models.random_graph.model import RandomGraph, RandomGraphSettings
-from tasks.diagnose import diagnose, rewrite, sample_hidden_graphs
-from tasks.stores import warehouse
+from oneclass.models.degrees.distributions import FAMILIES, power_law_with_mean
+from oneclass.models.generator.hidden_graph import draw_graph
+from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
+from oneclass.tasks.diagnose import diagnose, rewrite_diagnostics, store_hidden_graph_ratios
+from oneclass.tasks.stores import warehouse
 
 
 def curate(home, edges):
     """Fill `indexed.interactions` with (user_index, item_index) pairs."""
     users, items = (pa.array(column, pa.int32()) for column in zip(*edges, strict=True)) if edges else ([], [])
     incoming = pa.table({"u": pa.array(users, pa.int32()), "i": pa.array(items, pa.int32())})
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.register("incoming", incoming)
         for table in ("users", "items", "interactions"):
             connection.execute(f"delete from indexed.{table}")
@@ -29,7 +29,7 @@ def curate(home, edges):
 
 
 def rows(home, query):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(query).fetchall()
 
 
@@ -38,7 +38,7 @@ FITS = "select * from diagnostics.power_law_fits order by side, family"
 
 @pytest.fixture
 def graph(home):
-    users, items = with_mean(12, 0.5, 150), with_mean(32, 0.77, 400)
+    users, items = power_law_with_mean(12, 0.5, 150), power_law_with_mean(32, 0.77, 400)
     starts, owners = draw_graph(users, items, (400, 150), 2)
     edges = list(zip(owners.tolist(), np.repeat(np.arange(150), np.diff(starts)).tolist(), strict=True))
     curate(home, edges)
@@ -117,9 +117,9 @@ def test_running_again_gives_the_same_rows_and_no_more(home, graph):
 ], ids=["no edge", "one edge", "one user", "all equal", "two users", "complete"])  # fmt: skip
 def test_degenerate_graphs(home, edges):
     curate(home, edges)
-    with warehouse.connect(home) as connection:
-        found = rewrite(connection, 0, replicates=9)
-        sample_hidden_graphs(connection, (found.users, found.items), 0)
+    with warehouse.open_warehouse(home) as connection:
+        found = rewrite_diagnostics(connection, 0, replicates=9)
+        store_hidden_graph_ratios(connection, (found.users, found.items), 0)
     assert found.edges == len(edges)
     assert found.item_density == pytest.approx(found.user_density)
     assert found.fits == (8 if edges else 0)

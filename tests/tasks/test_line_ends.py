@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from data_contracts import ContractBroken
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.datasets import Dataset
-from tasks.errors import InputError
-from tasks.ingest import ingest
-from tasks.split import SplitSettings, line_ends, split
-from tasks.stores import matrices, warehouse
-from tasks.tuning.validation import validation
+from oneclass.data_contracts import ContractBroken
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import ingest
+from oneclass.tasks.split import SplitSettings, split, validation
+from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.tuning.search import load_validation
 
 LISTS = Dataset(name="lists", title="lists", layout="adjacency")
 BOUNDS = {"value_min": None, "value_max": None, "max_reject_share": 0.01, "fresh_within_hours": None}
@@ -57,7 +57,7 @@ def made(home, folder, train, validation_="auto", seed=1, test=None):
 
 def named(home, matrix, users):
     """{user: set of its items} of a matrix with those users as rows."""
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         names = {
             side: dict(connection.execute(f"select {side}_index, {side}_id from indexed.{side}s").fetchall())
             for side in ("user", "item")
@@ -71,10 +71,10 @@ def named(home, matrix, users):
 def test_line_end_takes_exactly_the_last_items_of_each_line(home, tmp_path):
     train = lines(SHUFFLED, 1) | {900: [3], 901: [4, 5], 902: [7, 6, 7, 8, 6, 9]}
     digest = made(home, tmp_path, train, "line_end")
-    found = validation(home, "given", digest, 1)
+    found = load_validation(home, "given", digest, 1)
     once = {user: list(dict.fromkeys(items)) for user, items in train.items()}
     kept = {user: max(1, int(0.8 * len(items) + 1e-9)) for user, items in once.items()}
-    stored = matrices.read(home, digest)
+    stored = matrices.load_split(home, digest)
     assert named(home, found.train, stored.users) == {user: set(own[: kept[user]]) for user, own in once.items()}
     ends = {user: set(own[kept[user] :]) for user, own in once.items() if len(own) > kept[user]}
     assert named(home, found.part.targets, found.part.users) == ends
@@ -93,7 +93,7 @@ def test_a_user_with_several_lines_has_them_one_after_the_other(home, tmp_path):
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation="line_end")
     digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=ids).digests["given"]
-    found = validation(home, "given", digest, 1)
+    found = load_validation(home, "given", digest, 1)
     ends = named(home, found.part.targets, found.part.users)
     assert ends.keys() == train.keys() and all(500 + user in items for user, items in ends.items())
 
@@ -108,11 +108,11 @@ def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sort
     ):
         caplog.clear()
         digest = made(home, tmp_path, lines(order, seed))
-        assert (matrices.read(home, digest).ends is not None) == (order == DRIFTING)
+        assert (matrices.load_split(home, digest).ends is not None) == (order == DRIFTING)
         assert words in caplog.text
     caplog.clear()
     drifting = made(home, tmp_path, {user: sorted(own) for user, own in lines(DRIFTING, seed).items()})
-    assert matrices.read(home, drifting).ends is None and "sorted by item id" in caplog.text
+    assert matrices.load_split(home, drifting).ends is None and "sorted by item id" in caplog.text
 
 
 @pytest.mark.slow
@@ -126,14 +126,14 @@ def test_what_was_decided_is_said_again_by_a_run_with_nothing_new(home, tmp_path
 def test_random_draws_what_it_drew_before_there_was_a_choice(home, tmp_path):
     """The digests are those of the version before."""
     digest = made(home, tmp_path, lines(DRIFTING, 1), "random")
-    found = validation(home, "given", digest, 5)
+    found = load_validation(home, "given", digest, 5)
     edges = np.stack(found.part.targets.nonzero()).astype(np.int64).tobytes()
     assert (digest, hashlib.sha256(edges).hexdigest()[:16]) == ("4753b70415adfe45", "4f2844a7a3769fb4")
 
 
 def test_few_lines_or_lines_of_few_items_say_nothing(home, tmp_path, caplog):
     few = dict(list(lines(DRIFTING, 1).items())[:20])
-    assert matrices.read(home, made(home, tmp_path, few)).ends is None
+    assert matrices.load_split(home, made(home, tmp_path, few)).ends is None
     assert "do not drift along lines (z = 0.0, " in caplog.text
 
 
@@ -141,9 +141,9 @@ def test_few_lines_or_lines_of_few_items_say_nothing(home, tmp_path, caplog):
 def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, tmp_path, caplog):
     """As in a home of before places were kept."""
     made(home, tmp_path, lines(DRIFTING, 1))
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("delete from raw.places")
-    assert matrices.read(home, made(home, tmp_path, lines(DRIFTING, 1))).ends is None
+    assert matrices.load_split(home, made(home, tmp_path, lines(DRIFTING, 1))).ends is None
     assert "drawn at random, for the training file has neither places" in caplog.text
     with pytest.raises(
         InputError, match="split.validation = line_end: the training file has neither places in its lines"
@@ -162,7 +162,7 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation="line_end")
     digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
-    found = validation(home, "given", digest, 1)
+    found = load_validation(home, "given", digest, 1)
     latest = {
         user: {item for item, at in enumerate(times) if at >= day + timedelta(hours=8)} for user, times in own.items()
     }
@@ -182,7 +182,10 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
 )
 def test_places_that_are_not_those_of_the_events_break_the_contract(home, tmp_path, mutation, rule):
     made(home, tmp_path, lines(SHUFFLED, 1))
-    with pytest.raises(ContractBroken) as broken, warehouse.stage(home, "another run", "ingest", BOUNDS) as connection:
+    with (
+        pytest.raises(ContractBroken) as broken,
+        warehouse.run_stage(home, "another run", "ingest", BOUNDS) as connection,
+    ):
         connection.execute(mutation)
     assert rule in {one.rule for one in broken.value.broken if one.contract == "raw.places"}
 
@@ -213,8 +216,8 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
         late = {edge for edge in first if first[edge] >= cut}
         first = {edge: at for edge, at in first.items() if at < cut}
     digest = of_next_events(home)
-    found, items = validation(home, "next_events", digest, 1), matrices.read(home, digest).items
-    with warehouse.connect(home, read_only=True) as connection:
+    found, items = load_validation(home, "next_events", digest, 1), matrices.load_split(home, digest).items
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         names = dict(connection.execute("select item_index, item_id from indexed.items").fetchall())
         users = dict(connection.execute("select user_index, user_id from indexed.users").fetchall())
     pairs = {
@@ -227,8 +230,8 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
 
 @pytest.mark.slow
 def test_next_events_of_few_users_draws_unless_told_otherwise(home, log_events, caplog):
-    log_events(list(days(line_ends.LEAST_USERS - 10)))
+    log_events(list(days(validation.MIN_USERS - 10)))
     digest = of_next_events(home)
-    assert matrices.read(home, digest).ends is None and "have only 40 users of before" in caplog.text
+    assert matrices.load_split(home, digest).ends is None and "have only 40 users of before" in caplog.text
     assert of_next_events(home, "random") == digest
-    assert matrices.read(home, of_next_events(home, "line_end")).ends.any()
+    assert matrices.load_split(home, of_next_events(home, "line_end")).ends.any()

@@ -6,11 +6,11 @@ from datetime import date, datetime, timedelta
 import numpy as np
 import pytest
 
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.errors import InputError
-from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import matrices, warehouse
-from tasks.tuning.validation import validation
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.tuning.search import load_validation
 
 DAY, THRESHOLD = datetime(2026, 3, 1), 3.0
 
@@ -48,7 +48,7 @@ def by_hand(events, settings, since=None):
 
 def entries(home, matrix, users, items):
     """Each entry of a stored matrix by its user and item."""
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         names = {
             side: dict(
                 connection.execute(f"select distinct {side}_index, {side}_id from curated.interactions").fetchall()
@@ -82,11 +82,11 @@ def test_what_came_before_the_cut_trains_and_nothing_later_is_counted(home, log_
     log_events(events)
     digests = made(home, settings, since).digests
     cut, roles, counts = by_hand(events, settings, since)
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         found = connection.execute("select user_id, item_id, role from splits.next_events").fetchall()
     assert {(user, item): role for user, item, role in found} == roles and len(found) == len(roles)
     assert {"train", "next", "dropped"} == set(roles.values()), "the log should have every role"
-    stored = matrices.read(home, digests["next_events"])
+    stored = matrices.load_split(home, digests["next_events"])
     part = stored.parts["test"]
     assert entries(home, stored.train, stored.users, stored.items) == counts
     assert set(entries(home, part.targets, part.users, stored.items)) == {e for e in roles if roles[e] == "next"}
@@ -98,7 +98,7 @@ def test_what_came_before_the_cut_trains_and_nothing_later_is_counted(home, log_
 
 def test_the_split_of_a_run_can_be_tuned_on(home, log_events):
     log_events(list(drawn(5)))
-    found = validation(home, "next_events", made(home).digests["next_events"], seed=1)
+    found = load_validation(home, "next_events", made(home).digests["next_events"], seed=1)
     assert found.users > 10 and found.metric == "ndcg@100"
 
 
@@ -107,7 +107,7 @@ def test_logs_without_times_are_refused_and_what_was_there_stays(home, log_event
     made(home, protocols=("leave_one_out",))
     with pytest.raises(InputError, match="next_events: needs the times of events"):
         made(home)
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         assert connection.execute("select count(*) > 0 from splits.leave_one_out").fetchone() == (True,)
 
 

@@ -5,14 +5,14 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from models.random_graph.settings import RandomGraphSettings
-from models.wmf.model import WMFSettings
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import fits, matrices, warehouse
-from tasks.train import train
-from tasks.tuning.search import Asked, Search
-from tasks.tuning.trial import make
+from oneclass.models.random_graph.settings import RandomGraphSettings
+from oneclass.models.wmf.model import WMFSettings
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.train import train
+from oneclass.tasks.tuning.search import Search, Trial
+from oneclass.tasks.tuning.trial import run_trial_fit
 
 PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
 THRESHOLD = 4
@@ -48,7 +48,7 @@ def made(home, *, observed=True):
 
 
 def pairs(home, matrix, users, items):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         names = [dict(connection.execute(f"select {side}_index, {side}_id from indexed.{side}s").fetchall())
                  for side in ("user", "item")]  # fmt: skip
     entries = matrix.tocoo()
@@ -57,7 +57,7 @@ def pairs(home, matrix, users, items):
 
 def of(home, digest):
     """The pairs of a split's negatives: those to fit on, and those of each part."""
-    read = matrices.read(home, digest)
+    read = matrices.load_split(home, digest)
     parts = {name: part for name, part in read.parts.items() if part.negatives is not None}
     held_out = {name: pairs(home, part.negatives, part.users, read.items) for name, part in parts.items()}
     return pairs(home, read.negatives, read.users, read.items), held_out, read
@@ -65,7 +65,7 @@ def of(home, digest):
 
 def test_what_has_no_like_among_its_events_was_observed(home, events):
     made(home)
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         found = connection.execute("select user_id, item_id, first_at from curated.observed_negatives").fetchall()
     assert {(user, item) for user, item, _ in found} == disliked(events) and len(found) == len(disliked(events))
     times = {(user, item): min(day for *one, _, day in events if tuple(one) == (user, item)) for user, item, _ in found}
@@ -99,7 +99,7 @@ def test_of_next_events_none_is_from_the_cut_on(home, events):
     trained, held_out, split_ = of(home, made(home)["next_events"])
     likes = pairs(home, split_.train, split_.users, split_.items)
     targets = pairs(home, split_.parts["test"].targets, split_.parts["test"].users, split_.items)
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         cut = min(
             day
             for user, item, day in connection.execute(
@@ -116,12 +116,12 @@ def test_of_next_events_none_is_from_the_cut_on(home, events):
 @pytest.mark.slow
 def test_matrices_are_the_same_where_none_is_asked_for_and_the_same_again_next_night(home, events):
     plain = made(home, observed=False)
-    assert all(matrices.read(home, digest).negatives is None for digest in plain.values())
+    assert all(matrices.load_split(home, digest).negatives is None for digest in plain.values())
     asked = made(home)
     assert made(home) == asked and all(asked[name] != plain[name] for name in plain)
     assert made(home, observed=False) == plain
     for name in plain:
-        one, other = (matrices.read(home, digests[name]) for digests in (plain, asked))
+        one, other = (matrices.load_split(home, digests[name]) for digests in (plain, asked))
         assert (one.train != other.train).nnz == 0 and np.array_equal(one.users, other.users)
 
 
@@ -139,7 +139,7 @@ def test_a_fit_gets_them(home, events, caplog):
             settings=settings,
             seed=0,
         )
-        return fits.load(home, "random_graph", made_.digest).posterior.items.mean
+        return fits.load_fit(home, "random_graph", made_.digest).posterior.items.mean
 
     one, other = fit(made(home)["leave_one_out"]), fit(made(home, observed=False)["leave_one_out"])
     assert not np.array_equal(one, other)
@@ -157,9 +157,9 @@ def test_trials_of_a_search_get_them(home, events):
         search(made(home)["strong_generalization"]),
         search(made(home, observed=False)["strong_generalization"]),
     )
-    judged = asked.judged_on(home)
-    whole = matrices.read(home, asked.matrices_digest)
+    judged = asked.validation_data(home)
+    whole = matrices.load_split(home, asked.matrices_digest)
     assert judged.negatives.shape == judged.train.shape and 0 < judged.negatives.nnz < whole.negatives.nnz
     assert judged.train.multiply(judged.negatives).nnz == 0 and judged.train.shape[0] < whole.train.shape[0]
-    values = [make(home, one, Asked(1, {}, {}, {})).outcome.value for one in (asked, plain)]
-    assert plain.judged_on(home).negatives is None and values[0] != values[1]
+    values = [run_trial_fit(home, one, Trial(1, {}, {}, {})).outcome.value for one in (asked, plain)]
+    assert plain.validation_data(home).negatives is None and values[0] != values[1]

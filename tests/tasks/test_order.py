@@ -6,16 +6,16 @@ from datetime import date, datetime, timedelta
 import numpy as np
 import pytest
 
-from models.catalogue import MODELS
-from models.evaluation.metrics import over_users, user_metrics
-from models.evaluation.ranking import target_ranks
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.datasets import Dataset
-from tasks.evaluate.ranks import rank
-from tasks.ingest import ingest
-from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import matrices, warehouse
-from tasks.tuning.validation import validation
+from oneclass.models.evaluation.metrics import average_over_users, compute_user_metrics
+from oneclass.models.evaluation.ranking import rank_targets
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.evaluate.ranking import rank_part_targets
+from oneclass.tasks.ingest import ingest
+from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.tuning.search import load_validation
 
 DAY = datetime(2026, 3, 1)
 ORDERED = SplitSettings(order=True, held_out_share=0.25)
@@ -45,7 +45,7 @@ def newest_first(events):
 
 
 def names(home, side):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return dict(connection.execute(f"select {side}_index, {side}_id from indexed.{side}s").fetchall())
 
 
@@ -77,7 +77,7 @@ def test_every_protocol_keeps_the_order_of_times_and_lines(home, log_events, tim
     log_events(events[400:], file_id=2)
     order = newest_first(events)
     for protocol, digest in made(home, ["strong_generalization", "leave_one_out"]).items():
-        stored = matrices.read(home, digest)
+        stored = matrices.load_split(home, digest)
         assert (stored.places >= 0).all() and stored.places.dtype == np.int32
         found = by_places(home, stored.histories, stored.users, stored.items)
         assert found == only(order, found) and sum(map(len, found.values())) == stored.train.nnz > 200, protocol
@@ -96,13 +96,15 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(order=True, validation="line_end")
     digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=(train, test)).digests["given"]
-    stored = matrices.read(home, digest)
+    stored = matrices.load_split(home, digest)
     found = by_places(home, stored.parts["test"].histories, stored.users, stored.items)
     assert found == {str(user): [str(item) for item in items[9::-1]] for user, items in own.items()}
-    cut = validation(home, "given", digest, 1).part.histories  # without the last two of each
+    cut = load_validation(home, "given", digest, 1).part.histories  # without the last two of each
     found = by_places(home, cut, stored.users, stored.items)
     assert found == {str(user): [str(item) for item in items[7::-1]] for user, items in own.items()}
-    sampled = validation(home, "given", digest, 1, edges=60).part.histories  # some users, and the items that they have
+    sampled = load_validation(
+        home, "given", digest, 1, edges=60
+    ).part.histories  # some users, and the items that they have
     for row in range(sampled.shape[0]):
         assert len(sampled[row].places) == sampled[row].nnz > 0
 
@@ -114,7 +116,7 @@ def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events):
     assert len({event[:2] for event in events} & {event[:2] for event in before}) < len(events) - 50
     log_events(events)
     digests = made(home, ["next_events"], SplitSettings(order=True, next_from=next_from))
-    stored = matrices.read(home, digests["next_events"])
+    stored = matrices.load_split(home, digests["next_events"])
     order = newest_first(before)  # of a log that ends there
     found = by_places(home, stored.parts["test"].histories, stored.parts["test"].users, stored.items)
     assert found == {user: order[user] for user in found} and len(found) > 20
@@ -132,7 +134,7 @@ def test_without_the_setting_the_matrices_are_those_of_before(home, log_events):
         files = [{file.name: file.read_bytes() for file in folder.glob("*.npy")} for folder in folders]
         assert {name: files[1].get(name) for name in files[0]} == files[0]
         assert {name.rpartition("_")[2] for name in files[1].keys() - files[0].keys()} == {"places.npy"}
-        assert matrices.read(home, plain[protocol]).places is None
+        assert matrices.load_split(home, plain[protocol]).places is None
 
 
 def test_an_evaluation_weighs_by_the_order_of_the_split(home, log_events):
@@ -140,7 +142,7 @@ def test_an_evaluation_weighs_by_the_order_of_the_split(home, log_events):
     digests = made(home, ["strong_generalization", "leave_one_out"])
     kind = MODELS["mrf_dense"]
     for protocol in ("strong_generalization", "leave_one_out"):
-        stored = matrices.read(home, digests[protocol])
+        stored = matrices.load_split(home, digests[protocol])
         part = stored.parts["test"]
         model = kind(kind.Settings(l2=5.0, intercept=True, recency_exponent=1.0)).fit(stored.train)
         dense = np.zeros(part.histories.shape)
@@ -148,9 +150,9 @@ def test_an_evaluation_weighs_by_the_order_of_the_split(home, log_events):
             history = part.histories[row]
             dense[row, history.indices] = 1 / (1.0 + history.places)
         by_hand = (dense @ model.weights + model.offset).astype(np.float32)
-        expected = user_metrics(target_ranks(by_hand, part.histories, part.targets))
-        found = over_users(rank(model, "score", part).of_users)["mean_rank"].value
+        expected = compute_user_metrics(rank_targets(by_hand, part.histories, part.targets))
+        found = average_over_users(rank_part_targets(model, "score", part).of_users)["mean_rank"].value
         assert found == pytest.approx(expected["mean_rank"].mean(), abs=2e-3)
         alike = ((dense > 0) @ model.weights + model.offset).astype(np.float32)
-        plain = user_metrics(target_ranks(alike, part.histories, part.targets))
+        plain = compute_user_metrics(rank_targets(alike, part.histories, part.targets))
         assert abs(plain["mean_rank"].mean() - found) > 5e-3

@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.errors import InputError
-from tasks.split import ALL_EDGES, LIANG2018_SEED, SplitSettings, split
-from tasks.split import matrix as matrix_of_edges
-from tasks.stores import matrices, warehouse
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.split import ALL_EDGES, LIANG2018_SEED, SplitSettings, split
+from oneclass.tasks.split import matrix as matrix_of_edges
+from oneclass.tasks.stores import matrices, warehouse
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def log(home, log_events):
 
 
 def rows(home, query):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(query).fetchall()
 
 
@@ -112,13 +112,13 @@ def test_a_tiny_log_splits_without_a_held_out_user(home, log_events):
     log_events([("a", "x", 1), ("b", "x", 1), ("b", "y", 1)])
     binarize(home, BinarizeSettings(), "run")
     made = split(home, SplitSettings(), "run", protocols=["strong_generalization", "leave_one_out"], seed=0)
-    stored = matrices.read(home, made.digests["strong_generalization"])
+    stored = matrices.load_split(home, made.digests["strong_generalization"])
     assert stored.train.nnz <= 3 and stored.parts["test"].targets.nnz == 0
-    assert matrices.read(home, made.digests["leave_one_out"]).parts["test"].targets.nnz == 1
+    assert matrices.load_split(home, made.digests["leave_one_out"]).parts["test"].targets.nnz == 1
 
 
 def test_matrices_hold_what_the_table_says(home, log):
-    stored = matrices.read(home, strong(home, held_out_share=0.2).digests["strong_generalization"])
+    stored = matrices.load_split(home, strong(home, held_out_share=0.2).digests["strong_generalization"])
     for part in ("validation", "test"):
         held = stored.parts[part]
         found = {
@@ -182,7 +182,7 @@ def test_liang2018_agrees_with_the_published_steps(home, log):
     assert found == expected
     assert {"dropped", "target"} <= {role for _, role in found.values()}
     item_ids = dict(rows(home, "select distinct item_index, item_id from curated.interactions"))
-    stored = matrices.read(home, made.digests["strong_generalization"])
+    stored = matrices.load_split(home, made.digests["strong_generalization"])
     assert [int(item_ids[index]) for index in stored.items] == list(items)
     assert LIANG2018_SEED == 98765
 
@@ -221,7 +221,7 @@ def test_leave_one_out_takes_one_edge_of_every_user_with_two(home, log):
     held = Counter(user for (user,) in rows(home, "select user_id from splits.leave_one_out where role = 'held_out'"))
     assert held == {user: 1 for user, edges in degree.items() if edges >= 2}
     assert rows(home, "select count(*) from splits.leave_one_out") == [(len(log),)]
-    stored = matrices.read(home, made.digests["leave_one_out"])
+    stored = matrices.load_split(home, made.digests["leave_one_out"])
     part = stored.parts["test"]
     assert stored.train.nnz + part.targets.nnz == len(log)
     assert (part.targets.sum(axis=1) == 1).all()
@@ -242,7 +242,7 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
         ("b", "y", "test"),
     ]
     assert ALL_EDGES not in made.digests
-    stored = matrices.read(home, made.digests["given"])
+    stored = matrices.load_split(home, made.digests["given"])
     assert ids(home, stored.parts["test"].targets, stored.parts["test"].users, stored.items) == {("a", "z"), ("b", "y")}
 
 
@@ -264,21 +264,21 @@ def test_a_protocol_that_is_not_asked_for_leaves_no_stale_rows(home, log):
 
 def test_all_edges_are_stored_for_the_published_model(home, log):
     made = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
-    stored = matrices.read(home, made.digests[ALL_EDGES])
+    stored = matrices.load_split(home, made.digests[ALL_EDGES])
     assert ids(home, stored.train, np.arange(stored.train.shape[0]), stored.items) == {(str(u), str(i)) for u, i in log}
 
 
 @pytest.mark.parametrize("chosen", [None, [0, 3, 4, 199, 250]])
 def test_a_matrix_is_that_of_scipy_whatever_the_batches(monkeypatch, chosen):
-    monkeypatch.setattr(matrix_of_edges, "BATCH", 1)  # DuckDB then gives as few rows at a time as it can
+    monkeypatch.setattr(matrix_of_edges, "ROWS_PER_BATCH", 1)  # DuckDB then gives as few rows at a time as it can
     rng = np.random.default_rng(3)
     pairs = np.unique(np.stack([2 * rng.integers(0, 120, 9000), rng.integers(0, 70, 9000)]), axis=1)
     user, item = pairs[:, rng.permutation(pairs.shape[1])]
     count = rng.integers(1, 5, len(user))
     with duckdb.connect() as connection:
         rows = pl.DataFrame({"user_index": user, "item_column": item, "event_count": count}).cast(pl.Int32)
-        matrix_of_edges.table(connection, "edges", rows)
-        users, found = matrix_of_edges.matrix(
+        matrix_of_edges.insert_table(connection, "edges", rows)
+        users, found = matrix_of_edges.load_csr(
             connection, "edges where true", 70, None if chosen is None else np.array(chosen)
         )
     assert users.tolist() == (sorted(set(user.tolist())) if chosen is None else chosen)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from models.autoencoders.mult_dae import MultDAE
-from models.fitting import FitOptions, ValidationUsers
-from tasks import train as stage
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.split import SplitSettings, split
-from tasks.stores import matrices
+from oneclass.models.autoencoders.mult_dae import MultDAE
+from oneclass.models.fit_options import FitOptions, ValidationUsers
+from oneclass.tasks import train as stage
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import matrices
 
 pytest.importorskip("torch", reason="the extra neural is not installed")
 
@@ -41,7 +41,7 @@ def fit(home, digest):
 @pytest.mark.slow
 def test_the_validation_users_are_watched(home, digest):
     kept = MultDAE.load(home.models / "mult_dae" / fit(home, digest).digest)
-    read = matrices.read(home, digest)
+    read = matrices.load_split(home, digest)
     part = read.parts["validation"]
     expected = MultDAE(SETTINGS, seed=2).fit(
         read.train, FitOptions(validation=ValidationUsers(part.histories, part.targets))
@@ -58,7 +58,7 @@ def test_a_fit_that_was_interrupted_goes_on(home, digest, monkeypatch):
         if len(seen) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(stage, "_epochs", lambda tell: note)
+    monkeypatch.setattr(stage, "_report_epochs", lambda tell: note)
     monkeypatch.setattr(MultDAE, "checkpoint_seconds", 0.0)
     with pytest.raises(KeyboardInterrupt):
         fit(home, digest)

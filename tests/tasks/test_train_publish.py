@@ -10,17 +10,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-import sql
-from models.catalogue import MODELS
-from tasks import user_lists
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.errors import OneclassError
-from tasks.evaluate.stage import evaluate
-from tasks.publish import ChosenModel, PublishSettings, choose, publish
-from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import manifest, matrices, retention, runs, warehouse
-from tasks.train import fitted as fit_of_a_sweep
-from tasks.train import train
+from oneclass import sql
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.evaluate.stage import evaluate
+from oneclass.tasks.publish import recommend_all
+from oneclass.tasks.publish.stage import ChosenModel, PublishSettings, choose_model, publish
+from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.stores import checksums, matrices, retention, runs, warehouse
+from oneclass.tasks.train import load_or_fit as fit_of_a_sweep
+from oneclass.tasks.train import train
 from tests.conftest import home_in, two_tastes
 
 PROTOCOL = "leave_one_out"
@@ -67,7 +67,7 @@ def fitted(home, digests, protocol=PROTOCOL, model="mrf_dense", seed=0, run_id="
 
 
 def rows(home, query):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(query).fetchall()
 
 
@@ -122,10 +122,10 @@ def test_a_damaged_store_is_made_again(home, digests, damage, caplog):
 
 
 def test_a_matrix_that_no_model_can_take_is_told(home, digests):
-    stored = matrices.read(home, digests[PROTOCOL])
+    stored = matrices.load_split(home, digests[PROTOCOL])
     empty = stored.train.copy()
     empty.data, empty.indices, empty.indptr = empty.data[:0], empty.indices[:0], np.zeros_like(empty.indptr)
-    digest = matrices.write(home, matrices.SplitMatrices(PROTOCOL, empty, stored.users, stored.items))
+    digest = matrices.store_split(home, matrices.SplitMatrices(PROTOCOL, empty, stored.users, stored.items))
     with pytest.raises(OneclassError, match="mrf_dense cannot be fitted.*no edge"):
         fitted(home, {PROTOCOL: digest})
     assert not list(home.models.glob("*/partial-*"))
@@ -137,7 +137,9 @@ def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
     values = np.load(array)
     values.flat[0] = np.nan
     np.save(array, values)
-    manifest.seal(array.parent, "fit.json", manifest.facts(array.parent, "fit.json"))  # as if it had been fitted so
+    checksums.write_manifest(
+        array.parent, "fit.json", checksums.load_facts(array.parent, "fit.json")
+    )  # as if it had been fitted so
     with pytest.raises(Exception, match="not_finite") as caught:
         fitted(home, digests, run_id="next")
     assert caught.value.exit_status == 1
@@ -150,7 +152,7 @@ def published(home, digests, run_id="run", **settings):
             model: fitted(home, digests, protocol, model, run_id=run_id).digest for model in ("popularity", "mrf_dense")
         }
         evaluate(home, run_id, protocol, digests[protocol], fits)
-    chosen = choose(home, run_id, PublishSettings(**settings), ["popularity", "mrf_dense"])
+    chosen = choose_model(home, run_id, PublishSettings(**settings), ["popularity", "mrf_dense"])
     fit = fitted(home, digests, ALL_EDGES, chosen.model, run_id=run_id)
     return chosen, publish(
         home,
@@ -176,7 +178,7 @@ def test_the_model_that_is_asked_for_is_published(home, digests):
 
 
 def test_without_validation_users_popularity_is_published_and_said(home, digests, caplog):
-    assert choose(home, "no such run", PublishSettings(), ["mrf_dense", "popularity"]) == ChosenModel(
+    assert choose_model(home, "no such run", PublishSettings(), ["mrf_dense", "popularity"]) == ChosenModel(
         "popularity", "score"
     )
     assert "publish.model" in caplog.text
@@ -213,7 +215,7 @@ def test_files_agree_with_the_warehouse(published_once):
 
 def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monkeypatch):
     target, before = home.published.resolve(), rows(home, "select * from published.recommendations order by all")
-    monkeypatch.setattr("tasks.publish.main_table.markdown", lambda *_: 1 / 0)
+    monkeypatch.setattr("oneclass.tasks.publish.stage.main_table.markdown", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         published(home, after_publishing, run_id="next", model="popularity")
     assert home.published.resolve() == target
@@ -232,10 +234,10 @@ def test_the_link_swings_and_the_last_publications_stay(home, after_publishing):
 @contextmanager
 def recorded(home, run_id, flow="backfill", *, evaluated=True):
     """A run in the block, which ends with a metric if it is evaluated."""
-    with runs.recorded(home, run_id, flow, {}):
+    with runs.record_run(home, run_id, flow, {}):
         yield
         if evaluated:
-            with warehouse.connect(home) as connection:
+            with warehouse.open_warehouse(home) as connection:
                 metric = "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', 'mean_rank', 1, 0, 1)"
                 connection.execute(metric, [run_id])
 
@@ -259,10 +261,12 @@ def test_the_store_keeps_what_the_latest_evaluated_runs_and_the_one_going_on_use
     with recorded(home, "tonight"):
         kept |= {fitted(home, digests, seed=5, run_id="tonight").digest}
         assert len(list(folder.iterdir())) == 3 + 1 + 1 + 1
-        assert retention.tidy(home, runs=2) == 3 + 2  # those of seeds 0, 3 and 4; splits that no fit uses
+        assert retention.collect_garbage(home, runs=2) == 3 + 2  # those of seeds 0, 3 and 4; splits that no fit uses
         assert {one.name for one in folder.iterdir()} == kept
     assert [one.name for one in home.matrices.iterdir()] == [digests[PROTOCOL]]
-    assert retention.tidy(home, runs=2) == 1 and len(list(folder.iterdir())) == 2  # night-1 is the third latest now
+    assert (
+        retention.collect_garbage(home, runs=2) == 1 and len(list(folder.iterdir())) == 2
+    )  # night-1 is the third latest now
 
 
 def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
@@ -281,16 +285,18 @@ def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
 
 
 def test_a_fit_that_does_not_say_what_it_is_of_is_swept(home, digests):
-    with runs.recorded(home, "run", "backfill", {}):
+    with runs.record_run(home, "run", "backfill", {}):
         fit = fitted(home, digests)
         (home.models / "mrf_dense" / fit.digest / "fit.json").write_text("{}")
-        assert retention.tidy(home) == 1 + len(digests)
+        assert retention.collect_garbage(home) == 1 + len(digests)
     assert not list((home.models / "mrf_dense").iterdir())
 
 
 def test_where_nothing_is_new_lists_and_large_tables_are_taken(home, after_publishing, monkeypatch, caplog):
     before, lists = home.published.resolve(), rows(home, "select * from published.recommendations order by all")
-    monkeypatch.setattr("tasks.user_lists.made", lambda *_: 1 / 0)  # no list is made anew
+    monkeypatch.setattr(
+        "oneclass.tasks.publish.recommend_all.compute_recommendations", lambda *_: 1 / 0
+    )  # no list is made anew
     published(home, after_publishing, run_id="next", top_n=5)
     assert "published.recommendations stay as they are" in caplog.text
     after = home.published.resolve()
@@ -316,9 +322,9 @@ def test_of_a_publication_that_is_damaged_nothing_is_taken(home, after_publishin
 @pytest.mark.parametrize("change", ["by hand", "top_n", "events"])
 def test_lists_are_made_anew_where_what_they_are_made_from_has_changed(home, after_publishing, change, monkeypatch):
     made, count = [], 4 if change == "top_n" else 5
-    whole = user_lists.made
-    monkeypatch.setattr(user_lists, "made", lambda *given: made.append(1) or whole(*given))
-    with warehouse.connect(home) as connection:
+    whole = recommend_all.compute_recommendations
+    monkeypatch.setattr(recommend_all, "compute_recommendations", lambda *given: made.append(1) or whole(*given))
+    with warehouse.open_warehouse(home) as connection:
         if change == "by hand":
             connection.execute("update published.recommendations set score = score + 1")
         if change == "events":  # the lists stay, but not who has how many events
@@ -339,7 +345,7 @@ def test_of_statements_that_have_changed_no_table_is_taken(home, after_publishin
     monkeypatch.setattr(
         sql, "folder_digest", lambda folder: whole(folder) + ("changed" if folder == "published" else "")
     )
-    monkeypatch.setattr("tasks.publication_files.shutil.copyfile", lambda *files: copied.append(files))
+    monkeypatch.setattr("oneclass.tasks.publish.files.shutil.copyfile", lambda *files: copied.append(files))
     published(home, after_publishing, run_id="next", top_n=5)
     assert not copied and len(tables_of(home.published.resolve())) == 7
 

@@ -11,14 +11,14 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.special import log_softmax
 
-from models.autoencoders import checkpoints, draws
-from models.autoencoders.cdae import CDAE
-from models.autoencoders.mult_dae import MultDAE
-from models.autoencoders.mult_vae import MultVAE
-from models.fitting import FitOptions, Start, ValidationUsers
+from oneclass.models.autoencoders import checkpoints, draws
+from oneclass.models.autoencoders.cdae import CDAE
+from oneclass.models.autoencoders.mult_dae import MultDAE
+from oneclass.models.autoencoders.mult_vae import MultVAE
+from oneclass.models.fit_options import FitOptions, Start, ValidationUsers
 
 torch = pytest.importorskip("torch", reason="the extra neural is not installed")
-training = pytest.importorskip("models.autoencoders.training")
+training = pytest.importorskip("oneclass.models.autoencoders.training")
 
 MODELS = {
     "cdae": (CDAE, {"hidden": 5, "negative_weight": 0.3}),
@@ -84,8 +84,8 @@ def dense(interactions, values=None):
 def test_the_loss_agrees_with_the_papers_in_float64(name, steps, long_tailed):
     model, made, weights = steps(name)
     batch = made.batch(long_tailed, USERS, 0.5, seed=3, epoch=2)
-    inputs = dense(long_tailed, draws.inputs(long_tailed[USERS], USERS, 3, 2, 0.5))
-    noise = draws.noise(USERS, model.noise_width, 3, 2)
+    inputs = dense(long_tailed, draws.draw_inputs(long_tailed[USERS], USERS, 3, 2, 0.5))
+    noise = draws.draw_noise(USERS, model.noise_width, 3, 2)
     expected = naive_loss(name, weights, dense(long_tailed) > 0, inputs, USERS, noise, beta=0.7)  # min(.7, 3 / 4)
     assert made.loss(made.tensors, batch).item() == pytest.approx(expected, rel=1e-6)
 
@@ -135,9 +135,9 @@ def cut(long_tailed):
     """(train, histories, targets): the last 60 users, watched, with every fifth edge as a target."""
     watched = long_tailed[240:]
     learned = np.bincount(long_tailed[:240].indices, minlength=120) > 0
-    watched = draws.kept_edges(watched, learned[watched.indices])
+    watched = draws.select_edges(watched, learned[watched.indices])
     chosen = np.arange(watched.nnz) % 5 == 0
-    return long_tailed[:240], *(draws.kept_edges(watched, part) for part in (~chosen, chosen))
+    return long_tailed[:240], *(draws.select_edges(watched, part) for part in (~chosen, chosen))
 
 
 @every_model
@@ -161,7 +161,7 @@ def test_training_users_are_watched_where_nobody_else_is(long_tailed):
     seen = []
     model = make("mult_dae").fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(epoch.values)))
     assert len(seen) == 6 and all(0 < values["validation ndcg@100"] < 1 for values in seen)
-    users, histories, targets = draws.held_out(long_tailed, 0.05, 1000, seed=3)
+    users, histories, targets = draws.choose_held_out(long_tailed, 0.05, 1000, seed=3)
     assert len(users) == 0.05 * np.count_nonzero(np.diff(long_tailed.indptr) > 1)
     assert ((histories + targets) != long_tailed[users]).nnz == 0 and histories.multiply(targets).nnz == 0
     counts = np.diff(long_tailed[users].indptr)
@@ -254,23 +254,23 @@ def test_annealing_goes_on_where_the_earlier_fit_was_best(long_tailed, monkeypat
 
 
 def test_a_checkpoint_of_another_fit_is_passed_over_and_a_damaged_one_is_deleted(tmp_path, caplog):
-    checkpoints.write(tmp_path, "one", {"x": np.arange(3)})
-    np.testing.assert_array_equal(checkpoints.read(tmp_path, "one")["x"], [0, 1, 2])
-    assert checkpoints.read(tmp_path, "other") is None
-    file = tmp_path / checkpoints.NAME
+    checkpoints.write_checkpoint(tmp_path, "one", {"x": np.arange(3)})
+    np.testing.assert_array_equal(checkpoints.read_checkpoint(tmp_path, "one")["x"], [0, 1, 2])
+    assert checkpoints.read_checkpoint(tmp_path, "other") is None
+    file = tmp_path / checkpoints.CHECKPOINT_FILE
     whole = file.read_bytes()
     renamed = bytearray(whole)
     for found in re.finditer(rb"x\.npy", whole):  # where a zip has no checksum: the name of an array
         renamed[found.start()] ^= 1
     for damaged in (whole[:-40], b"", b"not a zip", bytes(renamed)):
         file.write_bytes(damaged)
-        assert checkpoints.read(tmp_path, "one") is None
+        assert checkpoints.read_checkpoint(tmp_path, "one") is None
         assert not file.exists() and f"{file}: is damaged" in caplog.text
         caplog.clear()
     file.mkdir()
-    assert checkpoints.read(tmp_path, "one") is None
-    checkpoints.write(tmp_path, "one", {"x": np.arange(3)})
-    np.testing.assert_array_equal(checkpoints.read(tmp_path, "one")["x"], [0, 1, 2])
+    assert checkpoints.read_checkpoint(tmp_path, "one") is None
+    checkpoints.write_checkpoint(tmp_path, "one", {"x": np.arange(3)})
+    np.testing.assert_array_equal(checkpoints.read_checkpoint(tmp_path, "one")["x"], [0, 1, 2])
 
 
 def test_the_fit_does_not_depend_on_pytorchs_own_generator_or_threads(long_tailed):
@@ -289,7 +289,7 @@ def test_the_fit_does_not_depend_on_pytorchs_own_generator_or_threads(long_taile
 def test_a_fitted_model_scores_without_pytorch(long_tailed, tmp_path):
     make("mult_vae").fit(long_tailed).save(tmp_path)
     script = (
-        "import sys, pathlib, scipy.sparse, models.catalogue as catalogue\n"
+        "import sys, pathlib, scipy.sparse, models.registry as catalogue\n"
         "model = catalogue.load('mult_vae', pathlib.Path(sys.argv[1]))\n"
         "scores = model.scores(scipy.sparse.csr_matrix([[1.0] * 120]))\n"
         "print(scores.shape, 'torch' in sys.modules)"
@@ -306,23 +306,23 @@ def test_a_fitted_model_scores_without_pytorch(long_tailed, tmp_path):
 
 def test_draws_belong_to_the_user_and_the_epoch(long_tailed):
     some = long_tailed[USERS]
-    values = draws.inputs(some, USERS, 3, 2, 0.4)
-    alone = draws.inputs(long_tailed[USERS[2:3]], USERS[2:3], 3, 2, 0.4)
+    values = draws.draw_inputs(some, USERS, 3, 2, 0.4)
+    alone = draws.draw_inputs(long_tailed[USERS[2:3]], USERS[2:3], 3, 2, 0.4)
     np.testing.assert_array_equal(values[some.indptr[2] : some.indptr[3]], alone)
-    assert (draws.inputs(some, USERS, 3, 3, 0.4) != values).any()
+    assert (draws.draw_inputs(some, USERS, 3, 3, 0.4) != values).any()
     everybody = np.arange(300)
-    kept = draws.inputs(long_tailed, everybody, 3, 2, 0.4)
+    kept = draws.draw_inputs(long_tailed, everybody, 3, 2, 0.4)
     lengths = np.repeat(np.sqrt(np.diff(long_tailed.indptr)), np.diff(long_tailed.indptr))
     np.testing.assert_allclose(np.unique(np.round(kept * lengths * 0.6, 5)), [0, 1])  # x / |x|, over what is kept
     assert abs((kept == 0).mean() - 0.4) < 4 * np.sqrt(0.24 / long_tailed.nnz)
-    order = draws.user_order(everybody, 3, 1)
+    order = draws.shuffle_users(everybody, 3, 1)
     assert sorted(order) == list(everybody) and (order != everybody).mean() > 0.9
-    assert (order != draws.user_order(everybody, 3, 2)).mean() > 0.9
+    assert (order != draws.shuffle_users(everybody, 3, 2)).mean() > 0.9
 
 
 def test_a_user_of_no_training_has_the_mean_node(long_tailed):
     model = make("cdae").fit(long_tailed)
-    out, _, _ = draws.held_out(long_tailed, 0.05, 1000, seed=3)
+    out, _, _ = draws.choose_held_out(long_tailed, 0.05, 1000, seed=3)
     np.testing.assert_array_equal(model.scores(long_tailed[out], users=out), model.scores(long_tailed[out]))
     inside = np.setdiff1d(np.arange(300), out)
     np.testing.assert_allclose(model.weights["user_node"][inside].mean(axis=0), model.weights["unseen_node"], atol=1e-6)

@@ -5,12 +5,12 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
-from models.binary_matrix.inference import BinaryMatrixPosterior, Inference
-from models.binary_matrix.model import BinaryMatrix
-from models.binary_matrix.sampling import STRATEGIES, EntrySampler
-from models.binary_matrix.settings import BinaryMatrixSettings
-from models.binary_matrix.tables import LANES
-from models.fitting import FitOptions, Start
+from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, Inference
+from oneclass.models.binary_matrix.model import BinaryMatrix
+from oneclass.models.binary_matrix.sampling import STRATEGIES, EntrySampler
+from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
+from oneclass.models.binary_matrix.tables import LANES
+from oneclass.models.fit_options import FitOptions, Start
 
 SETTINGS = BinaryMatrixSettings(
     factors=3, user_variance=0.7, item_variance=0.4, z_variance=5.0, passes=30, least_batch=50, start_scale=0.5
@@ -189,7 +189,7 @@ def test_the_bound_is_that_of_the_dense_equations_and_entries_estimate_it():
     for strategy in ("uniform", "balanced"):  # biased draws no zero of an empty row
         settings = SETTINGS.model_copy(update={"sampling": strategy})
         steps = inference(x, settings)
-        steps.pass_over(2000)
+        steps.run_pass(2000)
         dense = Dense(steps.q, settings)
         assert steps.q.bound(x, settings) == pytest.approx(dense.bound(x.toarray()), rel=1e-5)
         assert steps.minibatch(400_000) == pytest.approx(dense.likelihood(x.toarray()).sum(), rel=0.02)
@@ -202,7 +202,7 @@ def test_the_bound_rises_in_a_moving_average():
         steps = inference(x, settings)
         bounds = []
         for _ in range(60):
-            steps.pass_over(2 * x.nnz)
+            steps.run_pass(2 * x.nnz)
             bounds.append(steps.q.bound(x, settings))
         average = np.convolve(bounds, np.full(10, 0.1), mode="valid")
         assert (np.diff(average) > -1e-3 * abs(average[:-1])).all()

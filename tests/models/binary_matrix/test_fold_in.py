@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from models.binary_matrix.fold_in import RUN, by_factor, fold_in
-from models.binary_matrix.tables import width_of
-from models.numerics.shards import even_runs
+from oneclass.models.binary_matrix.fold_in import ITEMS_PER_STRIP, fold_in, transpose_table
+from oneclass.models.binary_matrix.tables import half_row_width
+from oneclass.models.numerics.partition import partition_evenly
 
-ITEMS, FACTORS = RUN + 200, 5  # two runs of items, and factors that fill no whole group
+ITEMS, FACTORS = ITEMS_PER_STRIP + 200, 5  # two runs of items, and factors that fill no whole group
 
 
 def problem(scale, users=6, seed=3):
     """A table of items, and dense histories of some users, the first one's empty."""
     generator = np.random.default_rng(seed)
-    width = width_of(FACTORS)
+    width = half_row_width(FACTORS)
     items = np.zeros((ITEMS, 2 * width), dtype=np.float32)
     items[:, :FACTORS] = generator.normal(0, scale, (ITEMS, FACTORS))
     items[:, width : width + FACTORS] = generator.uniform(0.01, 0.2, (ITEMS, FACTORS))
@@ -24,19 +24,19 @@ def problem(scale, users=6, seed=3):
 
 def folded(items, likes, z, variance, steps=100, tolerance=1e-6):
     """(E u, var u), both (users, K)."""
-    width = width_of(FACTORS)
+    width = half_row_width(FACTORS)
     users = np.empty((len(likes), 2 * width), dtype=np.float32)
     indptr = np.concatenate([[0], np.cumsum(likes.sum(axis=1))])
     indices = np.nonzero(likes)[1].astype(np.int32)
     z, limits = tuple(map(np.float32, z)), (steps, tolerance)
-    table = by_factor(items, FACTORS)
-    fold_in(indptr, indices, table, FACTORS, z, 1 / variance, limits, even_runs(len(likes), 3), users)
+    table = transpose_table(items, FACTORS)
+    fold_in(indptr, indices, table, FACTORS, z, 1 / variance, limits, partition_evenly(len(likes), 3), users)
     return users[:, :FACTORS], users[:, width : width + FACTORS]
 
 
 def by_turns(items, likes, z, variance, updates):
     """Jaakkola's updates of one user: xi, then the best q(u) for it, float64."""
-    width = width_of(FACTORS)
+    width = half_row_width(FACTORS)
     v, spread = items[:, :FACTORS].astype(np.float64), items[:, width : width + FACTORS].astype(np.float64)
     mean, own = np.zeros(FACTORS), np.full(FACTORS, variance)
     for _ in range(updates):

@@ -5,13 +5,13 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
-from models.blend import Blend, BlendSettings, Candidates, Member, weigh
-from models.blend.scale import add_on_scale, brought_to_scale, scale_of
-from models.evaluation.metrics import user_metrics
-from models.evaluation.ranking import target_ranks
-from models.fitting import FitOptions
-from models.mrf.dense import MRFDense, MRFDenseSettings
-from models.wmf.model import WMF, WMFSettings
+from oneclass.models.blend import Blend, BlendSettings, Candidates, Component, search_weights
+from oneclass.models.blend.score_normalization import add_normalized, find_scale, normalize_scores
+from oneclass.models.evaluation.metrics import compute_user_metrics
+from oneclass.models.evaluation.ranking import rank_targets
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.mrf.dense import MRFDense, MRFDenseSettings
+from oneclass.models.wmf.model import WMF, WMFSettings
 
 DENSE, FACTORS = MRFDenseSettings(l2=2.0), WMFSettings(factors=8, iterations=4)
 
@@ -42,23 +42,23 @@ def test_the_scale_is_as_written(items):
     scores = generator.normal(3, 5, (40, items)).astype(np.float32)
     histories = csr_matrix(generator.random((40, items)) < 0.1)
     expected = naive_scale(scores, histories)
-    np.testing.assert_allclose(brought_to_scale(scores.copy(), histories), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(normalize_scores(scores.copy(), histories), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_users_without_a_choice_keep_finite_scores():
     scores = np.array([[2, 2, 2], [1, 2, 3], [5, 1, 1]], dtype=np.float32)
     histories = csr_matrix(np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]]))  # all equal, none left, one left
-    np.testing.assert_array_equal(brought_to_scale(scores, histories), [[0, 0, 0], [1, 2, 3], [0, -4, -4]])
+    np.testing.assert_array_equal(normalize_scores(scores, histories), [[0, 0, 0], [1, 2, 3], [0, -4, -4]])
 
 
 def test_scores_are_added_with_the_bits_of_the_scores_that_are_moved():
     generator = np.random.default_rng(7)
     scores, total = generator.normal(3, 5, (2, 40, 250)).astype(np.float32)
     histories = csr_matrix(generator.random((40, 250)) < 0.1)
-    expected, before = total + np.float32(0.75) * brought_to_scale(scores.copy(), histories), scores.copy()
-    units = add_on_scale(total, 0.75, scores, histories)
+    expected, before = total + np.float32(0.75) * normalize_scores(scores.copy(), histories), scores.copy()
+    units = add_normalized(total, 0.75, scores, histories)
     np.testing.assert_array_equal(total, expected)
-    np.testing.assert_array_equal(units, scale_of(scores, histories)[1])
+    np.testing.assert_array_equal(units, find_scale(scores, histories)[1])
     np.testing.assert_array_equal(scores, before)
 
 
@@ -91,7 +91,7 @@ def test_a_fit_that_is_at_hand_is_taken(long_tailed):
 
 def test_what_is_saved_needs_nothing_else(long_tailed, tmp_path):
     """Settings that a rule took from the log are kept with it, for the log is not."""
-    by_rule = BlendSettings(members=[Member(model="mrf_dense"), Member(model="wmf", settings={"factors": 8})])
+    by_rule = BlendSettings(members=[Component(model="mrf_dense"), Component(model="wmf", settings={"factors": 8})])
     model = Blend(by_rule, seed=1).fit(long_tailed)
     model.save(tmp_path)
     loaded = Blend.load(tmp_path)
@@ -103,7 +103,7 @@ def test_contributions_are_those_of_the_members_that_have_them(long_tailed):
     model, history = Blend(settings(2, 1), seed=4).fit(long_tailed), long_tailed[0]
     dense = model.members[0]
     scores = dense.scores(history)
-    moved = brought_to_scale(scores.copy(), history)[0]
+    moved = normalize_scores(scores.copy(), history)[0]
     items = np.flatnonzero(dense.contributions(history, np.arange(40)).any(axis=0))
     constant = 2 * moved[items] - model.contributions(history, items).sum(axis=0)
     np.testing.assert_allclose(constant, constant[0], atol=1e-4)
@@ -129,7 +129,7 @@ def planted(users, items, truth, seed, noise=0.0):
     generator = np.random.default_rng(seed)
     histories = csr_matrix(generator.random((users, items)) < 0.02)
     raw = generator.gumbel(size=(len(truth), users, items)).astype(np.float32)
-    scaled = np.stack([brought_to_scale(one, histories) for one in raw])
+    scaled = np.stack([normalize_scores(one, histories) for one in raw])
     mixture = np.tensordot(np.array(truth), scaled, 1) + noise * generator.normal(size=(users, items))
     mixture[histories.toarray()] = -np.inf
     targets = np.zeros((users, items), dtype=np.float32)
@@ -139,7 +139,7 @@ def planted(users, items, truth, seed, noise=0.0):
 
 def test_a_planted_mixture_is_recovered():
     scores, histories, targets = planted(150, 300, (1.0, 0.5, 0.0), seed=1)
-    found = weigh(Candidates.of_blocks([(scores, histories, targets)]), seed=2)
+    found = search_weights(Candidates.from_blocks([(scores, histories, targets)]), seed=2)
     first, second, third = found.weights
     assert second / first == pytest.approx(0.5, abs=0.26) and third <= 0.125 * first
     assert found.cross_validated.mean() == found.value.mean() == 1.0
@@ -148,7 +148,7 @@ def test_a_planted_mixture_is_recovered():
 
 def test_a_model_that_adds_nothing_gets_no_weight():
     scores, histories, targets = planted(200, 300, (1.0, 0.0), seed=3)
-    found = weigh(Candidates.of_blocks([(scores, histories, targets)]), seed=2)
+    found = search_weights(Candidates.from_blocks([(scores, histories, targets)]), seed=2)
     assert found.weights == (1.0, 0.0)
     np.testing.assert_array_equal(found.cross_validated, found.alone[0])
 
@@ -159,14 +159,14 @@ def test_ndcg_of_candidates_is_that_of_whole_rankings():
     blocks = [(scores[:, at], histories[at], targets[at]) for at in (slice(0, 13), slice(13, 30))]
     for weights in ((1.0, 0.0), (0.75, 1.5)):
         whole = np.tensordot(np.array(weights, dtype=np.float32), scores, 1).astype(np.float32)
-        expected = user_metrics(target_ranks(whole, histories, targets))["ndcg@100"]
-        np.testing.assert_allclose(Candidates.of_blocks(blocks).ndcg(weights), expected, atol=1e-9)
+        expected = compute_user_metrics(rank_targets(whole, histories, targets))["ndcg@100"]
+        np.testing.assert_allclose(Candidates.from_blocks(blocks).ndcg(weights), expected, atol=1e-9)
 
 
 def test_ndcg_is_cut_where_it_is_asked_to_be():
     scores, histories, targets = planted(30, 400, (0.6, 1.0), seed=5, noise=0.3)
-    expected = user_metrics(target_ranks(scores[0], histories, targets))["ndcg@20"]
-    found = Candidates.of_blocks([(scores, histories, targets)], 20).ndcg((1.0, 0.0))
+    expected = compute_user_metrics(rank_targets(scores[0], histories, targets))["ndcg@20"]
+    found = Candidates.from_blocks([(scores, histories, targets)], 20).ndcg((1.0, 0.0))
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
@@ -174,15 +174,15 @@ def test_s_of_candidates_is_that_of_whole_rankings_where_all_items_are_counted()
     scores, histories, targets = planted(30, 250, (0.6, 1.0), seed=5, noise=0.3)
     blocks = [(scores[:, at], histories[at], targets[at]) for at in (slice(0, 13), slice(13, 30))]
     whole = np.tensordot(np.array([0.75, 1.5], dtype=np.float32), scores, 1).astype(np.float32)
-    expected = user_metrics(target_ranks(whole, histories, targets))["mean_rank"]
-    np.testing.assert_allclose(Candidates.of_blocks(blocks).mean_rank((0.75, 1.5)), expected, atol=1e-9)
+    expected = compute_user_metrics(rank_targets(whole, histories, targets))["mean_rank"]
+    np.testing.assert_allclose(Candidates.from_blocks(blocks).mean_rank((0.75, 1.5)), expected, atol=1e-9)
 
 
 def test_s_of_many_items_is_near_that_of_whole_rankings():
     """Of 256 items the standard error of a share is at most .031 for one target, .0011 for the mean of 900."""
     scores, histories, targets = planted(180, 3000, (0.6, 1.0), seed=5, noise=3)
-    expected = user_metrics(target_ranks(scores[1], histories, targets))["mean_rank"].mean()
-    found = Candidates.of_blocks([(scores, histories, targets)]).mean_rank((0.0, 1.0)).mean()
+    expected = compute_user_metrics(rank_targets(scores[1], histories, targets))["mean_rank"].mean()
+    found = Candidates.from_blocks([(scores, histories, targets)]).mean_rank((0.0, 1.0)).mean()
     assert found == pytest.approx(expected, abs=0.005) and expected < 0.9
 
 
@@ -198,8 +198,8 @@ def test_of_weights_that_find_the_same_head_those_with_the_better_tail_are_taken
     scores[2, everybody, np.array(decoys)], scores[2, everybody, third] = 20, 10
     scores[2, everybody, first] = scores[2, everybody, second] = 20
     targets = csr_matrix((np.ones(3 * users), (np.tile(everybody, 3), np.r_[first, second, third])), (users, items))
-    candidates = Candidates.of_blocks([(scores, csr_matrix((users, items)), targets)], 20)
-    found = weigh(candidates, seed=1)
+    candidates = Candidates.from_blocks([(scores, csr_matrix((users, items)), targets)], 20)
+    found = search_weights(candidates, seed=1)
     head = (found.weights[0], found.weights[1], 0.0)
     assert min(found.weights) > 0 and found.value.mean() == candidates.ndcg(head).mean()
     assert candidates.mean_rank(found.weights).mean() > candidates.mean_rank(head).mean() + 0.1
@@ -212,7 +212,7 @@ def test_cross_validation_does_not_judge_users_by_weights_that_they_chose():
     targets = csr_matrix((generator.random((60, 200)) < 0.03).astype(np.float32))
     targets = targets + csr_matrix((np.ones(60), (np.arange(60), np.arange(60))), shape=(60, 200))
     scores = np.stack(
-        [brought_to_scale(generator.normal(size=(60, 200)).astype(np.float32), histories) for _ in range(5)]
+        [normalize_scores(generator.normal(size=(60, 200)).astype(np.float32), histories) for _ in range(5)]
     )
-    found = weigh(Candidates.of_blocks([(scores, histories, targets.tocsr())]), seed=1)
+    found = search_weights(Candidates.from_blocks([(scores, histories, targets.tocsr())]), seed=1)
     assert found.value.mean() > found.cross_validated.mean()

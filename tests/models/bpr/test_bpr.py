@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.bpr import training as bpr
-from models.bpr.kernels import CELLS, SHARDS
-from models.bpr.model import BPR, BPRPopularity, BPRSettings, BPRUniform
-from models.fitting import FitOptions
+from oneclass.models.bpr import training as bpr
+from oneclass.models.bpr.kernels import CELLS, SHARDS
+from oneclass.models.bpr.model import BPR, BPRPopularity, BPRSettings, BPRUniform
+from oneclass.models.fit_options import FitOptions
 
 both = pytest.mark.parametrize("model", [BPRUniform, BPRPopularity], ids=lambda model: model.name)
 
@@ -15,7 +15,7 @@ both = pytest.mark.parametrize("model", [BPRUniform, BPRPopularity], ids=lambda 
 def training(interactions, model=BPRUniform, factors=10, degree_exponent=1.0) -> bpr.Training:
     made = model(BPRSettings(factors=factors))
     made.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
-    state = bpr.Training(interactions, made._draws(), factors, degree_exponent)
+    state = bpr.Training(interactions, made._negative_draws(), factors, degree_exponent)
     state.start(0.5, seed=1)
     return state
 
@@ -118,13 +118,13 @@ def test_short_steps_are_run_by_one_thread_and_long_ones_by_all(long_tailed, mon
     state.start(0.1, 0)
     changed = long_tailed.nnz * state.users.shape[1]
     for short, expected in ((changed // CELLS, 4), (changed // CELLS + 1, 1)):
-        monkeypatch.setattr(bpr, "SHORT", short)
+        monkeypatch.setattr(bpr, "SHORT_EPOCH_SAMPLES", short)
         assert state.threads(4) == expected
 
 
 @both
 def test_steps_on_two_threads_give_the_bits_of_one(model, long_tailed, monkeypatch):
-    monkeypatch.setattr(bpr, "SHORT", 0)  # else one thread would run them
+    monkeypatch.setattr(bpr, "SHORT_EPOCH_SAMPLES", 0)  # else one thread would run them
     one, two = (model(BPRSettings(factors=10, epochs=4), threads=threads).fit(long_tailed) for threads in (1, 2))
     for name, array in one._arrays().items():
         assert np.array_equal(array, two._arrays()[name]), name
@@ -199,7 +199,7 @@ def test_scores_inside_a_fit_are_those_of_what_was_learned_so_far(long_tailed):
     model = BPRUniform(BPRSettings(factors=10, epochs=3))
     model.fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(model.scores(long_tailed, users=rows))))
     np.testing.assert_array_equal(seen[-1], model.scores(long_tailed, users=rows))
-    assert np.abs(seen[0] - seen[1]).max() > 0 and model.scorable_each_epoch
+    assert np.abs(seen[0] - seen[1]).max() > 0 and model.scores_each_epoch
 
 
 def test_factors_that_grow_without_bound_are_refused():
@@ -212,15 +212,15 @@ def test_factors_that_grow_without_bound_are_refused():
 @pytest.mark.parametrize(("edges", "epochs"), [(4, 400), (6, 333), (10, 200), (50, 100)])
 def test_passes_that_are_left_to_the_log_come_to_so_many_samples(edges, epochs, monkeypatch):
     """But to 100 and 400 passes."""
-    monkeypatch.setattr("models.bpr.model.STEPS", 2000)
+    monkeypatch.setattr("oneclass.models.bpr.model.TARGET_STEPS", 2000)
     likes = csr_matrix(np.ones((1, edges)))
     assert BPRSettings().resolve(likes).epochs == epochs
     assert BPRSettings(epochs=7).resolve(likes).epochs == 7
 
 
 def test_a_fit_makes_the_passes_that_are_left_to_the_log(long_tailed, monkeypatch):
-    monkeypatch.setattr("models.bpr.model.STEPS", 7 * long_tailed.nnz)
-    monkeypatch.setattr("models.bpr.model.FEWEST", 2)
+    monkeypatch.setattr("oneclass.models.bpr.model.TARGET_STEPS", 7 * long_tailed.nnz)
+    monkeypatch.setattr("oneclass.models.bpr.model.MIN_EPOCHS", 2)
     passes = []
     model = BPRUniform(BPRSettings(factors=10)).fit(long_tailed, FitOptions(on_epoch=passes.append))
     assert len(passes) == model.params.epochs == 7 and model.settings.epochs is None

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.bpr import held_out, training
-from models.bpr.held_out import AGAINST, PASSES, HeldOut, hold_out
-from models.bpr.model import BPRSettings, BPRUniform
-from models.fitting import FitOptions
+from oneclass.models.bpr import held_out, training
+from oneclass.models.bpr.held_out import NEGATIVES_PER_EDGE, PASSES, HeldOutTriples, hold_out
+from oneclass.models.bpr.model import BPRSettings, BPRUniform
+from oneclass.models.fit_options import FitOptions
 
 
 @pytest.fixture
 def small_is_large(monkeypatch):
-    monkeypatch.setattr(held_out, "SMALL", 1)
+    monkeypatch.setattr(held_out, "MIN_EDGES", 1)
 
 
 def test_one_edge_of_each_chosen_user_is_left_out_and_the_others_are_not_liked(small_is_large, long_tailed):
@@ -23,7 +23,7 @@ def test_one_edge_of_each_chosen_user_is_left_out_and_the_others_are_not_liked(s
     assert not (kept & ~whole).any()
     assert gone.tolist() == np.stack([left_out.users, left_out.liked], axis=1).tolist()
     assert left_out.users.tolist() == np.flatnonzero(np.diff(long_tailed.indptr) >= 2).tolist()
-    assert left_out.others.shape == (len(gone), AGAINST)
+    assert left_out.others.shape == (len(gone), NEGATIVES_PER_EDGE)
     assert not whole[left_out.users[:, None], left_out.others].any()
 
 
@@ -32,7 +32,7 @@ def test_a_small_log_keeps_all_its_edges(long_tailed):
 
 
 def test_of_many_users_some_are_chosen_who_are_spread_evenly(small_is_large, monkeypatch, long_tailed):
-    monkeypatch.setattr(held_out, "CHECKED", 10)
+    monkeypatch.setattr(held_out, "MAX_HELD_OUT", 10)
     able = np.flatnonzero(np.diff(long_tailed.indptr) >= 2)
     _, left_out = hold_out(long_tailed, seed=1)
     assert left_out.users.tolist() == [able[place * len(able) // 10] for place in range(10)]
@@ -42,7 +42,7 @@ def test_the_loss_is_the_mean_over_the_triples():
     rng = np.random.default_rng(2)
     users, items = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 3), (6, 3)))
     bias = rng.normal(size=6).astype(np.float32)
-    triples = HeldOut(np.array([0, 3]), np.array([5, 1]), np.array([[1, 2], [0, 4]]))
+    triples = HeldOutTriples(np.array([0, 3]), np.array([5, 1]), np.array([[1, 2], [0, 4]]))
     expected = []
     for user, liked, others in ((0, 5, (1, 2)), (3, 1, (0, 4))):
         for other in others:
@@ -63,12 +63,12 @@ def test_the_loss_is_the_mean_over_the_triples():
     ],
 )
 def test_it_is_level_when_ten_passes_have_gained_too_little(losses, level):
-    assert HeldOut(*np.zeros((3, 1), int), losses).level(0.01) == level
+    assert HeldOutTriples(*np.zeros((3, 1), int), losses).has_converged(0.01) == level
 
 
 def test_a_fit_cools_down_when_the_loss_is_level(small_is_large, monkeypatch, long_tailed):
-    monkeypatch.setattr(HeldOut, "level", lambda self, tolerance: len(self.losses) >= 6)
-    monkeypatch.setattr(training, "SHORT", 0)  # else one thread would run all steps
+    monkeypatch.setattr(HeldOutTriples, "level", lambda self, tolerance: len(self.losses) >= 6)
+    monkeypatch.setattr(training, "SHORT_EPOCH_SAMPLES", 0)  # else one thread would run all steps
     fits = {}
     for threads in (1, 2):
         epochs = []

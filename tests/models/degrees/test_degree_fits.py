@@ -5,8 +5,8 @@ import powerlaw
 import pytest
 from scipy.optimize import approx_fprime
 
-from models.degrees.fits import Likelihood, fit, ks_distance
-from models.degrees.laws import FAMILIES, Law, power_law, support
+from oneclass.models.degrees.distributions import FAMILIES, Distribution, power_law, support
+from oneclass.models.degrees.fits import Likelihood, fit_family, ks_distance
 
 LONG = 100_000  # so long a support that its end does not show
 
@@ -27,7 +27,7 @@ def standard_errors(law, vertices):
 
 def test_an_exponent_below_one_is_recovered():
     law = power_law(0.77, 1, 5000)
-    fitted = fit("power_law", *sampled(law, 10_000)[:2], 5000)
+    fitted = fit_family("power_law", *sampled(law, 10_000)[:2], 5000)
     error, _ = standard_errors(law, 10_000)
     assert error < 0.01
     assert abs(fitted.exponent - 0.77) < 3 * error
@@ -35,7 +35,7 @@ def test_an_exponent_below_one_is_recovered():
 
 def test_an_exponent_and_a_cutoff_are_recovered():
     law = power_law(1.4, 1, 5000, 70)
-    fitted = fit("power_law_cutoff", *sampled(law, 20_000)[:2], 5000)
+    fitted = fit_family("power_law_cutoff", *sampled(law, 20_000)[:2], 5000)
     of_exponent, of_cutoff = standard_errors(law, 20_000)
     assert of_cutoff < 3
     assert abs(fitted.exponent - 1.4) < 3 * of_exponent
@@ -46,11 +46,11 @@ def test_an_exponent_and_a_cutoff_are_recovered():
 @pytest.mark.parametrize(("family", "planted"), [
     ("power_law", power_law(2.5, 1, LONG)),
     ("power_law_cutoff", power_law(1.8, 1, LONG, 50)),
-    ("exponential", Law("exponential", (-0.1,), 1, LONG)),
+    ("exponential", Distribution("exponential", (-0.1,), 1, LONG)),
 ], ids=["power law", "with cut-off", "exponential"])  # fmt: skip
 def test_agrees_with_powerlaw_on_a_long_support(family, planted):
     degrees, counts, _ = sampled(planted, 2_000)
-    ours = fit(family, degrees, counts, LONG)
+    ours = fit_family(family, degrees, counts, LONG)
     peer = powerlaw.Fit(np.repeat(degrees, counts), discrete=True, xmin=1, estimate_discrete=False, verbose=0)
     theirs = {"power_law": peer.power_law, "power_law_cutoff": peer.truncated_power_law,
               "exponential": peer.exponential}[family]  # fmt: skip
@@ -81,8 +81,8 @@ def test_the_likelihood_is_flat_at_the_fit(family):
 
 
 def test_larger_families_fit_no_worse():
-    degrees, counts, _ = sampled(Law("log_normal", (0.9, -0.3), 1, 2000), 3_000)
-    found = {family: fit(family, degrees, counts, 2000) for family in FAMILIES}
+    degrees, counts, _ = sampled(Distribution("log_normal", (0.9, -0.3), 1, 2000), 3_000)
+    found = {family: fit_family(family, degrees, counts, 2000) for family in FAMILIES}
     assert found["power_law_cutoff"].log_likelihood >= found["power_law"].log_likelihood
     assert found["power_law_cutoff"].log_likelihood >= found["exponential"].log_likelihood
     assert min(found, key=lambda family: found[family].aic) == "log_normal"
@@ -94,7 +94,7 @@ def test_larger_families_fit_no_worse():
 @pytest.mark.parametrize("family", ["power_law_cutoff", "log_normal"])
 def test_a_tail_heavier_than_any_has_no_cutoff(family):
     degrees, counts = np.array([1, 2, 3, 400]), np.array([5, 2, 1, 8])
-    fitted, pure = fit(family, degrees, counts, 400), fit("power_law", degrees, counts, 400)
+    fitted, pure = fit_family(family, degrees, counts, 400), fit_family("power_law", degrees, counts, 400)
     assert fitted.cutoff is None
     assert fitted.log_likelihood == pytest.approx(pure.log_likelihood)
     assert fitted.ks == pytest.approx(pure.ks)
@@ -110,28 +110,30 @@ def test_ks_distance_against_brute_force():
 
 def test_p_values_are_uniform_under_the_truth():
     law = power_law(1.2, 1, 80, 30)
-    values = [fit("power_law_cutoff", *sampled(law, 150, seed)[:2], 80, seed, 19).p_value for seed in range(150)]
+    values = [fit_family("power_law_cutoff", *sampled(law, 150, seed)[:2], 80, seed, 19).p_value for seed in range(150)]
     shares = [np.mean(np.array(values) <= level) for level in (0.1, 0.25, 0.5, 0.75, 0.9)]
     np.testing.assert_allclose(shares, [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.125)  # three standard errors of a half
 
 
 def test_p_values_are_uniform_on_a_support_in_cells():
     law = power_law(1.1, 1, 60_000, 9_000)
-    values = [fit("power_law_cutoff", *sampled(law, 150, seed)[:2], 60_000, seed, 19).p_value for seed in range(150)]
+    values = [
+        fit_family("power_law_cutoff", *sampled(law, 150, seed)[:2], 60_000, seed, 19).p_value for seed in range(150)
+    ]
     shares = [np.mean(np.array(values) <= level) for level in (0.1, 0.25, 0.5, 0.75, 0.9)]
     np.testing.assert_allclose(shares, [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.125)  # three standard errors of a half
 
 
 def test_a_wrong_law_has_a_small_p_value():
     degrees, counts, _ = sampled(power_law(1.4, 1, 1000, 70), 3_000)
-    assert fit("power_law", degrees, counts, 1000, 1, 99).p_value == 0.01
-    assert fit("power_law_cutoff", degrees, counts, 1000, 1, 99).p_value > 0.05
+    assert fit_family("power_law", degrees, counts, 1000, 1, 99).p_value == 0.01
+    assert fit_family("power_law_cutoff", degrees, counts, 1000, 1, 99).p_value > 0.05
 
 
 def test_the_seed_decides_the_p_value():
     degrees, counts, _ = sampled(power_law(1.4, 1, 200, 70), 300)
-    values = {seed: fit("power_law_cutoff", degrees, counts, 200, seed, 49).p_value for seed in range(6)}
-    assert values[3] == fit("power_law_cutoff", degrees, counts, 200, 3, 49).p_value
+    values = {seed: fit_family("power_law_cutoff", degrees, counts, 200, seed, 49).p_value for seed in range(6)}
+    assert values[3] == fit_family("power_law_cutoff", degrees, counts, 200, 3, 49).p_value
     assert len(set(values.values())) > 1
 
 
@@ -147,7 +149,7 @@ def test_the_seed_decides_the_p_value():
     ([90_000, 90_001, 90_007], [2, 1, 2], 90_010),
 ])  # fmt: skip
 def test_small_and_odd_histograms_give_sound_numbers(family, degrees, counts, d_max):
-    fitted = fit(family, np.array(degrees), np.array(counts), d_max, 0, 9)
+    fitted = fit_family(family, np.array(degrees), np.array(counts), d_max, 0, 9)
     assert np.isfinite([fitted.log_likelihood, fitted.aic, fitted.ks]).all()
     assert fitted.log_likelihood <= 0
     assert 0 <= fitted.ks <= 1

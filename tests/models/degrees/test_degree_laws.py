@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from models.degrees.laws import FAMILIES, Law, power_law, with_mean
+from oneclass.models.degrees.distributions import FAMILIES, Distribution, power_law, power_law_with_mean
 
 ANY_LAW = [
-    Law("power_law", (-0.77,), 1, 300),
-    Law("power_law", (1.5,), 3, 40),
-    Law("power_law_cutoff", (-1.4, -1 / 70), 1, 300),
-    Law("log_normal", (2.0, -0.5), 2, 500),
-    Law("exponential", (-0.05,), 1, 300),
+    Distribution("power_law", (-0.77,), 1, 300),
+    Distribution("power_law", (1.5,), 3, 40),
+    Distribution("power_law_cutoff", (-1.4, -1 / 70), 1, 300),
+    Distribution("log_normal", (2.0, -0.5), 2, 500),
+    Distribution("exponential", (-0.05,), 1, 300),
 ]
 DENSITIES = {
     "power_law": lambda d, law: d**-law.exponent,
@@ -25,7 +25,7 @@ def test_masses_follow_the_named_parameters(law):
     degrees = np.arange(law.d_min, law.d_max + 1.0)
     weights = np.array([DENSITIES[law.family](d, law) for d in degrees])
     np.testing.assert_allclose(law.mass, weights / weights.sum(), rtol=1e-10)
-    np.testing.assert_allclose(law.cumulative[-1], 1)
+    np.testing.assert_allclose(law.cdf[-1], 1)
     np.testing.assert_allclose(law.mean, (degrees * weights).sum() / weights.sum())
 
 
@@ -44,7 +44,7 @@ def test_samples_have_the_laws_frequencies(draws):
 
 @pytest.mark.parametrize("mean", [1.001, 2.0, 20.0, 90.0])
 def test_a_cutoff_meets_the_mean_and_keeps_the_exponent(mean):
-    law = with_mean(mean, 0.5, 400)
+    law = power_law_with_mean(mean, 0.5, 400)
     assert law.mean == pytest.approx(mean, rel=1e-9)
     assert law.exponent == 0.5
     assert law.cutoff > 0
@@ -53,7 +53,7 @@ def test_a_cutoff_meets_the_mean_and_keeps_the_exponent(mean):
 @pytest.mark.parametrize("mean", [200.0, 260.0, 390.0])
 def test_a_mean_out_of_a_cutoffs_reach_lowers_the_exponent(mean):
     assert power_law(0.5, 1, 400).mean < mean
-    law = with_mean(mean, 0.5, 400)
+    law = power_law_with_mean(mean, 0.5, 400)
     assert law.mean == pytest.approx(mean, rel=1e-9)
     assert law.cutoff is None
     assert law.exponent < 0.5

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from models.evaluation.beyond_accuracy import Exposure, gini
+from oneclass.models.evaluation.beyond_accuracy import Exposure, gini
 
 
 def naive(lists, histories, degrees, users) -> dict[str, float]:
@@ -52,7 +52,7 @@ def test_every_metric_follows_its_definition_in_any_blocks(seed, items, users):
     taking = Exposure(degrees, 10)
     for block in (slice(0, cut), slice(cut, users)):
         exposure.add(recommended[block], csr_matrix(marks[block].astype(np.float32)))
-        another = exposure.anew()  # whatever that one has counted
+        another = exposure.copy_empty()  # whatever that one has counted
         another.add(recommended[block], csr_matrix(marks[block].astype(np.float32)))
         taking.take(another.shown)
     found = exposure.metrics()

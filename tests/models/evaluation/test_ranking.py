@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.sparse import csr_matrix
 
-from models.evaluation.ranking import NotRankable, target_ranks
-from models.numerics.threads import kernel_threads
-from models.numerics.top_items import GROUPS, top_items
+from oneclass.models.evaluation.ranking import CannotRank, rank_targets
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.top_k import NUM_GROUPS, top_items
 
 LEVELS = st.sampled_from([-np.inf, -2.5, 0.0, 1.0, 1.0000001, 3.0, np.inf])  # few, so that ties are common
 MARKS = st.sampled_from(["history", "target", "other"])
@@ -49,10 +49,10 @@ def test_top_items_are_those_of_a_full_sort(block, n):
     assert (ids.dtype, best.dtype) == (np.int32, np.float32)
 
 
-@pytest.mark.parametrize("n", [1, 20, GROUPS // 2, GROUPS // 2 + 1])
+@pytest.mark.parametrize("n", [1, 20, NUM_GROUPS // 2, NUM_GROUPS // 2 + 1])
 @pytest.mark.parametrize("spread", ["distinct", "tied", "mostly -inf", "mostly NaN", "falling", "rising"])
 def test_top_items_of_long_rows_are_those_of_a_full_sort(spread, n):
-    rng, items = np.random.default_rng(n), 5 * GROUPS + 7
+    rng, items = np.random.default_rng(n), 5 * NUM_GROUPS + 7
     scores = rng.normal(size=(6, items)).astype(np.float32)
     history = rng.random((6, items)) < np.array([0, 0.1, 0.5, 0.9, 0.99, 1.0])[:, None]
     history[1] |= scores[1] > 0.5  # the best are known
@@ -96,8 +96,8 @@ def test_top_items_refuses_what_it_cannot_do(n, rows):
 def test_target_ranks_are_those_of_a_full_sort(block):
     scores, marks = block
     history, wanted = marks == "history", marks == "target"
-    ranks = target_ranks(scores, csr(history), csr(wanted), 3)
-    assert target_ranks(scores, csr(history), csr(wanted)).first.shape == (len(scores), 0)
+    ranks = rank_targets(scores, csr(history), csr(wanted), 3)
+    assert rank_targets(scores, csr(history), csr(wanted)).first.shape == (len(scores), 0)
     for user in range(len(scores)):
         candidates = order(scores[user], history[user])
         assert ranks.candidates[user] == len(candidates)
@@ -113,7 +113,7 @@ def test_target_ranks_are_those_of_a_full_sort(block):
 def test_a_target_that_is_the_only_candidate_comes_first():
     everything_but_one = np.array([[True, True, False, True]])
     scores = np.zeros((1, 4), dtype=np.float32)
-    ranks = target_ranks(scores, csr(everything_but_one), csr(~everything_but_one))
+    ranks = rank_targets(scores, csr(everything_but_one), csr(~everything_but_one))
     assert (ranks.candidates[0], ranks.position[0], ranks.worse[0], ranks.tied[0]) == (1, 0, 0, 0)
 
 
@@ -123,21 +123,21 @@ def test_a_nan_is_refused_and_its_row_named(item):
     scores[1, item] = np.nan
     history, targets = np.zeros((3, 4)), np.zeros((3, 4))
     history[:, 2] = targets[:, 3] = 1
-    with pytest.raises(NotRankable, match="NaN") as caught:
-        target_ranks(scores, csr(history), csr(targets))
+    with pytest.raises(CannotRank, match="NaN") as caught:
+        rank_targets(scores, csr(history), csr(targets))
     assert caught.value.row == 1
 
 
 def test_a_target_in_the_history_is_refused():
     history, targets = np.array([[1, 0, 0], [0, 1, 1]]), np.array([[0, 1, 0], [1, 0, 1]])
-    with pytest.raises(NotRankable, match="history") as caught:
-        target_ranks(np.zeros((2, 3), dtype=np.float32), csr(history), csr(targets))
+    with pytest.raises(CannotRank, match="history") as caught:
+        rank_targets(np.zeros((2, 3), dtype=np.float32), csr(history), csr(targets))
     assert caught.value.row == 1
 
 
 def test_shapes_must_agree():
     with pytest.raises(ValueError, match="the same shape"):
-        target_ranks(np.zeros((2, 3), dtype=np.float32), csr(np.zeros((2, 4))), csr(np.zeros((2, 4))))
+        rank_targets(np.zeros((2, 3), dtype=np.float32), csr(np.zeros((2, 4))), csr(np.zeros((2, 4))))
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one core")
@@ -149,7 +149,7 @@ def test_results_do_not_depend_on_threads():
     found = []
     for threads in (1, 2):
         with kernel_threads(threads):
-            ranks = target_ranks(scores, history, targets)
+            ranks = rank_targets(scores, history, targets)
             best = top_items(scores, history.indptr, history.indices, 20)
         found.append([*best, ranks.worse, ranks.tied, ranks.position])
     for one, two in zip(*found, strict=True):

@@ -5,14 +5,16 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from models.degrees.laws import power_law, with_mean
-from models.generator import hidden_graph, pairing
-from models.generator.hidden_graph import NoSuchGraph, draw_degrees, draw_graph, graphical
-from models.numerics.adjacency import transposed
+from oneclass.models.degrees.distributions import power_law, power_law_with_mean
+from oneclass.models.generator import configuration_model, hidden_graph
+from oneclass.models.generator.hidden_graph import NotGraphical, draw_degrees, draw_graph, is_graphical
+from oneclass.models.numerics.adjacency import transpose
 
 
 def laws(users, items, edges, exponents=(0.5, 0.77)):
-    return with_mean(edges / users, exponents[0], items), with_mean(edges / items, exponents[1], users)
+    return power_law_with_mean(edges / users, exponents[0], items), power_law_with_mean(
+        edges / items, exponents[1], users
+    )
 
 
 def check(starts, users, user_degrees, item_degrees):
@@ -41,7 +43,7 @@ def test_degrees_follow_their_laws():
     drawn = draw_degrees(users, items, (5_000, 900), 3)
     for law, degrees in zip((users, items), drawn, strict=True):
         empirical = np.cumsum(np.bincount(degrees, minlength=law.d_max + 1)[1:]) / len(degrees)
-        assert np.abs(empirical - law.cumulative).max() < 1.63 / np.sqrt(len(degrees))  # level 0.01
+        assert np.abs(empirical - law.cdf).max() < 1.63 / np.sqrt(len(degrees))  # level 0.01
 
 
 def test_pairs_are_random():
@@ -49,7 +51,7 @@ def test_pairs_are_random():
     user_degrees, item_degrees = np.repeat([1, 4, 10], [600, 150, 60]), np.repeat([2, 12, 30], [300, 50, 20])
     counts = np.zeros((3, 3))
     for seed in range(20):
-        starts, items = pairing.paired(user_degrees, item_degrees, seed)
+        starts, items = configuration_model.draw_simple_graph(user_degrees, item_degrees, seed)
         owners = np.repeat(np.arange(810), np.diff(starts))
         rows, columns = np.digitize(owners, [600, 750]), np.digitize(items, [300, 350])
         counts += np.bincount(3 * rows + columns, minlength=9).reshape(3, 3)
@@ -60,18 +62,18 @@ def test_pairs_are_random():
 def test_a_graph_that_leaves_no_choice_is_found():
     """Staircase degrees have one realisation, full of crowded corners."""
     steps = np.arange(1, 41)
-    starts, items = pairing.paired(steps, steps, 0)
+    starts, items = configuration_model.draw_simple_graph(steps, steps, 0)
     found = np.zeros((40, 40), dtype=int)
     np.add.at(found, (np.repeat(np.arange(40), np.diff(starts)), items), 1)
     assert (found == (steps[:, None] + steps[None, :] > 40)).all()
 
 
 def test_graphs_are_laid_out_and_stirred_where_exchanges_fail(monkeypatch):
-    monkeypatch.setattr(pairing, "PROGRESS", 0.0)
+    monkeypatch.setattr(configuration_model, "MAX_REMAINING_REPEATS", 0.0)
     user_degrees, item_degrees = draw_degrees(*laws(60, 50, 1_800, (-1.0, -1.0)), (60, 50), 1)
-    assert graphical(user_degrees, item_degrees)
-    starts, items = pairing.paired(user_degrees, item_degrees, 1)
-    check(*transposed(starts, items, 50), user_degrees, item_degrees)
+    assert is_graphical(user_degrees, item_degrees)
+    starts, items = configuration_model.draw_simple_graph(user_degrees, item_degrees, 1)
+    check(*transpose(starts, items, 50), user_degrees, item_degrees)
 
 
 def test_graphical_against_all_small_graphs():
@@ -81,12 +83,12 @@ def test_graphical_against_all_small_graphs():
         possible.add((tuple(graph.sum(1)), tuple(graph.sum(0))))
     for rows in product(range(4), repeat=3):
         for columns in product(range(4), repeat=3):
-            assert graphical(np.array(rows), np.array(columns)) == ((rows, columns) in possible)
+            assert is_graphical(np.array(rows), np.array(columns)) == ((rows, columns) in possible)
 
 
 def test_totals_that_cannot_meet_are_refused(monkeypatch):
-    monkeypatch.setattr(hidden_graph, "MOST_REDRAWS", 1_000)
-    with pytest.raises(NoSuchGraph, match="7 users and 5 items"):
+    monkeypatch.setattr(hidden_graph, "MAX_REDRAWS", 1_000)
+    with pytest.raises(NotGraphical, match="7 users and 5 items"):
         draw_graph(power_law(0, 1, 1), power_law(0, 2, 2), (7, 5), 0)
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.graph_filter.graph import FormedSquare, NormalizedGraph, powers, top_eigenvectors
-from models.graph_filter.model import GraphFilter
-from models.graph_filter.settings import GraphFilterSettings
+from oneclass.models.graph_filter.graph import DenseSquare, NormalizedGraph, degree_powers, top_eigenvectors
+from oneclass.models.graph_filter.model import GraphFilter
+from oneclass.models.graph_filter.settings import GraphFilterSettings
 
 
 def graph_of(likes):
@@ -62,22 +62,22 @@ def test_directions_of_no_value_are_left_out(rank):
 
 def test_the_formed_square_is_that_of_the_graph(clustered, monkeypatch):
     """Of blocks, and of columns with one number, which are its columns; some rows of it at a time."""
-    monkeypatch.setattr("models.graph_filter.graph.WIDE", 64)
+    monkeypatch.setattr("oneclass.models.graph_filter.graph.WIDE", 64)
     clustered = clustered.copy()
     clustered[3], clustered[:, 8] = 0, 0
     dense = NormalizedGraph.of(csr_matrix(clustered), 0.35, 0.4).of_users.toarray().astype(np.float64)
-    square = FormedSquare.of(csr_matrix(clustered), 0.35, 0.4, threads=2)
+    square = DenseSquare.of(csr_matrix(clustered), 0.35, 0.4, threads=2)
     assert square.shape == (400, 300)
     np.testing.assert_allclose(square.matrix, dense.T @ dense, rtol=2e-6, atol=1e-9)
     block, one_each = np.random.default_rng(2).normal(size=(300, 7)).astype(np.float32), np.zeros((300, 3), np.float32)
     one_each[[8, 2, 299], [0, 1, 2]] = 0.5, 2, -1
     for z in (block, one_each, one_each[:, [2, 2]], block[:, :1]):
-        np.testing.assert_allclose(square.squared(z), dense.T @ (dense @ z), rtol=2e-5, atol=2e-6)
-    np.testing.assert_allclose(square.over(4.0).squared(block), dense.T @ (dense @ block) / 4, rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(square.multiply(z), dense.T @ (dense @ z), rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(square.over(4.0).multiply(block), dense.T @ (dense @ block) / 4, rtol=2e-5, atol=2e-6)
 
 
 def test_vertices_without_an_edge_have_no_power():
-    np.testing.assert_allclose(powers(np.array([0, 1, 4]), -0.5), [0, 1, 0.5])
+    np.testing.assert_allclose(degree_powers(np.array([0, 1, 4]), -0.5), [0, 1, 0.5])
     likes = np.array([[1, 0, 1], [0, 0, 0]])
     np.testing.assert_allclose(graph_of(likes).of_users.toarray(), [[2**-0.5, 0, 2**-0.5], [0, 0, 0]], rtol=1e-6)
 
@@ -85,9 +85,9 @@ def test_vertices_without_an_edge_have_no_power():
 @pytest.mark.parametrize("polynomial", ["linear", "plateau"])
 @pytest.mark.parametrize("formed", [True, False])
 def test_blocks_of_users_dealt_to_threads_have_the_same_bits(clustered, polynomial, formed, monkeypatch):
-    monkeypatch.setattr("models.graph_filter.graph.WIDE", 64)
+    monkeypatch.setattr("oneclass.models.graph_filter.graph.WIDE", 64)
     if not formed:
-        monkeypatch.setattr("models.graph_filter.model.formed_on", lambda items, edges: False)
+        monkeypatch.setattr("oneclass.models.graph_filter.model.forms_filter", lambda items, edges: False)
     settings = GraphFilterSettings(polynomial=polynomial, low_pass=0.3, vectors=12, sharpening=1.0)
     one, three = (GraphFilter(settings, seed=1, threads=threads).fit(csr_matrix(clustered)) for threads in (1, 3))
     np.testing.assert_array_equal(one.vectors, three.vectors)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.base import Model
-from models.graph_filter.model import GraphFilter, formed_on, squared_on
-from models.graph_filter.settings import GraphFilterSettings
-from models.memory import LARGE_BLOCK, users_at_once
+from oneclass.models.base import Model
+from oneclass.models.graph_filter.model import GraphFilter, forms_filter, uses_dense_square
+from oneclass.models.graph_filter.settings import GraphFilterSettings
+from oneclass.models.memory_estimates import LARGE_BLOCK_BYTES, users_per_block
 
 PAPERS = {"user_exponent": 1.0, "in_exponent": 0.5, "out_exponent": 0.5}  # R~ = D_u^-1/2 R D_i^-1/2
 EXACT = {"passes": 60}  # of the subspace iteration, so that only rounding is left
@@ -21,13 +21,13 @@ def formed(request, monkeypatch):
     if request.param == "never formed":
         never_form(monkeypatch)
     elif request.param == "formed by walks":
-        monkeypatch.setattr("models.graph_filter.model.WALK", 0)
+        monkeypatch.setattr("oneclass.models.graph_filter.model.WALK", 0)
 
 
 def never_form(monkeypatch, kept=0):
     """Columns of so many numbers are kept, and no filter is formed."""
-    monkeypatch.setattr("models.graph_filter.model.KEPT", kept)
-    monkeypatch.setattr("models.graph_filter.model.LARGEST", 0)
+    monkeypatch.setattr("oneclass.models.graph_filter.model.CACHE_ENTRIES", kept)
+    monkeypatch.setattr("oneclass.models.graph_filter.model.MAX_FILTER_ENTRIES", 0)
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settin
     """Of a log with fewer users than items, made one by one and in a block."""
     never_form(monkeypatch, kept=25 * 40)
     model, history = fit(likes[:25], **settings), csr_matrix(likes[[3]])
-    assert model._end_at_users and not fit(likes)._end_at_users
+    assert model._ends_at_users and not fit(likes)._ends_at_users
     found = model.contributions(history, np.array(asked))
     monkeypatch.setattr(GraphFilter, "_end_at_users", False)
     np.testing.assert_array_equal(found, model.contributions(history, np.array(asked)))
@@ -239,22 +239,22 @@ def test_the_filter_is_formed_where_its_columns_find_room(likes, monkeypatch):
 )
 def test_a_large_filter_is_formed_where_that_is_less_work(items, edges, formed):
     """Above 5,792 items with more than items^1.5 edges, up to 23,170 items, where it has 2 GB and says so."""
-    assert formed_on(items, edges) == formed
+    assert forms_filter(items, edges) == formed
     assert GraphFilter.matrices_on(items, edges) == (2 if formed and items > 5792 else 0)
-    block = LARGE_BLOCK if formed and items > 5792 else Model.block_bytes
+    block = LARGE_BLOCK_BYTES if formed and items > 5792 else Model.block_bytes
     matrices = GraphFilter.matrices_on(items, edges)
-    assert users_at_once(items, matrices, GraphFilter.block_bytes) == block // (4 * items)
+    assert users_per_block(items, matrices, GraphFilter.block_bytes) == block // (4 * items)
 
 
 def test_a_filter_is_made_by_the_square_where_edges_are_many():
-    assert squared_on(2000, 100_001) and not squared_on(2000, 100_000)
-    assert not squared_on(23_171, 50_000_000)
+    assert uses_dense_square(2000, 100_001) and not uses_dense_square(2000, 100_000)
+    assert not uses_dense_square(23_171, 50_000_000)
 
 
 def test_a_large_filter_ranks_in_large_blocks(likes, monkeypatch):
-    monkeypatch.setattr("models.graph_filter.model.KEPT", 0)
+    monkeypatch.setattr("oneclass.models.graph_filter.model.CACHE_ENTRIES", 0)
     model = fit(likes)
-    assert len(model.weights) and model.users_at_once == LARGE_BLOCK // (4 * 40)
+    assert len(model.weights) and model.users_at_once == LARGE_BLOCK_BYTES // (4 * 40)
     never_form(monkeypatch)
     assert fit(likes).users_at_once == Model.block_bytes // (4 * 40)
 

@@ -6,10 +6,10 @@ from scipy import stats
 from scipy.sparse import csr_matrix, random_array
 from scipy.special import digamma, gammaln
 
-from models.fitting import FitOptions, Start
-from models.hpf.ascent import Ascent, start
-from models.hpf.kernels import digamma_and_log_gamma
-from models.hpf.model import HPF, HPFSettings
+from oneclass.models.fit_options import FitOptions, Start
+from oneclass.models.hpf.ascent import Ascent, draw_initial_posterior
+from oneclass.models.hpf.kernels import digamma_and_log_gamma
+from oneclass.models.hpf.model import HPF, HPFSettings
 
 SETTINGS = HPFSettings(
     factors=4, a=0.4, a_prime=0.5, b_prime=0.8, c=0.3, c_prime=0.6, d_prime=1.5, binarize_counts=False
@@ -27,7 +27,7 @@ def counts(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 
 
 
 def ascent(matrix: csr_matrix, settings: HPFSettings = SETTINGS, seed: int = 3) -> Ascent:
-    users, items = HPF(settings, seed=seed)._beginning(matrix.shape, None)
+    users, items = HPF(settings, seed=seed)._initial_posterior(matrix.shape, None)
     return Ascent(matrix, settings.binarize_counts, users, items)
 
 
@@ -229,7 +229,7 @@ def test_scores_are_rates_and_training_users_have_their_own_posterior():
 
 def test_the_start_is_the_prior_and_a_uniform_draw_a_number():
     settings = HPFSettings(factors=7, a=0.4, a_prime=2.0, b_prime=5.0)
-    shape, rate, activity_rate = start(settings.user_prior, 500, seed=1, side="users")
+    shape, rate, activity_rate = draw_initial_posterior(settings.user_prior, 500, seed=1, side="users")
     for numbers, prior in ((shape, 0.4), (rate, 2.0 / 5.0), (activity_rate, 2.0 / 5.0)):
         draws = (numbers - prior).ravel()
         assert stats.kstest(draws, "uniform").pvalue > 0.01

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.mrf.dense import MRFDense, MRFDenseSettings
-from models.numerics import gram_inverse
-from models.numerics.gram import lower_gram
-from models.numerics.rescaled_columns import columns
+from oneclass.models.mrf.dense import MRFDense, MRFDenseSettings
+from oneclass.models.numerics import gram_inverse
+from oneclass.models.numerics.column_scaling import column_moments
+from oneclass.models.numerics.gram import lower_gram
 from tests.conftest import real_log
 
 VARIANTS = {
@@ -61,7 +61,7 @@ def test_agrees_with_eq_4_on_ml_100k():
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
 def test_fewer_users_than_items_give_the_same_weights_by_an_inverse_over_the_users(settings, long_tailed, monkeypatch):
-    monkeypatch.setattr(gram_inverse, "BLOCK", 7)
+    monkeypatch.setattr(gram_inverse, "BLOCK_ROWS", 7)
     likes = long_tailed[: long_tailed.shape[1] // 2].toarray().astype(float)
     likes[3] = 0
     likes[:, likes.sum(axis=0) == 0] = np.eye(len(likes))[:, 5:6]
@@ -97,7 +97,7 @@ def test_items_that_everybody_or_nobody_likes_take_no_part(long_tailed):
 def test_the_gram_kernel_agrees_with_a_dense_product(long_tailed):
     likes = long_tailed.toarray().astype(float)
     likes[17] = 0
-    moments = columns(csr_matrix(likes), 0.5)
+    moments = column_moments(csr_matrix(likes), 0.5)
     factor = np.linspace(0.5, 2, likes.shape[1])
     shift = np.sqrt(moments.users / moments.unit) * moments.mean
     expected = (likes * moments.weights[:, None]).T @ likes - np.outer(shift, shift)

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
-from models.fitting import NO_OPTIONS, FitOptions
-from models.mrf import sparse_blocks, sparse_pattern
-from models.mrf.dense import MRFDense, MRFDenseSettings
-from models.mrf.sparse import MRFSparse, MRFSparseSettings
-from models.mrf.sparse_pattern import of_density
-from models.numerics.gram import gram_rows
-from models.numerics.rescaled_columns import columns, rescaling
+from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
+from oneclass.models.mrf import sparse_blocks, sparse_pattern
+from oneclass.models.mrf.dense import MRFDense, MRFDenseSettings
+from oneclass.models.mrf.sparse import MRFSparse, MRFSparseSettings
+from oneclass.models.mrf.sparse_pattern import pattern_of_density
+from oneclass.models.numerics.column_scaling import column_moments, rescale_columns
+from oneclass.models.numerics.gram import gram_rows
 from tests.conftest import real_log
 
 VARIANTS = {
@@ -33,7 +33,7 @@ ROUNDING = 1e-9  # far above the rounding of a covariance in float64, far below 
 PAPER = {"l2": 1.0, "alpha": 0.75, "centred": True, "user_weight_exponent": 0.0, "r": 0.0}
 
 
-def fit(interactions, *, threads=2, options=NO_OPTIONS, **more):
+def fit(interactions, *, threads=2, options=DEFAULT_OPTIONS, **more):
     return MRFSparse(MRFSparseSettings(**{**PAPER, **more}), threads=threads).fit(interactions, options)
 
 
@@ -251,12 +251,14 @@ def test_weights_become_the_dense_ones_as_the_threshold_falls(more, long_tailed)
 @pytest.mark.parametrize("density", [0.005, 0.02, 0.1, 0.4, 1.0])
 @pytest.mark.parametrize("cap", [1000, 20])
 def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long_tailed, monkeypatch):
-    monkeypatch.setattr(sparse_pattern, "SAMPLE", 10)
+    monkeypatch.setattr(sparse_pattern, "SAMPLE_ROWS", 10)
     target = np.abs(covariance(long_tailed.toarray().astype(float))[0])
     np.fill_diagonal(target, -1)
-    moments = columns(long_tailed, 0.0)
-    rescaled = rescaling(moments, 0.75, True)
-    pattern = of_density(gram_rows(long_tailed, moments.weights, rescaled.shift, rescaled.factor), density, cap, 2)
+    moments = column_moments(long_tailed, 0.0)
+    rescaled = rescale_columns(moments, 0.75, True)
+    pattern = pattern_of_density(
+        gram_rows(long_tailed, moments.weights, rescaled.shift, rescaled.factor), density, cap, 2
+    )
     kept = np.sort(target, axis=0)[::-1][: cap - 1]
     kept = np.sort(kept[kept >= 0])[::-1]
     room = max(0, int(density * target.size) - len(target))
@@ -279,8 +281,8 @@ def test_a_density_and_its_threshold_give_the_same_weights(long_tailed):
 @pytest.mark.parametrize(("r", "variant"), [(0.0, "notebook"), (0.3, "notebook"), (0.3, "paper")])
 def test_batches_and_threads_do_not_change_a_bit(r, variant, long_tailed, monkeypatch):
     whole = fit(long_tailed, threads=1, density=0.3, r=r, variant=variant)
-    monkeypatch.setattr(sparse_blocks, "ROOM", 5000)
-    monkeypatch.setattr(sparse_pattern, "ROOM", 700)
+    monkeypatch.setattr(sparse_blocks, "BATCH_ENTRIES", 5000)
+    monkeypatch.setattr(sparse_pattern, "CANDIDATE_ENTRIES", 700)
     cut = fit(long_tailed, threads=3, density=0.3, r=r, variant=variant)
     for name, array in whole._arrays().items():
         np.testing.assert_array_equal(array, cut._arrays()[name], err_msg=name)

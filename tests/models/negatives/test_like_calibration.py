@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.negatives.draws import alias_table, draw_negatives
-from models.numerics.adjacency import adjacency
-from models.numerics.shards import shards
-from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
-from models.random_graph.model import RandomGraph, RandomGraphSettings
-from tasks.demo.story import DemoSettings, tell
+from oneclass.models.negatives.sampling import build_alias_table, draw_negatives
+from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
+from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
+from oneclass.tasks.demo.story import DemoSettings, simulate_likes
 
 KEPT = 0.9
 DEMO = DemoSettings()
@@ -65,7 +65,7 @@ def drawn_as_negative(model, likes, seen):
 
 @pytest.fixture(scope="module")
 def halves():
-    story, rng = tell(DEMO, 1), np.random.default_rng(5)
+    story, rng = simulate_likes(DEMO, 1), np.random.default_rng(5)
     items = np.repeat(np.arange(DEMO.items), np.diff(story.starts))
     users, items = story.users[story.liked], items[story.liked]
     kept = rng.random(len(users)) < KEPT
@@ -90,9 +90,9 @@ def judge(model, halves, negatives, negative_rate):
 def judge_random_graph(settings, halves):
     """Negatives without replacement from pi, never one of the user's likes."""
     model = RandomGraph(settings).fit(halves.train)
-    likes = adjacency(halves.train)
+    likes = copy_pattern(halves.train)
     names = np.arange(DEMO.users, dtype=np.uint64)
-    drawn = (alias_table(model.weights), shards(likes[0]), (99, 1), names)
+    drawn = (build_alias_table(model.weights), partition_shards(likes[0]), (99, 1), names)
     starts, items = draw_negatives(likes, model.weights, *drawn)
     rate = (1 - halves.like_rate) * drawn_as_negative(model, likes, halves.train.toarray() > 0)
     return judge(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items), rate)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.generator.density_ratio import Truth, considered_odds
-from models.negatives.laws import AllZeros, CensoredPairs, WithoutReplacement
-from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
-from models.random_graph.model import RandomGraph, RandomGraphSettings
+from oneclass.models.generator.density_ratio import GroundTruth, solve_odds
+from oneclass.models.negatives.distributions import AllZeros, CensoredPairs, WithoutReplacement
+from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
+from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 
 EDGES = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]], dtype=np.float32)
 TRAIN = csr_matrix(EDGES)
@@ -99,8 +99,8 @@ def test_rates_are_how_often_an_item_is_a_negative():
 
 def test_fitted_models_tell_their_laws():
     graph = RandomGraph(RandomGraphSettings(factors=2, iterations=2, gamma=0.5)).fit(TRAIN)
-    assert graph.negative_law().histogram.tolist() == graph.weights.tolist()
-    pairs = PairedSymbols(PairedSymbolsSettings(iterations=2, r=3)).fit(TRAIN).negative_law()
+    assert graph.negative_distribution().histogram.tolist() == graph.weights.tolist()
+    pairs = PairedSymbols(PairedSymbolsSettings(iterations=2, r=3)).fit(TRAIN).negative_distribution()
     assert pairs.item_shares == pytest.approx(EDGES.sum(axis=0) / 13)
     assert pairs.user_shares == pytest.approx(EDGES.sum(axis=1) / 13)
     assert pairs.r == 3
@@ -110,7 +110,7 @@ def test_considered_odds_give_the_degrees_back():
     random = np.random.default_rng(2)
     edges = random.random((50, 30)) < random.random((50, 1)) * random.random(30)
     degrees = edges.sum(axis=1), edges.sum(axis=0)
-    a, b = considered_odds(*degrees)
+    a, b = solve_odds(*degrees)
     odds = np.outer(a, b)
     found = odds / (1 + odds)
     assert found.sum(axis=1) == pytest.approx(degrees[0], abs=1e-5)
@@ -120,9 +120,9 @@ def test_considered_odds_give_the_degrees_back():
 def test_like_rates_sum_to_the_users_degrees():
     random = np.random.default_rng(4)
     traits = random.normal(size=(5, 2)), random.normal(size=(40, 2)), random.normal(size=40)
-    truth = Truth(*traits, random.random(5), random.random(40))
+    truth = GroundTruth(*traits, random.random(5), random.random(40))
     degrees = np.array([1, 2, 3])
-    rates = truth.like_rates(np.array([4, 0, 2]), degrees)
+    rates = truth.training_like_probabilities(np.array([4, 0, 2]), degrees)
     assert rates.sum(axis=1) == pytest.approx(degrees)
     logits = traits[0][4] @ traits[1].T + traits[2]
     odds = truth.user_odds[4] * truth.item_odds

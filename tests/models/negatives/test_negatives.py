@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.negatives.balanced_histogram import balanced, capped, expected_negatives
-from models.negatives.draws import alias_table, draw_negatives, histogram, histogram_power, room
-from models.numerics.adjacency import adjacency, transposed
-from models.numerics.shards import shards
-from models.numerics.threads import kernel_threads
+from oneclass.models.negatives.balanced_histogram import balance_histogram, cap_shares, expected_negatives
+from oneclass.models.negatives.sampling import (
+    build_alias_table,
+    degree_histogram,
+    draw_negatives,
+    histogram_power,
+    negative_starts,
+)
+from oneclass.models.numerics.adjacency import copy_pattern, transpose
+from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.numerics.threads import kernel_threads
 
 ONLY_REJECTION, ONLY_KEYS = 0, 10**6
 
@@ -22,8 +28,8 @@ def random_likes(users=200, items=40, density=0.2, seed=0):
 
 def drawn(likes, weights, heavy=6, seed=5, iteration=1):
     units = np.arange(len(likes[0]) - 1, dtype=np.uint64)
-    table, key = alias_table(weights), (seed, iteration)
-    return draw_negatives(likes, weights, table, shards(likes[0]), key, units, heavy)
+    table, key = build_alias_table(weights), (seed, iteration)
+    return draw_negatives(likes, weights, table, partition_shards(likes[0]), key, units, heavy)
 
 
 def inclusion_probabilities(weights, own, count):
@@ -64,8 +70,8 @@ def test_keys_finish_with_the_same_law_what_rejection_gives_up():
 @pytest.mark.parametrize("heavy", [ONLY_REJECTION, 6, ONLY_KEYS])
 def test_never_an_own_item_nor_one_twice_and_as_many_as_likes(heavy):
     matrix = random_likes(density=0.45)
-    weights = histogram(np.bincount(matrix.indices, minlength=40), 1.0)
-    starts, items = drawn(adjacency(matrix), weights, heavy)
+    weights = degree_histogram(np.bincount(matrix.indices, minlength=40), 1.0)
+    starts, items = drawn(copy_pattern(matrix), weights, heavy)
     assert (np.diff(starts) < np.diff(matrix.indptr)).any()  # some users like more than half of all items
     for user in range(matrix.shape[0]):
         own = set(matrix.indices[matrix.indptr[user] : matrix.indptr[user + 1]])
@@ -76,15 +82,15 @@ def test_never_an_own_item_nor_one_twice_and_as_many_as_likes(heavy):
 
 def test_a_user_who_likes_all_but_one_gets_that_one_and_an_item_without_weight_is_never_drawn():
     matrix = csr_matrix(np.array([[1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [1, 1, 1, 1, 0]]))
-    weights = histogram(np.bincount(matrix.indices, minlength=5), 1.0)
-    starts, items = drawn(adjacency(matrix), weights)
+    weights = degree_histogram(np.bincount(matrix.indices, minlength=5), 1.0)
+    starts, items = drawn(copy_pattern(matrix), weights)
     assert starts.tolist() == [0, 1, 3, 3]
     assert items[0] == 3 and set(items[1:]) == {1, 2}
 
 
 def test_bits_do_not_depend_on_threads_and_differ_between_iterations():
-    likes = adjacency(random_likes())
-    weights = histogram(np.bincount(likes[1], minlength=40), 0.5)
+    likes = copy_pattern(random_likes())
+    weights = degree_histogram(np.bincount(likes[1], minlength=40), 0.5)
     with kernel_threads(1):
         one = drawn(likes, weights)
     with kernel_threads(2):
@@ -98,14 +104,14 @@ def test_histogram_power_solves_equation_9():
         gamma = histogram_power(r, 2850)
         assert 2850**gamma == pytest.approx(r * 2850)
     assert histogram_power(0.5, 1) == 1.0
-    pi = histogram(np.array([4, 0, 1]), 0.5)
+    pi = degree_histogram(np.array([4, 0, 1]), 0.5)
     assert pi == pytest.approx([2 / 3, 0, 1 / 3])
 
 
 @pytest.mark.parametrize("weights", [[1.0], [1, 0, 3, 0.001], [0, 0, 5], list(range(100))])
 def test_alias_table_gives_back_its_weights(weights):
     weights = np.array(weights, dtype=float)
-    limits, aliases = alias_table(weights)
+    limits, aliases = build_alias_table(weights)
     share = limits.astype(float) / 2**32
     given = share + np.bincount(aliases, 1 - share, minlength=len(weights))
     assert given / len(weights) == pytest.approx(weights / weights.sum(), abs=1e-8)
@@ -116,16 +122,16 @@ def test_balancing_gives_popular_items_their_share_of_negatives():
     rng = np.random.default_rng(2)
     popular = np.linspace(0.6, 0.01, 60)
     matrix = csr_matrix(rng.random((1500, 60)) < popular)
-    likes = adjacency(matrix)
-    by_item = transposed(*likes, 60)
-    pi = histogram(np.diff(by_item[0]), 1.0)
-    weights = balanced(likes, by_item, pi)
+    likes = copy_pattern(matrix)
+    by_item = transpose(*likes, 60)
+    pi = degree_histogram(np.diff(by_item[0]), 1.0)
+    weights = balance_histogram(likes, by_item, pi)
     counts, plain = (
         np.bincount(np.concatenate([drawn(likes, which, iteration=t)[1] for t in range(20)]), minlength=60) / 20
         for which in (weights, pi)
     )
-    wanted = capped(pi, 0.95 * (1500 - np.diff(by_item[0])), room(likes[0], pi)[-1])
+    wanted = cap_shares(pi, 0.95 * (1500 - np.diff(by_item[0])), negative_starts(likes[0], pi)[-1])
     assert counts[:20] == pytest.approx(wanted[:20], rel=0.05)
     assert (plain[:5] < 0.8 * wanted[:5]).all()  # what the caption of Figure 3 complains of
-    expected = expected_negatives(likes, by_item, pi, np.diff(room(likes[0], pi)).astype(float))
+    expected = expected_negatives(likes, by_item, pi, np.diff(negative_starts(likes[0], pi)).astype(float))
     assert expected[:30] == pytest.approx(plain[:30], rel=0.05)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.numerics.adjacency import adjacency, from_edges, grouped, transposed
-from models.numerics.threads import kernel_threads
+from oneclass.models.numerics.adjacency import copy_pattern, group_by_vertex, group_edges, transpose
+from oneclass.models.numerics.threads import kernel_threads
 
 
 def random_graph(users, items, density, seed=0):
@@ -17,10 +17,10 @@ def random_graph(users, items, density, seed=0):
 @pytest.mark.parametrize("users, items", [(200, 40), (3, 50), (40, 1)])
 def test_transposed_agrees_with_scipy(users, items, threads):
     matrix = random_graph(users, items, 0.2)
-    starts, indices = adjacency(matrix)
+    starts, indices = copy_pattern(matrix)
     assert starts.dtype == np.int64 and indices.dtype == np.int32
     with kernel_threads(threads):
-        by_item = transposed(starts, indices, items)
+        by_item = transpose(starts, indices, items)
     expected = csr_matrix(matrix.T)
     expected.sort_indices()
     np.testing.assert_array_equal(by_item[0], expected.indptr)
@@ -33,24 +33,24 @@ def test_lists_come_out_ascending_whatever_their_order_and_turning_twice_sorts_t
     lists = [rng.permutation(30)[:length] for length in rng.integers(0, 30, 100)]
     starts = np.concatenate([[0], np.cumsum([len(own) for own in lists])])
     neighbours = np.concatenate(lists).astype(np.int32)
-    once = transposed(starts, neighbours, 30)
+    once = transpose(starts, neighbours, 30)
     for item in range(30):
         holders = [user for user, own in enumerate(lists) if item in own]
         assert once[1][once[0][item] : once[0][item + 1]].tolist() == holders
-    twice = transposed(*once, 100)
+    twice = transpose(*once, 100)
     np.testing.assert_array_equal(twice[0], starts)
     np.testing.assert_array_equal(twice[1], np.concatenate([np.sort(own) for own in lists]))
 
 
 def test_a_graph_without_edges_has_empty_lists():
-    starts, neighbours = transposed(np.zeros(5, dtype=np.int64), np.empty(0, dtype=np.int32), 3)
+    starts, neighbours = transpose(np.zeros(5, dtype=np.int64), np.empty(0, dtype=np.int32), 3)
     assert starts.tolist() == [0, 0, 0, 0] and len(neighbours) == 0
 
 
 def test_edges_in_any_order_keep_it_within_a_vertex():
     rng = np.random.default_rng(3)
     vertices, neighbours = rng.integers(0, 20, (2, 500)).astype(np.int32)
-    starts, found = from_edges(vertices, neighbours, 21)
+    starts, found = group_edges(vertices, neighbours, 21)
     assert starts[-2] == starts[-1] == 500
     for vertex in range(20):
         own = [neighbour for at, neighbour in zip(vertices, neighbours, strict=True) if at == vertex]
@@ -61,7 +61,7 @@ def test_edges_in_any_order_keep_it_within_a_vertex():
 def test_grouped_is_a_stable_sort(dtype):
     vertices = np.random.default_rng(2).integers(0, 20, 500).astype(dtype)
     vertices = vertices[vertices != 7]  # a vertex without entries
-    starts, order = grouped(vertices, 22)
+    starts, order = group_by_vertex(vertices, 22)
     np.testing.assert_array_equal(order, np.argsort(vertices, kind="stable"))
     np.testing.assert_array_equal(np.diff(starts), np.bincount(vertices, minlength=22))
     assert starts.dtype == np.int64 and order.dtype == np.int32

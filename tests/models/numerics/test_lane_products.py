@@ -5,11 +5,10 @@ import pytest
 from numba import njit
 from numpy.testing import assert_allclose, assert_array_equal
 
-from models.numerics import lane_products
-from models.numerics.lane_products import ROWS, UNROLLED
-from models.numerics.lanes import LANES
+from oneclass.models.numerics import simd
+from oneclass.models.numerics.simd import F32_WIDTH, ROWS, UNROLLED
 
-WIDTH = 2 * LANES
+WIDTH = 2 * F32_WIDTH
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
@@ -24,7 +23,7 @@ def compiled(kernel):
 
 
 copy, scale, add_scaled, add_weighted, dot, dot_rows, add_rows, prefetch_row = (
-    compiled(getattr(lane_products, name))
+    compiled(getattr(simd, name))
     for name in (
         "copy",
         "scale",
@@ -67,7 +66,7 @@ def test_weighted_lanes_are_added(count):
     target, weights, source = numbers(40), numbers(30, 1), numbers(400, 2)
     expected = target.astype(float)
     for c in range(count):
-        expected[2 : 2 + LANES] += float(weights[4 + c]) * source[3 + 19 * c : 3 + 19 * c + LANES]
+        expected[2 : 2 + F32_WIDTH] += float(weights[4 + c]) * source[3 + 19 * c : 3 + 19 * c + F32_WIDTH]
     add_weighted(target, 2, weights, 4, source, 3, 19, count)
     assert_allclose(target, expected, **CLOSE)
 

@@ -5,10 +5,8 @@ import pytest
 from numba import njit
 from numpy.testing import assert_allclose, assert_array_equal
 
-from models.numerics import lane_tiles
-from models.numerics.lane_products import ROWS
-from models.numerics.lane_tiles import load_tile, plus_outer, store_tile
-from models.numerics.lanes import LANES, folded, load
+from oneclass.models.numerics import simd
+from oneclass.models.numerics.simd import F32_WIDTH, ROWS, add_halves, load, load_tile, plus_outer, store_tile
 
 FIVE = (0,) * 5
 
@@ -21,7 +19,7 @@ def numbers(size: int, seed: int = 0) -> np.ndarray:
 def gain(target, at, stride, source, left, left_at, right, half):
     lanes = load(right, 0)
     if half:
-        tile = plus_outer(load_tile(FIVE, folded(lanes), source, at, stride), left, left_at, folded(lanes))
+        tile = plus_outer(load_tile(FIVE, add_halves(lanes), source, at, stride), left, left_at, add_halves(lanes))
         store_tile(target, at, stride, tile)
     else:
         tile = plus_outer(load_tile(FIVE, lanes, source, at, stride), left, left_at, lanes)
@@ -30,15 +28,15 @@ def gain(target, at, stride, source, left, left_at, right, half):
 
 @njit
 def add_outer(*arguments):
-    lane_tiles.add_outer(*arguments)
+    simd.add_outer(*arguments)
 
 
 @pytest.mark.parametrize("half", [False, True])
 def test_a_tile_gains_an_outer_product(half):
-    source, left, right = numbers(200), numbers(9, seed=1), numbers(LANES, seed=2)
+    source, left, right = numbers(200), numbers(9, seed=1), numbers(F32_WIDTH, seed=2)
     target = np.zeros_like(source)
     gain(target, 2, 23, source, left, 3, right, half)
-    right = right[: LANES // 2] + right[LANES // 2 :] if half else right
+    right = right[: F32_WIDTH // 2] + right[F32_WIDTH // 2 :] if half else right
     expected, places = np.zeros_like(source), 2 + 23 * np.arange(len(FIVE))[:, None] + np.arange(len(right))
     expected[places] = source[places] + left[3 : 3 + len(FIVE), None] * right
     assert_array_equal(target, expected)
@@ -51,6 +49,6 @@ def test_outer_products_are_added_to_a_tile(count):
     for c in range(count):
         for row in range(ROWS):
             at = 4 + stride * row
-            expected[at : at + LANES] += float(left[3 + 9 * c + row]) * right[5 + 17 * c : 5 + 17 * c + LANES]
+            expected[at : at + F32_WIDTH] += float(left[3 + 9 * c + row]) * right[5 + 17 * c : 5 + 17 * c + F32_WIDTH]
     add_outer(target, 4, stride, left, 3, 9, right, 5, 17, count)
     assert_allclose(target, expected, rtol=1e-5, atol=1e-5)

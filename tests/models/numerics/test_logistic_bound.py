@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 from scipy.special import expit, log_expit
 
-from models.numerics.logistic_bound import (
+from oneclass.models.numerics.logistic_bound import (
     FAST,
     best_bound_of_square,
     best_square,

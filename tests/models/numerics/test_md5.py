@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from models.numerics.md5 import LANES, lowest
+from oneclass.models.numerics.md5 import HASHES_AT_ONCE, select_lowest_md5
 
 
 def texts(given):
@@ -26,7 +26,7 @@ def test_the_lowest_of_each_list_is_that_of_hashlib(lists):
     names = [str(member) * (1 + member % 40) for member in range(300)]
     starts = np.concatenate([[0], np.cumsum(generator.integers(0, 40, lists) * (np.arange(lists) % 5 > 0))])
     members = generator.integers(0, len(names), starts[-1]).astype(np.int32)
-    found = lowest(starts, members, *texts(stems), *texts(names))
+    found = select_lowest_md5(starts, members, *texts(stems), *texts(names))
     for one, stem in enumerate(stems):
         own = members[starts[one] : starts[one + 1]]
         assert found[one] == (min(own, key=lambda member: number(stem + names[member])) if len(own) else -1)
@@ -34,7 +34,7 @@ def test_the_lowest_of_each_list_is_that_of_hashlib(lists):
 
 @pytest.mark.parametrize("size", [0, 54, 55, 56, 63, 64, 118, 119, 120])
 def test_texts_at_the_bounds_of_blocks(size):
-    names = [chr(97 + member % 26) * size + str(member) for member in range(LANES + 2)]
+    names = [chr(97 + member % 26) * size + str(member) for member in range(HASHES_AT_ONCE + 2)]
     starts, members = np.array([0, len(names)]), np.arange(len(names), dtype=np.int32)
     expected = min(range(len(names)), key=lambda member: number("x" + names[member]))
-    assert lowest(starts, members, *texts(["x"]), *texts(names)).tolist() == [expected]
+    assert select_lowest_md5(starts, members, *texts(["x"]), *texts(names)).tolist() == [expected]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.numerics.ordering import ascending_order, contains, first_above
+from oneclass.models.numerics.top_k import ascending_order, contains, first_above
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 16, 100])

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.numerics.selection import largest, smallest, smallest_first
+from oneclass.models.numerics.top_k import move_smallest_first, select_largest, select_smallest
 
 VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=40)
 
@@ -14,13 +14,13 @@ VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=40)
 def test_it_is_the_value_at_its_rank(values, data):
     values = np.array(values, dtype=np.float32)
     rank = data.draw(st.integers(1, len(values)))
-    assert largest(values.copy(), rank) == np.sort(values)[::-1][rank - 1]
+    assert select_largest(values.copy(), rank) == np.sort(values)[::-1][rank - 1]
 
 
 def test_nothing_is_lost_and_the_front_holds_the_largest():
     values = np.random.default_rng(1).random(1_000).astype(np.float32)
     front = values.copy()
-    assert largest(front, 100) == front[:100].min() == np.sort(values)[900]
+    assert select_largest(front, 100) == front[:100].min() == np.sort(values)[900]
     np.testing.assert_array_equal(np.sort(front), np.sort(values))
 
 
@@ -30,7 +30,7 @@ def test_the_smallest_are_those_of_a_stable_sort_by_position(keys, data):
     keys = np.array(keys)
     count = data.draw(st.integers(0, len(keys)))
     before = keys.copy()
-    positions = smallest(keys, count)
+    positions = select_smallest(keys, count)
     np.testing.assert_array_equal(positions, np.sort(np.argsort(keys, kind="stable")[:count]))
     np.testing.assert_array_equal(keys, before)
     assert positions.dtype == np.int64
@@ -43,7 +43,7 @@ def test_the_smallest_move_to_the_front_with_what_stands_beside_them(values, beh
     order = np.arange(len(keys), dtype=np.int32)
     wanted = data.draw(st.integers(1, len(values)))
     found = keys.copy()
-    smallest_first(found, order, len(values), wanted)
+    move_smallest_first(found, order, len(values), wanted)
     np.testing.assert_array_equal(np.sort(found[:wanted]), np.sort(values)[:wanted])
     np.testing.assert_array_equal(keys[order], found)
     np.testing.assert_array_equal(np.sort(order), np.arange(len(keys)))

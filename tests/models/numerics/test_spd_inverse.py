@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.numerics.spd_inverse import invert_lower
+from oneclass.models.numerics.spd_inverse import invert_lower
 
 
 def positive_definite(size):

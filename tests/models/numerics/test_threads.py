@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from models.numerics import products
-from models.numerics.threads import kernel_threads, over_rows, single_threaded_blas, take_at_most
+from oneclass.models.numerics import matmul
+from oneclass.models.numerics.threads import kernel_threads, limit_threads, map_row_blocks, single_threaded_blas
 
 
 def blas_threads():
@@ -32,11 +32,11 @@ def test_a_thread_that_may_have_one_takes_no_more_and_others_are_free():
     found, passed_on = [], set()
 
     def alone():
-        take_at_most(1)
+        limit_threads(1)
         with kernel_threads(2):
             found.append(numba.get_num_threads())
         rows = np.zeros((40, 20_000))
-        over_rows(lambda some: passed_on.add(threading.get_ident()), 2, rows)
+        map_row_blocks(lambda some: passed_on.add(threading.get_ident()), 2, rows)
         found.append(passed_on == {threading.get_ident()})
 
     thread = threading.Thread(target=alone)
@@ -67,7 +67,7 @@ def test_two_threads_that_want_single_threaded_blas_take_turns():
 
 
 def test_kernels_run_on_the_layer_that_was_chosen():
-    products.dense_times(np.ones((3, 2), dtype=np.float32), np.ones((2, 5), dtype=np.float32))
+    matmul.dense_times(np.ones((3, 2), dtype=np.float32), np.ones((2, 5), dtype=np.float32))
     assert numba.threading_layer() == numba.config.THREADING_LAYER in ("omp", "workqueue")
 
 
@@ -75,5 +75,5 @@ def test_kernels_run_on_the_layer_that_was_chosen():
 @pytest.mark.parametrize("shape", [(1, 7), (11, 20_000), (3, 100_000), (0, 4)])
 def test_each_row_is_passed_over_once(shape, threads):
     rows, passed = np.arange(np.prod(shape), dtype=np.float64).reshape(shape), np.zeros(shape)
-    over_rows(lambda some, put: np.add(put, some + 1, out=put), threads, rows, passed)
+    map_row_blocks(lambda some, put: np.add(put, some + 1, out=put), threads, rows, passed)
     np.testing.assert_array_equal(passed, rows + 1)

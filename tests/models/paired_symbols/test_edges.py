@@ -5,8 +5,15 @@ import pytest
 from numba import njit
 from numpy.testing import assert_allclose
 
-from models.numerics.lanes import padded, zeros
-from models.paired_symbols.edges import BATCH, UNIT, Weighted, add_outer, express, moments
+from oneclass.models.numerics.simd import aligned_zeros, pad_width
+from oneclass.models.paired_symbols.edges import (
+    COLUMN_UNIT,
+    EDGES_PER_BATCH,
+    WeightedEdges,
+    add_outer,
+    fill_moments,
+    fill_row_factors,
+)
 
 SLOW = pytest.mark.slow  # a width's half rows, of 8, 16 and 40 numbers, have kernels of their own
 
@@ -14,22 +21,22 @@ SLOW = pytest.mark.slow  # a width's half rows, of 8, 16 and 40 numbers, have ke
 @njit
 def of_batch(lanes, row, table, indices, start, count, weights, halves, means, variances, sums):
     """The moments and the sums of a batch; its parts are inlined into kernels and cannot be called from Python."""
-    factors = zeros(3 * len(row) // 2)
-    express(row, len(lanes), factors)
-    moments(lanes, factors, table, indices, start, count, means, variances)
-    add_outer(lanes, Weighted(table, indices, start, count, weights, halves), sums)
+    factors = aligned_zeros(3 * len(row) // 2)
+    fill_row_factors(row, len(lanes), factors)
+    fill_moments(lanes, factors, table, indices, start, count, means, variances)
+    add_outer(lanes, WeightedEdges(table, indices, start, count, weights, halves), sums)
 
 
 @pytest.mark.parametrize("n", [pytest.param(6, marks=SLOW), 13, pytest.param(33, marks=SLOW)])
 def test_moments_and_sums_are_those_of_dense_arrays(n):
-    rng, width, start, count = np.random.default_rng(n), int(padded(n, UNIT)), 2, 11
-    table = zeros(2 * width * 9).reshape(9, 2 * width)
+    rng, width, start, count = np.random.default_rng(n), int(pad_width(n, COLUMN_UNIT)), 2, 11
+    table = aligned_zeros(2 * width * 9).reshape(9, 2 * width)
     table[:, : n - 1], table[:, n - 1] = rng.normal(size=(9, n - 1)), 1
     table[:, width : width + n] = rng.gamma(2, size=(9, n))  # the last number is the share
     row, indices = table[8], rng.integers(0, 8, 20).astype(np.int32)
-    weights, halves = rng.gamma(2, size=(2, BATCH)).astype(np.float32)
-    means, variances = np.zeros((2, BATCH), np.float32)
-    sums = zeros((width + 2) * width)
+    weights, halves = rng.gamma(2, size=(2, EDGES_PER_BATCH)).astype(np.float32)
+    means, variances = np.zeros((2, EDGES_PER_BATCH), np.float32)
+    sums = aligned_zeros((width + 2) * width)
     of_batch((0,) * n, row, table, indices, start, count, weights, halves, means, variances, sums)
 
     y, spread = table[indices[start : start + count], :width].astype(float), table[:, width:].astype(float)

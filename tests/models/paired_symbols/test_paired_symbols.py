@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 from scipy.special import digamma, expit, gammaln, log_expit, xlogy
 
-from models.fitting import Epoch, FitOptions, Start
-from models.paired_symbols.kernels import MOST_FACTORS
-from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
-from models.paired_symbols.posterior import PairedSymbolsPosterior
-from models.paired_symbols.symbols import Symbols
+from oneclass.models.fit_options import Epoch, FitOptions, Start
+from oneclass.models.paired_symbols.kernels import MAX_FACTORS
+from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
+from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior
+from oneclass.models.paired_symbols.symbols import Symbols
 
 BLOCKS = ("users", "s", "pi", "items", "t", "psi", "xi")
 
@@ -161,7 +161,7 @@ def posterior_of(
 ) -> PairedSymbolsPosterior:
     """The posterior after some passes, so that nothing is near where it began."""
     model = PairedSymbols(PairedSymbolsSettings(**{"r": 1.5, "tau_u": 0.8, "tau_b": 1.3} | settings))
-    posterior = model._beginning(csr_matrix(counts))
+    posterior = model._initial_posterior(csr_matrix(counts))
     for _ in range(passes):
         for block in blocks:
             apply(posterior, block)
@@ -347,7 +347,7 @@ def test_like_is_stated_against_other_numbers_of_censored_pairs_by_bayes_rule() 
     np.testing.assert_allclose(
         restated.like(csr_matrix(counts), np.arange(40), pairs)[0][:, :2], found[:, [3, 1]], rtol=1e-5
     )
-    assert restated.negative_law().r == 1.0 and as_fitted.negative_law().r == 4.0
+    assert restated.negative_distribution().r == 1.0 and as_fitted.negative_distribution().r == 4.0
 
 
 def test_a_checkerboard_is_learned() -> None:
@@ -399,10 +399,10 @@ def test_bad_settings_and_counts_are_refused_by_name() -> None:
 
 def test_numba_takes_as_many_lanes_as_the_settings_allow() -> None:
     """It refuses longer tuples in a parallel region. Compiling for so many factors would take half a minute."""
-    PairedSymbolsSettings(factors=MOST_FACTORS)
+    PairedSymbolsSettings(factors=MAX_FACTORS)
     with pytest.raises(ValueError, match="factors"):
-        PairedSymbolsSettings(factors=MOST_FACTORS + 1)
-    assert numba.config.PARFOR_MAX_TUPLE_SIZE >= MOST_FACTORS + 2
+        PairedSymbolsSettings(factors=MAX_FACTORS + 1)
+    assert numba.config.PARFOR_MAX_TUPLE_SIZE >= MAX_FACTORS + 2
 
 
 def test_a_fit_begins_at_an_earlier_one() -> None:

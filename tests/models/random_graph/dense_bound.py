@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import gammaln, psi
 
-from models.random_graph.posterior import Vertices
+from oneclass.models.random_graph.posterior import VertexPosterior
 
 
 def float_sides(posterior):
@@ -54,7 +54,7 @@ def _gaussians(mean, precision, shape, rate):
 
 
 def random_side(rng, count, factors, clamped=False):
-    side = Vertices.prior(count, factors, clamped=clamped)
+    side = VertexPosterior.prior(count, factors, clamped=clamped)
     side.mean[:] = rng.normal(0, 0.6, side.mean.shape)
     side.precision[:] = rng.uniform(0.5, 6, side.precision.shape)
     if not clamped:

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from models.fitting import FitOptions
-from models.random_graph import blocks
-from models.random_graph.blocks import begun
-from models.random_graph.inference import step_sizes
-from models.random_graph.model import RandomGraph, RandomGraphSettings
-from models.random_graph.worker import Terms
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.random_graph import blocks
+from oneclass.models.random_graph.blocks import start_distributed_fit
+from oneclass.models.random_graph.inference import step_sizes
+from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
+from oneclass.models.random_graph.worker import BlockConfig
 from tests.models.block_fits import (
     assert_begins_at_an_earlier_fit,
     assert_scores_serve_inside,
@@ -36,9 +36,9 @@ def by_messages(matrix, **settings):
     """A fit by blocks at its beginning, whatever their number."""
     model = RandomGraph(RandomGraphSettings(**{**SHORT, **settings}), seed=3)
     model.item_degrees = np.bincount(matrix.indices, minlength=matrix.shape[1])
-    model._weigh(matrix)
-    q = model._beginning(matrix.shape, None)
-    with begun(Terms(model.settings, 3, 1), q, model.weights, matrix, FitOptions()) as posterior:
+    model._negative_weights(matrix)
+    q = model._initial_posterior(matrix.shape, None)
+    with start_distributed_fit(BlockConfig(model.settings, 3, 1), q, model.weights, matrix, FitOptions()) as posterior:
         yield posterior
 
 
@@ -83,7 +83,7 @@ def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
 
 @pytest.mark.parametrize("mode", MODES, ids=[" ".join(mode) or "defaults" for mode in MODES])
 def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, monkeypatch, mode):
-    visits, move_factors = [], blocks.move_factors
+    visits, move_factors = [], blocks.update_item_factors
 
     def watched(items, total, *more, **named):
         latest = sum(message.astype(float) for message in posterior.messages.values())
@@ -91,7 +91,7 @@ def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, 
         np.testing.assert_allclose(total, latest, rtol=1e-12, atol=1e-12)
         move_factors(items, total, *more, **named)
 
-    monkeypatch.setattr(blocks, "move_factors", watched)
+    monkeypatch.setattr(blocks, "update_item_factors", watched)
     with by_messages(long_tailed, blocks=5, refreshed=2, **mode) as posterior:
         for t, step in enumerate(step_sizes(10, 6), start=1):
             posterior.iterate(t, step)

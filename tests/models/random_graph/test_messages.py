@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.numerics.adjacency import adjacency
-from models.numerics.shards import shards
-from models.random_graph.messages import move_biases, move_factors, numbers, sum_bias_parameters, sum_parameters
-from models.random_graph.posterior import Vertices
+from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.random_graph.messages import (
+    message_size,
+    sum_bias_parameters,
+    sum_parameters,
+    update_item_biases,
+    update_item_factors,
+)
+from oneclass.models.random_graph.posterior import VertexPosterior
 
 pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
 
@@ -15,7 +21,7 @@ USERS, ITEMS = 40, 17
 
 
 def side(rng, count, factors):
-    vertices = Vertices.prior(count, factors, clamped=False)
+    vertices = VertexPosterior.prior(count, factors, clamped=False)
     vertices.mean[:] = rng.normal(0, 0.6, vertices.mean.shape)
     vertices.precision[:] = rng.uniform(0.5, 6, vertices.precision.shape)
     vertices.bias_mean[:] = rng.normal(0, 0.8, count)
@@ -33,8 +39,8 @@ def case(factors):
 
 
 def by_item(g, h, rows):
-    likes, negatives = (adjacency(csr_matrix(part[rows].T)) for part in (g, h & ~g))
-    return likes, negatives, shards(likes[0])
+    likes, negatives = (copy_pattern(csr_matrix(part[rows].T)) for part in (g, h & ~g))
+    return likes, negatives, partition_shards(likes[0])
 
 
 def message_of(users, items, g, h, rows=slice(None)):
@@ -75,8 +81,8 @@ def flat(P, z):
 def test_a_message_is_the_natural_parameters_of_equations_15_and_21(factors):
     users, items, g, h = case(factors)
     message = message_of(users, items, g, h)
-    assert message.dtype == np.float32 and message.shape == (ITEMS, numbers(factors))
-    assert numbers(factors) == (factors + 1) * (factors + 2) // 2 + factors + 1
+    assert message.dtype == np.float32 and message.shape == (ITEMS, message_size(factors))
+    assert message_size(factors) == (factors + 1) * (factors + 2) // 2 + factors + 1
     np.testing.assert_allclose(message, flat(*parameters(users, items, g, h)), rtol=2e-5, atol=2e-5)
     assert not message[5].any()
 
@@ -111,7 +117,7 @@ def test_items_move_by_equations_17_and_18(joint, step):
     P = step * P[:, :size, :size] + (1 - step) * np.stack([np.diag(one) for one in omega])
     mean = np.linalg.solve(P, (step * z[:, :size] + (1 - step) * omega * eta)[..., None])[..., 0]
     held = items.bias_mean.copy(), items.bias_precision.copy()
-    move_factors(items, total, (1.7, 0.6), step, joint=joint)
+    update_item_factors(items, total, (1.7, 0.6), step, joint=joint)
     np.testing.assert_allclose(items.mean, mean[:, :6], rtol=2e-5, atol=2e-5)
     np.testing.assert_allclose(items.precision, np.diagonal(P, axis1=1, axis2=2)[:, :6], rtol=2e-5)
     expected = (mean[:, 6], P[:, 6, 6]) if joint else held
@@ -128,6 +134,6 @@ def test_biases_move_by_equation_19_whichever_messages_say_it(fixed_rows):
     mean = (0.3 * (h * (g - 0.5 - w * rest)).sum(0) + 0.7 * old * items.bias_mean) / precision
     fixed = message_of(users, items, g, h, slice(0, fixed_rows)).astype(float)
     fresh = [bias_message_of(users, items, g, h, slice(fixed_rows, USERS))]
-    move_biases(items, fixed, fresh, 0.6, 0.3)
+    update_item_biases(items, fixed, fresh, 0.6, 0.3)
     np.testing.assert_allclose(items.bias_precision, precision, rtol=2e-5)
     np.testing.assert_allclose(items.bias_mean, mean, rtol=2e-5, atol=2e-5)

@@ -5,15 +5,15 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
-from models.evaluation.considered import calibration_error
-from models.fitting import FitOptions
-from models.negatives.draws import histogram
-from models.numerics.adjacency import adjacency
-from models.random_graph.inference import RandomGraphPosterior
-from models.random_graph.model import RandomGraph, RandomGraphSettings
-from models.random_graph.partly_observed import PartlyObservedSampler
-from models.random_graph.posterior import Precisions
-from tasks.demo.story import DemoSettings, tell
+from oneclass.models.evaluation.explicit_negatives import calibration_error
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.negatives.sampling import degree_histogram
+from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.random_graph.inference import RandomGraphPosterior
+from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
+from oneclass.models.random_graph.partly_observed import ExplicitNegativeSampler
+from oneclass.models.random_graph.posterior import PrecisionPosterior
+from oneclass.tasks.demo.story import DemoSettings, simulate_likes
 from tests.models.random_graph.dense_bound import dense_bound, dense_moments, float_sides, random_side
 
 pytestmark = pytest.mark.slow
@@ -33,9 +33,9 @@ def considered(seed=0):
 
 
 def sampler(likes, observed, seed=2):
-    parts = adjacency(csr_matrix(likes)), adjacency(csr_matrix(observed))
-    return PartlyObservedSampler(
-        *parts, histogram(likes.sum(axis=0), 0.7), seed, np.arange(len(likes), dtype=np.uint64)
+    parts = copy_pattern(csr_matrix(likes)), copy_pattern(csr_matrix(observed))
+    return ExplicitNegativeSampler(
+        *parts, degree_histogram(likes.sum(axis=0), 0.7), seed, np.arange(len(likes), dtype=np.uint64)
     )
 
 
@@ -106,7 +106,7 @@ def case(seed=3):
     """A posterior, one draw of the graph, and its three parts: likes, observed negatives and random ones, dense."""
     rng = np.random.default_rng(seed)
     likes, observed = considered(seed)
-    taus = Precisions.of_mean(1.3, (USERS, ITEMS), 3, 0.01, 0.01)
+    taus = PrecisionPosterior.from_mean(1.3, (USERS, ITEMS), 3, 0.01, 0.01)
     q = RandomGraphPosterior(random_side(rng, USERS, 3), random_side(rng, ITEMS, 3), taus)
     graph = sampler(likes, observed).draw(1)
     random = (dense(graph.negatives) - observed).astype(float)
@@ -149,7 +149,7 @@ def test_an_update_is_a_stationary_point_of_that_bound(side):
 
 def test_on_the_demo_like_estimates_the_coin():
     demo = DemoSettings(users=800, items=400, likes=24_000)
-    story, rng = tell(demo, 1), np.random.default_rng(5)
+    story, rng = simulate_likes(demo, 1), np.random.default_rng(5)
     items = np.repeat(np.arange(demo.items), np.diff(story.starts))
     held, liked = rng.random(len(items)) < 0.1, story.liked
 

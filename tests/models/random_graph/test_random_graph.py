@@ -5,9 +5,9 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
-from models.fitting import FitOptions, Start
-from models.random_graph.inference import step_sizes
-from models.random_graph.model import RandomGraph, RandomGraphSettings
+from oneclass.models.fit_options import FitOptions, Start
+from oneclass.models.random_graph.inference import step_sizes
+from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 
 
 def test_step_sizes_are_those_of_algorithm_1():

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.numerics.adjacency import adjacency
-from models.random_graph.inference import HiddenGraph, RandomGraphPosterior
-from models.random_graph.posterior import Precisions
+from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.random_graph.inference import HiddenGraph, RandomGraphPosterior
+from oneclass.models.random_graph.posterior import PrecisionPosterior
 from tests.models.random_graph.dense_bound import dense_bound, dense_moments, float_sides, lam, random_side
 
 
@@ -60,13 +60,13 @@ M, N = 30, 20
 def random_case(factors, *, clamped=False, seed=0):
     """A posterior, and a fixed H as a HiddenGraph and as dense g and h."""
     rng = np.random.default_rng(seed)
-    taus = Precisions.of_mean(1.0, (M, N), factors, 0.01, 0.01)
+    taus = PrecisionPosterior.from_mean(1.0, (M, N), factors, 0.01, 0.01)
     taus.rate = taus.shape / np.array([1.7, 0.6, 0.9, 2.1])
     g = rng.random((M, N)) < 0.3
     h = g | (rng.random((M, N)) < 0.4)
     g[3] = h[3] = False  # a user and an item without edges
     g[:, 5] = h[:, 5] = False
-    parts = [adjacency(csr_matrix(part)) for part in (g, h & ~g, g.T, (h & ~g).T)]
+    parts = [copy_pattern(csr_matrix(part)) for part in (g, h & ~g, g.T, (h & ~g).T)]
     q = RandomGraphPosterior(random_side(rng, M, factors, clamped), random_side(rng, N, factors), taus)
     return q, HiddenGraph(*parts), g.astype(float), h.astype(float)
 

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from models.fitting import FitOptions
-from models.numerics.gram import gram_rows
-from models.slim import columns
-from models.slim import kernels as slim_kernels
-from models.slim.model import SLIM, SLIMSettings
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.numerics.gram import gram_rows
+from oneclass.models.slim import columns
+from oneclass.models.slim import kernels as slim_kernels
+from oneclass.models.slim.model import SLIM, SLIMSettings
 
 VARIANTS = {
     "elastic net": {"l1": 3.0, "l2": 20.0},
@@ -83,7 +83,7 @@ def test_no_weight_can_lower_the_loss(seed, l1, l2, alpha, share):
 
 def test_rows_kept_whole_or_sparse_and_batches_of_any_size_give_the_same_bits(long_tailed, monkeypatch):
     expected = fit(long_tailed, l1=1.0, l2=10.0).weights
-    monkeypatch.setattr(columns, "BATCH", 50)
+    monkeypatch.setattr(columns, "BATCH_ENTRIES", 50)
     epochs = []
     found = SLIM(SLIMSettings(l1=1.0, l2=10.0, **PLAIN)).fit(long_tailed, FitOptions(on_epoch=epochs.append)).weights
     assert (found != expected).nnz == 0

@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.fitting import FitOptions
-from models.numerics.threads import kernel_threads
-from models.wmf.model import WMF, WMFSettings
-from models.wmf.sides import Loss, RowSystems, Solver, empty_table, first_table, rows
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.wmf.model import WMF, WMFSettings
+from oneclass.models.wmf.normal_equations import (
+    Loss,
+    RowSystems,
+    SolverSettings,
+    draw_factor_table,
+    empty_table,
+    factor_view,
+)
 
-EXACT, TWO_STEPS, BLOCKS = Solver(0, 1 << 16), Solver(2, 0), Solver(0, 16)
+EXACT, TWO_STEPS, BLOCKS = SolverSettings(0, 1 << 16), SolverSettings(2, 0), SolverSettings(0, 16)
 RENDLE = Loss(0.1, 0.0, 0.0, 0.005, 0.8)
 HU = Loss(1.0, 1.0, 3.0, 4.0, 0.0)
 TARGETS = Loss(0.1, 0.0, 0.0, 0.005, 0.8, targets=True)  # the values of the matrix are what is fitted
@@ -33,7 +40,7 @@ class Problem:
         self.users = RowSystems(self.counts, self.loss, self.weights, None)
         self.items = RowSystems(self.counts.T.tocsr(), self.loss, None, self.weights)
         self.of_users, self.of_items = (
-            first_table(count, self.factors, 1.0, 3, name) for count, name in zip(self.counts.shape, "ab")
+            draw_factor_table(count, self.factors, 1.0, 3, name) for count, name in zip(self.counts.shape, "ab")
         )
 
     def half_passes(self, solver, passes=1):
@@ -41,9 +48,9 @@ class Problem:
         for _ in range(passes):
             with kernel_threads(1):
                 self.users.solve(self.of_users, self.of_items, self.factors, solver)
-                yield rows(self.of_users, self.factors)
+                yield factor_view(self.of_users, self.factors)
                 self.items.solve(self.of_items, self.of_users, self.factors, solver)
-                yield rows(self.of_items, self.factors)
+                yield factor_view(self.of_items, self.factors)
 
     def penalties(self):
         liked, weights = self.counts.toarray() > 0, self.weights[:, None]
@@ -54,7 +61,7 @@ class Problem:
     def total(self):
         """The loss in the docstring of models.wmf."""
         counts, liked = self.counts.toarray().astype(float), self.counts.toarray() > 0
-        u, v = (rows(table, self.factors).astype(float) for table in (self.of_users, self.of_items))
+        u, v = (factor_view(table, self.factors).astype(float) for table in (self.of_users, self.of_items))
         if self.loss.base:
             terms = (1 + self.loss.alpha * counts) * (liked - u @ v.T) ** 2
         else:
@@ -66,7 +73,7 @@ class Problem:
     def solved_users(self):
         """The normal equations, eq. 4 of Hu et al., solved for every user."""
         counts, liked = self.counts.toarray().astype(float), self.counts.toarray() > 0
-        v = rows(self.of_items, self.factors).astype(float)
+        v = factor_view(self.of_items, self.factors).astype(float)
         ridges = self.penalties()[0] / self.weights
         confidence = 1 + self.loss.alpha * counts if self.loss.base else self.loss.unobserved + liked
         target = counts if self.loss.targets else (1 + self.loss.alpha * counts if self.loss.base else 1.0) * liked
@@ -100,14 +107,14 @@ def test_the_exact_solver_solves_the_normal_equations(loss, factors, long_tailed
 @losses
 def test_conjugate_gradients_of_k_steps_are_the_exact_solution(loss, long_tailed):
     given = problem(long_tailed, loss)
-    assert_close(next(given.half_passes(Solver(21, 0))), given.solved_users())
+    assert_close(next(given.half_passes(SolverSettings(21, 0))), given.solved_users())
 
 
 @losses
 def test_one_block_of_all_factors_is_the_exact_solution_and_passes_of_blocks_tend_to_it(loss, long_tailed):
     given, other = problem(long_tailed, loss, 40), problem(long_tailed, loss, 40)
     exact = next(given.half_passes(EXACT)).copy()
-    np.testing.assert_array_equal(next(other.half_passes(Solver(0, 48))), exact)
+    np.testing.assert_array_equal(next(other.half_passes(SolverSettings(0, 48))), exact)
     other = problem(long_tailed, loss, 40)
     far = np.abs(next(other.half_passes(BLOCKS)) - exact).max()
     for _ in range(60):
@@ -142,10 +149,10 @@ def test_each_side_is_at_its_minimum_given_the_other(loss, long_tailed):
     """Both sides' half passes: no small step away from the items' solution lowers the loss."""
     given = problem(long_tailed, loss)
     list(given.half_passes(EXACT))
-    best, solution = given.total(), rows(given.of_items, 21).copy()
+    best, solution = given.total(), factor_view(given.of_items, 21).copy()
     for seed in range(5):
         step = np.random.default_rng(seed).normal(size=solution.shape) * 0.02 * np.abs(solution).max()
-        rows(given.of_items, 21)[:] = solution + step
+        factor_view(given.of_items, 21)[:] = solution + step
         assert given.total() > best
 
 
@@ -172,7 +179,7 @@ def test_all_solvers_reach_the_same_loss(solver, long_tailed):
 def test_folding_in_solves_the_users_of_the_last_items(long_tailed):
     model = WMF(WMFSettings(factors=21, iterations=3, user_weight_exponent=0.7)).fit(long_tailed)
     given = Problem(long_tailed, model._loss(), np.ones(300), 21)
-    rows(given.of_items, 21)[:] = model.item_factors
+    factor_view(given.of_items, 21)[:] = model.item_factors
     assert_close(model.fold_in(long_tailed), given.solved_users())
     assert_close(model.fold_in(long_tailed[5:9]), given.solved_users()[5:9])
 
@@ -201,7 +208,7 @@ def test_equations_that_float32_cannot_solve_are_refused():
 
 def test_tables_are_padded_with_zeros():
     table = empty_table(3, 21)
-    rows(table, 21)[:] = 1
+    factor_view(table, 21)[:] = 1
     assert table.shape == (4 * 32,) and table.sum() == 63
 
 

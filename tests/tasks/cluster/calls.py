@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from tasks.stores.home import Home
+from oneclass.tasks.stores.home import Home
 
 
 def who(home: Home) -> tuple[int, int]:

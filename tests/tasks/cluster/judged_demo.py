@@ -1,15 +1,15 @@
 """A small demo with everything that an evaluation judges, and what its tables then hold."""
 
-from models.catalogue import MODELS
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.datasets import load
-from tasks.demo.story import DemoSettings, make_demo
-from tasks.evaluate import calls, evaluate
-from tasks.evaluate.tables import OF_LEAVE_ONE_OUT, OF_PROTOCOL
-from tasks.ingest import ingest
-from tasks.split import SplitSettings, split
-from tasks.stores import warehouse
-from tasks.train import fitted
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.datasets import load_dataset
+from oneclass.tasks.demo.story import DemoSettings, make_demo
+from oneclass.tasks.evaluate import evaluate, jobs
+from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
+from oneclass.tasks.ingest import ingest
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.train import load_or_fit
 
 PROTOCOLS = ["strong_generalization", "leave_one_out"]
 SHORT = {
@@ -24,14 +24,14 @@ USERS_AT_ONCE = 40
 def prepared(home):
     """By protocol the digests of its matrices and of the fits of SHORT."""
     logs = make_demo(home, DemoSettings(users=300, items=200, likes=9_000), 3)
-    ingest(home, load("demo", home.root), logs, "run")
+    ingest(home, load_dataset("demo", home.root), logs, "run")
     binarize(home, BinarizeSettings(threshold=4, observed_negatives=True), "run")
     digests = split(home, SplitSettings(), "run", protocols=PROTOCOLS, seed=0, ids_are_numbers=True).digests
     return {
         protocol: (
             digests[protocol],
             {
-                name: fitted(home, digests[protocol], name, MODELS[name].Settings(**settings), 0).digest
+                name: load_or_fit(home, digests[protocol], name, MODELS[name].Settings(**settings), 0).digest
                 for name, settings in SHORT.items()
             },
         )
@@ -41,16 +41,16 @@ def prepared(home):
 
 def in_small_calls(monkeypatch):
     """Cut into calls of some users, of which there would be one otherwise; workers have the blocks that they have."""
-    monkeypatch.setattr(calls, "USERS_OF_A_CALL", 1)
-    monkeypatch.setattr(calls, "users_at_once", lambda *numbers: USERS_AT_ONCE)
+    monkeypatch.setattr(jobs, "USERS_PER_BATCH", 1)
+    monkeypatch.setattr(jobs, "users_per_block", lambda *numbers: USERS_AT_ONCE)
 
 
 def evaluated(home, digests, **executor):
     """Every row of the evaluation's tables, bit for bit, as one run of a name leaves them."""
     for protocol, (matrices, fits) in digests.items():
         assert evaluate(home, "run", protocol, matrices, fits, **executor).failed == {}
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return {
             table: connection.execute(f"select * from evaluation.{table}").fetchall()
-            for table in (*OF_PROTOCOL, *OF_LEAVE_ONE_OUT)
+            for table in (*PROTOCOL_TABLES, *LEAVE_ONE_OUT_TABLES)
         }

@@ -19,16 +19,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from models.catalogue import MODELS
-from tasks import cluster as clusters
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.cluster import ClusterSettings, worker
-from tasks.cluster import dask as dask_executor
-from tasks.errors import ClusterLost, InputError, OneclassError
-from tasks.split import SplitSettings, split
-from tasks.stores import warehouse
-from tasks.tune import tune
-from tasks.tuning import before_fits, run_trial
+from oneclass.models.registry import MODELS
+from oneclass.tasks import cluster as clusters
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.cluster import ClusterSettings, worker
+from oneclass.tasks.cluster import dask as dask_executor
+from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.tuning import auto, record_pending_trial
+from oneclass.tasks.tuning.stage import tune
 from tests.conftest import two_tastes
 from tests.tasks.cluster import calls
 from tests.tasks.cluster.conftest import ROOT, started
@@ -110,7 +110,7 @@ def test_a_scheduler_that_dies_ends_the_run_in_seconds(own_cluster, home, tmp_pa
         pending = executor.submit(calls.slowly, home, tmp_path / "began", 60.0, label="call")
         wait_for_lines(tmp_path / "began", 1)
         own_cluster.end(own_cluster.scheduler)
-        with pytest.raises(ClusterLost, match="the same command goes on"):
+        with pytest.raises(ClusterUnavailable, match="the same command goes on"):
             pending.result()
 
 
@@ -212,8 +212,8 @@ def test_two_that_need_most_of_a_workers_memory_do_not_meet_there(own_cluster, h
 
 def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
     script = (
-        "import sys, time; from pathlib import Path; from tasks.cluster import ClusterSettings, open_executor;"
-        "from tasks.stores.home import Home; import psutil\n"
+        "import sys, time; from pathlib import Path; from oneclass.tasks.cluster import ClusterSettings, open_executor;"
+        "from oneclass.tasks.stores.home import Home; import psutil\n"
         "if __name__ == '__main__':\n"
         "    with open_executor(ClusterSettings(workers=2), Home(Path(sys.argv[1]), 'small')):\n"
         "        print(*[one.pid for one in psutil.Process().children()], flush=True); time.sleep(60)"
@@ -247,14 +247,16 @@ def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home, monkeypatc
     two_tastes(home)
     binarize(home, BinarizeSettings(), "a")
     digests = split(home, SplitSettings(), "a", protocols=["leave_one_out"], seed=1).digests
-    monkeypatch.setattr("tasks.tune.Log", functools.partial(before_fits.Log, trial=run_trial))  # no task runs
+    monkeypatch.setattr(
+        "oneclass.tasks.tuning.stage.SearchData", functools.partial(auto.SearchData, trial=record_pending_trial)
+    )  # no task runs
     models = {name: MODELS[name].Settings() for name in ("slim", "mrf_dense")}
-    wanted = before_fits.Wanted("always")
+    wanted = auto.SearchRequest("always")
     asked = {"digests": digests, "models": models, "wanted": wanted, "day": date(2026, 1, 2), "seed": 3}
     here = tune(home, "a", **asked)
     with opened(cluster, home) as executor:
         assert tune(home, "b", **asked, executor=executor) == here
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         of = "select model, reason, reached, trials from operations.model_settings where run_id = ? and origin = 'search'"
         found = [connection.execute(f"{of} order by all", [run_id]).fetchall() for run_id in ("a", "b")]
     assert found[0] == found[1] and {row[0] for row in found[0]} == set(models)

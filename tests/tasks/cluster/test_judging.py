@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from tasks import cluster as clusters
-from tasks.cluster import LOCAL, ClusterSettings
-from tasks.stores.home import Home, Limits
+from oneclass.tasks import cluster as clusters
+from oneclass.tasks.cluster import LOCAL, ClusterSettings
+from oneclass.tasks.stores.home import Home, Limits
 from tests.tasks.cluster.judged_demo import SHORT, evaluated, in_small_calls, prepared
 
 pytestmark = pytest.mark.slow

@@ -2,15 +2,15 @@
 
 import pytest
 
-from models.catalogue import MODELS
-from models.memory import coordinator_bytes
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.cluster import ClusterSettings, open_executor
-from tasks.errors import OneclassError
-from tasks.machine import OF_KERNELS
-from tasks.split import SplitSettings, split
-from tasks.stores import fits, matrices
-from tasks.train import fitted
+from oneclass.models.memory_estimates import estimate_coordinator_bytes
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.cluster import ClusterSettings, open_executor
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.memory_errors import KERNEL_BYTES
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import fits, matrices
+from oneclass.tasks.train import load_or_fit
 from tests.conftest import two_tastes
 from tests.tasks.cluster.conftest import started
 
@@ -39,17 +39,17 @@ def little(tmp_path_factory):
 
 
 def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, digest, monkeypatch):
-    settings, shape = random_graph(blocks=30), matrices.read(home, digest).train.shape
+    settings, shape = random_graph(blocks=30), matrices.load_split(home, digest).train.shape
     sizes = MODELS["random_graph"].block_sizes(settings, shape[1])
-    needed = coordinator_bytes(sizes, settings.blocks, shape, 0) + OF_KERNELS
+    needed = estimate_coordinator_bytes(sizes, settings.blocks, shape, 0) + KERNEL_BYTES
     with open_executor(ClusterSettings(address=little.address), home) as executor:
-        monkeypatch.setattr("tasks.machine.allowance.free_memory", lambda: needed - 1)
+        monkeypatch.setattr("oneclass.tasks.memory_errors.allowance.free_memory", lambda: needed - 1)
         with pytest.raises(OneclassError, match=r"train: random_graph \(leave_one_out\): needs about \d+ MB of memory"):
-            fitted(home, digest, "random_graph", settings, 1, workers=executor)
-        monkeypatch.setattr("tasks.machine.allowance.free_memory", lambda: needed)
-        assert fitted(home, digest, "random_graph", settings, 1, workers=executor)
+            load_or_fit(home, digest, "random_graph", settings, 1, workers=executor)
+        monkeypatch.setattr("oneclass.tasks.memory_errors.allowance.free_memory", lambda: needed)
+        assert load_or_fit(home, digest, "random_graph", settings, 1, workers=executor)
         with pytest.raises(OneclassError, match=r"needs about \d+ MB of memory"):
-            fitted(home, digest, "random_graph", settings, 2)  # here the blocks are in this process, too
+            load_or_fit(home, digest, "random_graph", settings, 2)  # here the blocks are in this process, too
 
 
 def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fitted(little, home, digest):
@@ -58,9 +58,9 @@ def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fit
             OneclassError,
             match=r"random_graph \(leave_one_out\): a block of users needs about .* take more blocks \(--set random_graph\.bl",
         ):
-            fitted(home, digest, "random_graph", random_graph(blocks=2), 1, workers=executor)
+            load_or_fit(home, digest, "random_graph", random_graph(blocks=2), 1, workers=executor)
         with pytest.raises(OneclassError, match="its items alone need .* in each block: give a worker more memory"):
-            fitted(home, digest, "random_graph", random_graph(blocks=2, factors=512), 1, workers=executor)
+            load_or_fit(home, digest, "random_graph", random_graph(blocks=2, factors=512), 1, workers=executor)
         assert not list(home.models.rglob("*.npy")) and not list(home.spill.glob("random_graph-*"))
-        fit = fitted(home, digest, "random_graph", random_graph(blocks=30), 1, workers=executor)
-        assert fits.find(home, "random_graph", fit.digest) == fit
+        fit = load_or_fit(home, digest, "random_graph", random_graph(blocks=30), 1, workers=executor)
+        assert fits.find_fit(home, "random_graph", fit.digest) == fit

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numba
 import pytest
 
-from models.numerics import threads
-from models.numerics.threads import kernel_threads
-from tasks.cluster import LOCAL, imap, lru_cache_last
-from tasks.stores.home import Limits
+from oneclass.models.numerics import threads
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.tasks.cluster import LOCAL, imap, lru_cache_last
+from oneclass.tasks.stores.home import Limits
 
 run = contextvars.ContextVar("run", default="none")
 

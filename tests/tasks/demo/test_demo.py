@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tasks.demo.story import DemoSettings, degree_laws, make_demo
-from tasks.errors import InputError
-from tasks.stores.home import Home
+from oneclass.tasks.demo.story import DemoSettings, make_demo, solve_degree_distributions
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores.home import Home
 
 SMALL = DemoSettings(users=300, items=200, likes=4_000)
 
@@ -83,18 +83,18 @@ def test_coins_are_calibrated(default):
 def test_every_vertex_is_considered_and_degrees_follow_the_laws(default):
     home, _ = default
     edges, settings = truth(home), DemoSettings()
-    for side, law in zip(("user", "item"), degree_laws(settings), strict=True):
+    for side, law in zip(("user", "item"), solve_degree_distributions(settings), strict=True):
         degrees = np.bincount(edges[side])[1:]
         assert len(degrees) == {"user": settings.users, "item": settings.items}[side]
         assert degrees.min() >= 1
         empirical = np.cumsum(np.bincount(degrees, minlength=law.d_max + 1)[1:]) / len(degrees)
-        assert np.abs(empirical - law.cumulative).max() < 1.63 / np.sqrt(len(degrees))  # level 0.01
+        assert np.abs(empirical - law.cdf).max() < 1.63 / np.sqrt(len(degrees))  # level 0.01
         assert made(home)["laws"][side]["exponent"] == law.exponent == getattr(settings, f"{side}_exponent")
 
 
 def test_cutoffs_are_solved_so_that_eq_1_holds():
     settings = DemoSettings()
-    users, items = degree_laws(settings)
+    users, items = solve_degree_distributions(settings)
     considered = settings.likes / settings.like_share
     assert users.mean == pytest.approx(considered / settings.users, rel=1e-9)
     assert users.mean / settings.items == pytest.approx(items.mean / settings.users, rel=1e-9)
@@ -148,7 +148,7 @@ def test_one_byte_flipped_is_made_anew(home, name, caplog):
 
 
 def test_other_settings_take_the_place_of_the_old_log(home, monkeypatch):
-    monkeypatch.setattr("tasks.demo.netflix_writer.LINES_PER_FILE", 3_000)
+    monkeypatch.setattr("oneclass.tasks.demo.netflix_writer.LINES_PER_FILE", 3_000)
     several = make_demo(home, SMALL, 1)
     assert [log.name for log in several] == [f"combined_data_{number}.txt" for number in range(1, 5)]
     assert len(parsed(several)) == made(home)["considered"]
@@ -168,7 +168,7 @@ def test_a_failure_leaves_the_old_log_as_it_was(home, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tasks.demo.story.write_log", full)
+    monkeypatch.setattr("oneclass.tasks.demo.story.write_ratings_log", full)
     with pytest.raises(Exception, match="No space left"):
         make_demo(home, SMALL, 2)
     assert (log.read_bytes(), made(home)) == before

@@ -10,17 +10,17 @@ import pytest
 from scipy import stats
 from scipy.sparse import csr_matrix
 
-from models import catalogue
-from models.base import Model
-from models.negatives.laws import AllZeros, NegativeLaw
-from models.popularity import Popularity
-from models.settings import ModelSettings
-from tasks.errors import OneclassError
-from tasks.evaluate import stage
-from tasks.evaluate.tables import OF_LEAVE_ONE_OUT, OF_PROTOCOL
-from tasks.stores import fits, matrices, warehouse
-from tasks.stores.home import Home, Limits
-from tasks.stores.matrices import Part, SplitMatrices
+from oneclass.models import registry
+from oneclass.models.base import Model
+from oneclass.models.negatives.distributions import AllZeros, NegativeDistribution
+from oneclass.models.popularity import Popularity
+from oneclass.models.settings import ModelSettings
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.evaluate import stage
+from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
+from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.stores.home import Home, Limits
+from oneclass.tasks.stores.matrices import Part, SplitMatrices
 
 USERS, ITEMS = 60, 40
 
@@ -32,7 +32,7 @@ class Opinion(Model):
     Settings = ModelSettings
     score_names = ("score", "reversed")
     blocks: ClassVar[list[tuple[tuple[int, int], np.ndarray | None]]] = []
-    law: ClassVar[NegativeLaw | None] = AllZeros()
+    law: ClassVar[NegativeDistribution | None] = AllZeros()
 
     def _fit(self, interactions, options):
         self.opinions = np.arange(interactions.shape[1], dtype=np.float32)
@@ -65,8 +65,8 @@ class UpsideDown(Popularity):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    monkeypatch.setitem(catalogue.MODELS, "opinion", Opinion)
-    monkeypatch.setitem(catalogue.MODELS, "upside_down", UpsideDown)
+    monkeypatch.setitem(registry.MODELS, "opinion", Opinion)
+    monkeypatch.setitem(registry.MODELS, "upside_down", UpsideDown)
     monkeypatch.setattr(Opinion, "blocks", [])
     return Home(tmp_path, "tiny", Limits(threads=2, memory=1 << 30))
 
@@ -116,12 +116,12 @@ def strong_generalization(random) -> SplitMatrices:
 def store(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, dict[str, str]]:
     """The digests of a stored split and of models fitted on it."""
     for model in models:
-        fits.keep(home, model().fit(split.train), "digest", key="k", matrices="m", seconds=1, peak_bytes=1)
-    return matrices.write(home, split), {model.name: "digest" for model in models}
+        fits.store_fit(home, model().fit(split.train), "digest", key="k", matrices="m", seconds=1, peak_bytes=1)
+    return matrices.store_split(home, split), {model.name: "digest" for model in models}
 
 
 def rows(home: Home, query: str, *values) -> list[tuple]:
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(query, values).fetchall()
 
 
@@ -288,7 +288,7 @@ def test_strong_generalization_has_a_validation_metric_and_no_degrees(home):
         "rank_p75",
         "rank_p95",
     }
-    for table in OF_LEAVE_ONE_OUT:
+    for table in LEAVE_ONE_OUT_TABLES:
         assert rows(home, f"select * from evaluation.{table}") == []
     assert rows(home, "select distinct users from evaluation.beyond_accuracy") == [(20,)]
     assert all(given is None for _, given in Opinion.blocks)
@@ -301,7 +301,7 @@ def test_a_retry_replaces_its_own_rows_only(home):
     part = replace(part, negatives=csr(free & odd))
     split = replace(split, negatives=csr(free & ~odd), parts={"test": part})
     digest, fits = store(home, split, Popularity, Opinion)
-    tables = (*OF_PROTOCOL, *OF_LEAVE_ONE_OUT)
+    tables = (*PROTOCOL_TABLES, *LEAVE_ONE_OUT_TABLES)
 
     def everything():
         found = [rows(home, f"select * from evaluation.{table} order by all") for table in tables]

@@ -7,14 +7,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from models.catalogue import MODELS
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.evaluate import calls
-from tasks.evaluate.stage import evaluate
-from tasks.split import SplitSettings, split
-from tasks.stores import warehouse
-from tasks.stores.home import Home
-from tasks.train import train
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.evaluate import jobs
+from oneclass.tasks.evaluate.stage import evaluate
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.train import train
 from tests.conftest import home_in, two_tastes
 
 pytestmark = pytest.mark.slow
@@ -57,8 +57,8 @@ def home(split_once, tmp_path):
 @pytest.fixture
 def judged(monkeypatch):
     """The models that are ranked anew from now on."""
-    found, collected = [], calls.collected
-    monkeypatch.setattr(calls, "collected", lambda name, pending: found.append(name) or collected(name, pending))
+    found, collected = [], jobs.gather_batches
+    monkeypatch.setattr(jobs, "gather_batches", lambda name, pending: found.append(name) or collected(name, pending))
     return found
 
 
@@ -74,7 +74,7 @@ def copy_of(home, folder):
 
 def evaluated(home, digests, name, models=("popularity", "random_graph"), **settings):
     """What a run of that name finds, with settings of its own for some models."""
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute(
             "insert into operations.runs by name select ? as run_id, ? as started_at, 'backfill' as flow, "
             "'completed' as state, 'tiny' as dataset, '{}' as settings, '' as code_version "
@@ -90,13 +90,13 @@ def evaluated(home, digests, name, models=("popularity", "random_graph"), **sett
 
 
 def tables(home, run_id):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         query = "select * exclude run_id from evaluation.{} where run_id = ? order by all"
         return {table: connection.execute(query.format(table), [run_id]).fetchall() for table in OF_RUN}
 
 
 def change(home, statement):
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute(statement)
 
 

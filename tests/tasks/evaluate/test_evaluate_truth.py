@@ -4,16 +4,16 @@ import duckdb
 import numpy as np
 import pytest
 
-from models.random_graph.model import RandomGraph, RandomGraphSettings
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.datasets import load
-from tasks.demo.story import DemoSettings, make_demo
-from tasks.evaluate import like as evaluate_like
-from tasks.evaluate import truth as evaluate_truth
-from tasks.ingest import ingest
-from tasks.split import SplitSettings, split
-from tasks.stores import matrices
-from tasks.stores.home import Home, Limits
+from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.datasets import load_dataset
+from oneclass.tasks.demo.story import DemoSettings, make_demo
+from oneclass.tasks.evaluate import calibration as evaluate_like
+from oneclass.tasks.evaluate import calibration as evaluate_truth
+from oneclass.tasks.ingest import ingest
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import matrices
+from oneclass.tasks.stores.home import Home, Limits
 
 DEMO = DemoSettings(users=300, items=200, likes=9_000)
 
@@ -21,11 +21,11 @@ DEMO = DemoSettings(users=300, items=200, likes=9_000)
 def prepared(home, threshold):
     """The split leave_one_out of a demo's log."""
     logs = make_demo(home, DEMO, 3)
-    dataset = load("demo", home.root)
+    dataset = load_dataset("demo", home.root)
     ingest(home, dataset, logs, "run")
     binarize(home, BinarizeSettings(threshold=threshold), "run")
     made = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=0, ids_are_numbers=True)
-    return matrices.read(home, made.digests["leave_one_out"])
+    return matrices.load_split(home, made.digests["leave_one_out"])
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def whole(home):
 
 @pytest.fixture(scope="module")
 def truth(home, whole):
-    return evaluate_truth.load(home, whole)
+    return evaluate_truth.load_truth(home, whole)
 
 
 def test_the_truth_stands_in_the_order_of_the_split(home, whole, truth):
@@ -71,9 +71,11 @@ def test_the_truth_stands_in_the_order_of_the_split(home, whole, truth):
 def test_the_sample_comes_true_at_the_true_ratio(whole, truth):
     """Whatever the model: likes among the pairs of a bin are as many as the true ratio says."""
     model = RandomGraph(RandomGraphSettings(factors=2, iterations=3)).fit(whole.train)
-    part, law = whole.parts["test"], model.negative_law()
+    part, law = whole.parts["test"], model.negative_distribution()
     of_part, everybody = truth.of_users(part.rows), np.ones(len(part.users), dtype=bool)
-    found = evaluate_like.judged("any", evaluate_like.sampled(model, law, whole.train, part, of_part, everybody))
+    found = evaluate_like.evaluate_like(
+        "any", evaluate_like.sample_likes(model, law, whole.train, part, of_part, everybody)
+    )
     bins = {kind: {one.low: one for name, one in found.calibration if name == kind}
             for kind in ("sampled_negatives", "density_ratio", "coin")}  # fmt: skip
     assert bins["sampled_negatives"].keys() == bins["density_ratio"].keys() == bins["coin"].keys()
@@ -87,5 +89,5 @@ def test_the_sample_comes_true_at_the_true_ratio(whole, truth):
 
 def test_likes_that_are_not_the_demos_have_no_truth(home, tmp_path):
     other = Home(tmp_path, "demo", Limits(threads=2, memory=1 << 30))
-    assert evaluate_truth.load(other, None) is None
-    assert evaluate_truth.load(other, prepared(other, 3)) is None
+    assert evaluate_truth.load_truth(other, None) is None
+    assert evaluate_truth.load_truth(other, prepared(other, 3)) is None

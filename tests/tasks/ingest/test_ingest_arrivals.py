@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks import datasets
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.datasets import Dataset
-from tasks.errors import InputError
-from tasks.ingest import IngestSettings, ingest
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.tasks import datasets
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import IngestSettings, ingest
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 from tests.tasks.ingest.test_ingest_formats import packed
 from tests.tasks.ingest.test_ingest_stage import REPOSITORY, csv, rows
 
@@ -29,7 +29,7 @@ ARRIVALS = """
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Dataset:
-    return datasets.load("ml-1m", tmp_path).model_copy(update={"max_reject_share": 0.5})
+    return datasets.load_dataset("ml-1m", tmp_path).model_copy(update={"max_reject_share": 0.5})
 
 
 def timed(path: Path, *lines: str) -> Path:
@@ -47,7 +47,7 @@ def test_a_changed_file_replaces_its_events_and_is_told(home, dataset, tmp_path,
     one, two = csv(tmp_path / "one.csv", "a,x,5", "a,y,4", "broken"), csv(tmp_path / "two.csv", "b,x,5")
     ingest(home, dataset, [one, two], "run-1")
     csv(one, "a,x,5", "c,z,5", "c,y,2")  # the like of y was taken back, a line was mended, two were added
-    with caplog.at_level(logging.INFO, "tasks.ingest"):
+    with caplog.at_level(logging.INFO, "oneclass.tasks.ingest"):
         told = ingest(home, dataset, [one, two], "run-2")
     assert (told.new, told.changed, told.skipped) == ((str(one),), (str(one),), (str(two),))
     assert (told.events, told.events_before, told.total_events, told.file_ids) == (3, 2, 4, (1, 2))
@@ -106,7 +106,7 @@ def test_a_home_may_be_moved(home, dataset, tmp_path):
 
 
 def test_members_of_an_archive_are_replaced_one_by_one(home, tmp_path):
-    dataset, path = datasets.load("netflix", tmp_path), tmp_path / "training_set.tar"
+    dataset, path = datasets.load_dataset("netflix", tmp_path), tmp_path / "training_set.tar"
     path.write_bytes(packed({"mv_1.txt": b"1:\n10,4,2004-01-01\n", "mv_2.txt": b"2:\n10,4,2004-01-01\n"}))
     ingest(home, dataset, [path], "run-1")
     path.write_bytes(packed({"mv_1.txt": b"1:\n10,4,2004-01-01\n", "mv_2.txt": b"2:\n11,5,2004-01-01\n"}))
@@ -155,7 +155,7 @@ def test_a_changed_file_is_added_where_the_setting_says_so_and_replaced_whole_la
 def test_a_warehouse_from_before_names_were_kept(home, dataset, tmp_path):
     path, landed = csv(tmp_path / "one.csv", "a,x,5"), csv(home.landing / "ratings.csv", "b,x,5")
     ingest(home, dataset, [path, landed], "run-1")
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("drop table operations.arrivals")
         connection.execute("update operations.schema_version set statements = 'of an earlier program'")
     csv(path, "a,y,5")
@@ -168,9 +168,9 @@ def test_a_warehouse_from_before_names_were_kept(home, dataset, tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tasks import datasets
-from tasks.ingest import arrivals, stage
-from tasks.stores.home import Home
+from oneclass.tasks import datasets
+from oneclass.tasks.ingest import arrivals, stage
+from oneclass.tasks.stores.home import Home
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks import datasets
-from tasks.datasets import Dataset
-from tasks.ingest import inspect
-from tasks.ingest.load import load
-from tasks.ingest.sources import LogFile
-from tasks.ingest.survey import survey
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.tasks import datasets
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.ingest import inspect_sources
+from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.scan import scan_stream
+from oneclass.tasks.ingest.sources import LogFile
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 
 EVENTS = "select file_id, line_number, user_id, item_id, value, occurred_at from raw.events order by all"
 REJECTS = "select file_id, line_number, line, reason from raw.rejects order by all"
@@ -53,7 +53,7 @@ FORMATS = {
 
 
 def dataset_of(name: str | Dataset, folder: Path) -> Dataset:
-    return datasets.load(name, folder) if isinstance(name, str) else name
+    return datasets.load_dataset(name, folder) if isinstance(name, str) else name
 
 
 @pytest.fixture
@@ -62,16 +62,16 @@ def read(home: Home, tmp_path: Path) -> Callable[..., tuple[list, list]]:
 
     def _read(dataset: str | Dataset, paths: Sequence[Path]) -> tuple[list, list]:
         of = dataset_of(dataset, tmp_path)
-        return loaded(home, inspect(of, paths), tmp_path, of)
+        return loaded(home, inspect_sources(of, paths), tmp_path, of)
 
     return _read
 
 
 def loaded(home: Home, logs: Sequence[LogFile], folder: Path, dataset: Dataset) -> tuple[list, list]:
     (scratch := folder / "scratch").mkdir(exist_ok=True)
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.begin()
-        load(connection, list(enumerate(logs, 1)), scratch, dataset)
+        load_logs(connection, list(enumerate(logs, 1)), scratch, dataset)
         connection.commit()
         assert not list(scratch.iterdir())
         return connection.execute(EVENTS).fetchall(), connection.execute(REJECTS).fetchall()
@@ -174,9 +174,9 @@ def test_films_in_an_archive_are_files_of_their_own(read, tmp_path, archive):
 def test_a_folder_a_pattern_and_files_by_name_are_the_same(read, tmp_path):
     paths = [written(tmp_path / name, content) for name, content in FILMS.items()]
     written(tmp_path / "training_set" / "notes.md", "not a log")
-    dataset = datasets.load("netflix", tmp_path)
+    dataset = datasets.load_dataset("netflix", tmp_path)
     for sources in ([tmp_path / "training_set"], [tmp_path / "training_set" / "mv_*.txt"], paths):
-        assert [log.path for log in inspect(dataset, sources)] == [str(path) for path in paths]
+        assert [log.path for log in inspect_sources(dataset, sources)] == [str(path) for path in paths]
     assert read("netflix", [tmp_path / "training_set"]) == (FILM_EVENTS, [])
 
 
@@ -263,19 +263,19 @@ def test_netflix_files_as_read_line_by_line(tmp_path_factory, bodies):
     folder = tmp_path_factory.mktemp("netflix")
     files = [["1:", "5,3,2004-01-01", *body, *["5,3,2004-01-01"] * len(body)] for body in bodies]
     paths = [written(folder / f"combined_data_{i}.txt", "\n".join(lines)) for i, lines in enumerate(files)]
-    dataset = datasets.load("netflix", folder)
-    events, rejects = loaded(Home(folder, "netflix"), inspect(dataset, paths), folder, dataset)
+    dataset = datasets.load_dataset("netflix", folder)
+    events, rejects = loaded(Home(folder, "netflix"), inspect_sources(dataset, paths), folder, dataset)
     assert (events, [reject[:2] for reject in rejects]) == told_naively(files)
 
 
 @given(st.lists(st.sampled_from([b"a", b"bcd", b"\n", b"\r", b"\r\n", b"\0", "é".encode(), b"\xff"])).map(b"".join))
 def test_survey_counts_as_python_does(content):
-    found = survey(io.BytesIO(content))
+    found = scan_stream(io.BytesIO(content))
     text = content.decode(errors="replace")
     lines = io.StringIO(text, newline=None).readlines()
     assert found.lines == len(lines)
-    assert found.longest >= max((len(line) for line in content.split(b"\n")), default=0)
-    assert found.nul_at == (content.index(b"\0") if b"\0" in content else None)
+    assert found.max_line_bytes >= max((len(line) for line in content.split(b"\n")), default=0)
+    assert found.nul_line == (content.index(b"\0") if b"\0" in content else None)
     assert found.utf8 == ("\ufffd" not in text)
     ends = {line[-2:] if line.endswith("\r\n") else line[-1:] for line in io.StringIO(text, newline="").readlines()}
-    assert found.even_ends == (ends & {"\n", "\r", "\r\n"} <= {"\n"} or ends & {"\n", "\r", "\r\n"} == {"\r\n"})
+    assert found.uniform_line_ends == (ends & {"\n", "\r", "\r\n"} <= {"\n"} or ends & {"\n", "\r", "\r\n"} == {"\r\n"})

@@ -1,9 +1,9 @@
-"""Every reader on fifty hostile logs against a naive oracle; `python -m benchmarks.fuzz_readers` tries more."""
+"""Every reader on fifty hostile logs against a naive oracle; `python -m benchmarks.reliability.fuzz_readers` tries more."""
 
 import pytest
 
-from benchmarks import fuzz_readers
-from tasks.ingest import statements
+from benchmarks.reliability import fuzz_readers
+from oneclass.tasks.ingest import statements
 
 
 def test_no_hostile_log_is_misread(tmp_path):
@@ -14,8 +14,8 @@ def test_no_hostile_log_is_misread(tmp_path):
 
 @pytest.mark.parametrize("format, broken", [("no header", "below"), ("parquet", "above")])
 def test_a_reader_that_misreads_is_found(tmp_path, monkeypatch, format, broken):
-    bounds = statements.bounds
-    monkeypatch.setattr(statements, "bounds", lambda dataset: bounds(dataset) | {broken: "value = 5"})
+    bounds = statements.event_bounds
+    monkeypatch.setattr(statements, "event_bounds", lambda dataset: bounds(dataset) | {broken: "value = 5"})
     monkeypatch.setattr(fuzz_readers, "FORMATS", {format: fuzz_readers.FORMATS[format]})
     _, findings = fuzz_readers.fuzz(tmp_path, seed=0, rounds=1, together=10)
     assert findings and {one.format for one in findings} == {format}

@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tasks import datasets
-from tasks.datasets import Dataset
-from tasks.errors import InputError, OneclassError
-from tasks.ingest import ingest, sources
-from tasks.stores.home import Home, Limits
+from oneclass.tasks import datasets
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.ingest import ingest, sources
+from oneclass.tasks.stores.home import Home, Limits
 from tests.tasks.ingest.test_ingest_stage import rows
 
 OWN = Dataset(name="own", title="Some log", max_reject_share=1)
@@ -28,7 +28,7 @@ def read(home: Home, path: Path, content: str | bytes, dataset: Dataset | str = 
 
 def of(home: Home, path: Path, dataset: Dataset | str = OWN) -> tuple[list, list]:
     if isinstance(dataset, str):
-        dataset = datasets.load(dataset, home.root).model_copy(update={"max_reject_share": 1.0})
+        dataset = datasets.load_dataset(dataset, home.root).model_copy(update={"max_reject_share": 1.0})
     ingest(home, dataset, [path], "run")
     return rows(home, EVENTS), rows(home, REJECTS)
 
@@ -121,12 +121,12 @@ def test_zeros_after_a_gzip(home, tmp_path, zeros):
 @pytest.mark.slow
 @pytest.mark.parametrize("end, packed", [("\n", bytes), ("\r\n", gzip.compress), ("\r", bytes)])
 def test_a_line_that_is_too_long_is_named(home, tmp_path, monkeypatch, end, packed):
-    monkeypatch.setattr(sources, "LONGEST_LINE", 1_500_000)
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 1_500_000)
     line = "b" * 1_200_000 + ",x"
     text = end.join(["user,item", "a,x", line, *["c,x"] * 300_000, line, line + "x" * 400_000, "d,x", ""])
     with pytest.raises(InputError, match=r"log, line 300005: has 1,600,002 bytes, more than the 1,500,000 .* break"):
         read(home, tmp_path / "log", packed(text.encode()))
-    monkeypatch.setattr(sources, "LONGEST_LINE", 1_600_002)
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 1_600_002)
     events, rejects = of(home, tmp_path / "log")
     assert len(events) == 300_002
     assert rejects == [(n, "the user's id is longer than 10000 bytes") for n in (3, 300_004, 300_005)]

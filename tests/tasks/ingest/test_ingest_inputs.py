@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks import datasets
-from tasks.errors import InputError
-from tasks.ingest import expected_sources, ingest
-from tasks.stores.home import Home
+from oneclass.tasks import datasets
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import describe_expected_sources, ingest
+from oneclass.tasks.stores.home import Home
 
 CSV = b"user_id,item_id,rating\n" + b"1,2,3\n" * 9999
 
@@ -54,7 +54,7 @@ def test_an_unreadable_file(home, tmp_path, name):
     (path := tmp_path / "log").write_bytes(content)
     (good := tmp_path / "good.csv").write_bytes(CSV)
     with pytest.raises(InputError) as told:
-        ingest(home, datasets.load("ml-1m", tmp_path), [good, path], "run")
+        ingest(home, datasets.load_dataset("ml-1m", tmp_path), [good, path], "run")
     assert str(path) in str(told.value) and said in str(told.value)
     assert not home.root.exists()
 
@@ -73,7 +73,7 @@ def test_a_source_that_is_not_there(home, tmp_path, source, said):
     (tmp_path / "folder" / "movies.csv").write_text("movieId,title\n")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=said.replace("*", r"\*")):
-        ingest(home, datasets.load("ml-1m", tmp_path), [tmp_path / source], "run")
+        ingest(home, datasets.load_dataset("ml-1m", tmp_path), [tmp_path / source], "run")
     assert not home.root.exists()
 
 
@@ -82,15 +82,15 @@ def test_a_file_without_permission(home, tmp_path):
     (path := tmp_path / "ratings.csv").write_bytes(CSV)
     path.chmod(0)
     with pytest.raises(InputError, match="cannot be read"):
-        ingest(home, datasets.load("ml-1m", tmp_path), [path], "run")
+        ingest(home, datasets.load_dataset("ml-1m", tmp_path), [path], "run")
 
 
 def test_absent_raw_files_are_described(tmp_path):
     home = Home(tmp_path / "var", "ml-100k")
-    dataset = datasets.load("ml-100k", tmp_path)
+    dataset = datasets.load_dataset("ml-100k", tmp_path)
     with pytest.raises(InputError) as told:
         ingest(home, dataset, [], "run")
-    assert str(told.value) == expected_sources(home, dataset)
+    assert str(told.value) == describe_expected_sources(home, dataset)
     for part in (
         str(home.landing),
         "u.data",
@@ -108,4 +108,4 @@ def test_a_file_that_is_no_warehouse(home, tmp_path):
     home.warehouse.write_bytes(b"no database" * 1000)
     (path := tmp_path / "ratings.csv").write_bytes(CSV)
     with pytest.raises(InputError, match="cannot be opened"):
-        ingest(home, datasets.load("ml-1m", tmp_path), [Path(path)], "run")
+        ingest(home, datasets.load_dataset("ml-1m", tmp_path), [Path(path)], "run")

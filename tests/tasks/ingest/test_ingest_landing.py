@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from data_contracts import ContractBroken
-from tasks import datasets
-from tasks.datasets import Dataset
-from tasks.errors import InputError
-from tasks.ingest import IngestSettings, ingest, landing, sources
-from tasks.orchestration import run_summary
-from tasks.stores import runs
+from oneclass.data_contracts import ContractBroken
+from oneclass.tasks import datasets
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import IngestSettings, ingest, landing, sources
+from oneclass.tasks.orchestration import run_summary
+from oneclass.tasks.stores import runs
 from tests.tasks.ingest.test_ingest_formats import packed
 from tests.tasks.ingest.test_ingest_stage import csv, rows
 
@@ -23,7 +23,7 @@ USERS = "select user_id from raw.events order by 1"
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Dataset:
-    return datasets.load("ml-1m", tmp_path)
+    return datasets.load_dataset("ml-1m", tmp_path)
 
 
 def files(folder: Path) -> set[str]:
@@ -97,7 +97,7 @@ def test_two_files_of_one_name_are_both_kept_aside(home, dataset):
 
 
 def test_an_archive_is_set_aside_as_a_whole(home, tmp_path):
-    dataset, good = datasets.load("netflix", tmp_path), b"1:\n10,4,2004-01-01\n"
+    dataset, good = datasets.load_dataset("netflix", tmp_path), b"1:\n10,4,2004-01-01\n"
     (home.landing).mkdir(parents=True)
     (home.landing / "mv_3.txt").write_bytes(good.replace(b"1:", b"3:"))
     archive = home.landing / "training_set.tar"
@@ -129,7 +129,7 @@ def test_what_is_set_aside_or_done_is_no_input(home, dataset):
 
 def test_a_file_that_is_being_written_is_left_for_the_next_run(home, dataset, caplog, monkeypatch):
     csv(home.landing / "ratings-1.csv", "a,x,5")
-    growing, look = csv(home.landing / "ratings-2.csv", "b,x,5"), sources._look
+    growing, look = csv(home.landing / "ratings-2.csv", "b,x,5"), sources._scan_file
 
     def meanwhile(path, *more):
         logs = look(path, *more)
@@ -137,7 +137,7 @@ def test_a_file_that_is_being_written_is_left_for_the_next_run(home, dataset, ca
             csv(growing, "b,x,5", "b,y,5")
         return logs
 
-    monkeypatch.setattr(sources, "_look", meanwhile)
+    monkeypatch.setattr(sources, "_scan_file", meanwhile)
     assert ingest(home, dataset, [], "run-1").set_aside == ()
     assert rows(home, USERS) == [("a",)] and growing.exists() and "left for the next run" in caplog.text
     monkeypatch.undo()
@@ -159,13 +159,13 @@ def test_what_becomes_of_files_that_were_read_in(home, dataset, settings):
 
 @pytest.mark.parametrize("settings", [MOVE, REMOVE])
 def test_a_file_that_was_written_anew_since_it_was_read_stays(home, dataset, monkeypatch, settings):
-    path, set_aside = csv(home.landing / "ratings.csv", "a,x,5"), landing.set_aside
+    path, set_aside = csv(home.landing / "ratings.csv", "a,x,5"), landing.quarantine_files
 
     def meanwhile(*arguments):  # after the commit, before files are put away
         set_aside(*arguments)
         csv(path, "a,x,5", "b,x,5")
 
-    monkeypatch.setattr(landing, "set_aside", meanwhile)
+    monkeypatch.setattr(landing, "quarantine_files", meanwhile)
     ingest(home, dataset, [], "run-1", settings)
     monkeypatch.undo()
     assert rows(home, USERS) == [("a",)] and path.exists()
@@ -207,15 +207,15 @@ def test_returns_below_no_bound_are_events_that_are_no_likes(home, dataset, tmp_
 
 def test_the_run_s_summary_tells_what_changed_and_what_was_set_aside(home, dataset):
     path = csv(home.landing / "ratings.csv", "a,x,5", "a,y,5")
-    with runs.recorded(home, "night-1", "nightly-retrain", {}):
+    with runs.record_run(home, "night-1", "nightly-retrain", {}):
         ingest(home, dataset, [], "night-1")
     csv(path, "a,x,5", "b,x,5", "b,y,5")
     csv(home.landing / "ratings-bad.csv", "broken")
-    with runs.recorded(home, "night-2", "nightly-retrain", {}):
+    with runs.record_run(home, "night-2", "nightly-retrain", {}):
         ingest(home, dataset, [], "night-2")
     told = []
     for run_id in ("night-1", "night-2"):
-        told.append(run_summary.of_success(home, run_id, None))
+        told.append(run_summary.summarize_success(home, run_id, None))
     assert "changed under" not in told[0] and "set aside" not in told[0]
     assert "1 of them changed under their names: 2 events before, 3 now" in told[1]
     assert "**1 set aside** in landing/quarantine: ratings-bad.csv (" in told[1] and "line 2: 1 fields" in told[1]

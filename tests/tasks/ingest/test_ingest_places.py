@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tasks import datasets
-from tasks.datasets import Dataset
-from tasks.ingest import ingest
-from tasks.stores import warehouse
+from oneclass.tasks import datasets
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.ingest import ingest
+from oneclass.tasks.stores import warehouse
 
 PLACES = "select file_id, line_number, place, item_id from raw.places order by all"
 LISTS = Dataset(name="lists", title="lists", layout="adjacency", max_reject_share=0.5)
@@ -14,7 +14,7 @@ COUNTED = Dataset(name="lists", title="lists", layout="counted_adjacency", max_r
 
 
 def places(home):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(PLACES).fetchall()
 
 
@@ -61,5 +61,5 @@ def test_a_line_that_cannot_be_read_has_no_places_and_a_changed_file_has_new_one
 def test_logs_of_one_event_a_line_have_none(home, tmp_path):
     file = tmp_path / "ratings.csv"
     file.write_text("user_id,item_id,rating\na,x,5\n")
-    ingest(home, datasets.load("ml-1m", tmp_path), [file], "run")
+    ingest(home, datasets.load_dataset("ml-1m", tmp_path), [file], "run")
     assert places(home) == []

@@ -5,21 +5,21 @@ from pathlib import Path
 import polars
 import pytest
 
-from tasks import datasets
-from tasks.ingest import inspect
-from tasks.ingest.load import load
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.tasks import datasets
+from oneclass.tasks.ingest import inspect_sources
+from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 from tests.conftest import real_log
 
 COUNTS = "select count(*), count(distinct user_id), count(distinct item_id), max(line_number) from raw.events"
 
 
 def ingested(home: Home, name: str, path: Path):
-    dataset = datasets.load(name, home.root)
-    logs = inspect(dataset, [path])
-    with warehouse.connect(home) as connection:
-        load(connection, list(enumerate(logs, 1)), home.folder, dataset)
+    dataset = datasets.load_dataset(name, home.root)
+    logs = inspect_sources(dataset, [path])
+    with warehouse.open_warehouse(home) as connection:
+        load_logs(connection, list(enumerate(logs, 1)), home.folder, dataset)
         assert connection.execute("select count(*) from raw.rejects").fetchall() == [(0,)]
         yield connection
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks import datasets
-from tasks.ingest import inspect
-from tasks.ingest.load import load
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.tasks import datasets
+from oneclass.tasks.ingest import inspect_sources
+from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 
 GOOD = {
     "netflix": "7:\n10,4,2004-01-01\n",
@@ -48,10 +48,10 @@ BAD = [
 
 
 def read(home: Home, path: Path, name: str) -> tuple[list, list]:
-    dataset = datasets.load(name, home.root)
-    logs = inspect(dataset, [path])
-    with warehouse.connect(home) as connection:
-        load(connection, list(enumerate(logs, 1)), path.parent, dataset)
+    dataset = datasets.load_dataset(name, home.root)
+    logs = inspect_sources(dataset, [path])
+    with warehouse.open_warehouse(home) as connection:
+        load_logs(connection, list(enumerate(logs, 1)), path.parent, dataset)
         return (
             connection.execute("select line_number from raw.events order by all").fetchall(),
             connection.execute("select file_id, line_number, line, reason from raw.rejects order by all").fetchall(),

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from data_contracts import ContractBroken
-from tasks import datasets
-from tasks.datasets import Dataset
-from tasks.ingest import Ingested, ingest, stage
-from tasks.stores import runs, warehouse
-from tasks.stores.home import Home
+from oneclass.data_contracts import ContractBroken
+from oneclass.tasks import datasets
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.ingest import Ingested, ingest, stage
+from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores.home import Home
 
 REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Dataset:
-    return datasets.load("ml-1m", tmp_path)
+    return datasets.load_dataset("ml-1m", tmp_path)
 
 
 def csv(path: Path, *rows: str) -> Path:
@@ -32,7 +32,7 @@ def csv(path: Path, *rows: str) -> Path:
 
 
 def rows(home: Home, query: str) -> list[tuple]:
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(query).fetchall()
 
 
@@ -43,7 +43,7 @@ def test_new_logs_are_read_and_known_ones_skipped_by_their_bytes(home, dataset, 
 
     logged = [rows(home, f"from {table} order by all") for table in ("raw.events", "operations.log_files")]
     copy = csv(tmp_path / "copy.csv", "a,x,5", "a,y,4")
-    with caplog.at_level(logging.INFO, "tasks.ingest"):
+    with caplog.at_level(logging.INFO, "oneclass.tasks.ingest"):
         again = ingest(home, dataset, [copy], "run-2")
     assert again == changed(first, new=(), skipped=(str(copy),), events=0)
     assert [rows(home, f"from {table} order by all") for table in ("raw.events", "operations.log_files")] == logged
@@ -107,7 +107,7 @@ def test_a_night_without_new_logs_checks_what_is_there(home, dataset, tmp_path):
     checked = "select count(*), bool_and(success) from operations.contract_results where run_id = '{}'"
     assert rows(home, checked.format("run-2")) == rows(home, checked.format("run-1"))
 
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("delete from raw.events where item_id = 'x'")
     with pytest.raises(ContractBroken, match="events_counted"):
         ingest(home, dataset, [], "run-3")
@@ -163,8 +163,8 @@ def test_an_error_half_way_leaves_nothing(home, dataset, tmp_path, monkeypatch):
         assert connection.execute("select count(*) from raw.events").fetchone() == (1,)
         raise RuntimeError("half way")
 
-    stage_load = stage.load
-    monkeypatch.setattr(stage, "load", break_off)
+    stage_load = stage.load_logs
+    monkeypatch.setattr(stage, "load_logs", break_off)
     paths = [csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "ab"]
     with pytest.raises(RuntimeError, match="half way"):
         ingest(home, dataset, paths, "run")
@@ -177,9 +177,9 @@ def test_an_error_half_way_leaves_nothing(home, dataset, tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tasks import datasets
-from tasks.stores.home import Home
-from tasks.ingest import stage
+from oneclass.tasks import datasets
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.ingest import stage
 
 load = stage.load
 def read_and_die(connection, files, scratch, dataset):
@@ -206,6 +206,6 @@ def test_a_killed_run_leaves_nothing_and_the_next_one_clears_up(home, dataset, t
         (0, 0)
     ]
     assert list((home.folder / "spill").glob("ingest-*"))
-    with runs.recorded(home, "run-2", "backfill", {}):
+    with runs.record_run(home, "run-2", "backfill", {}):
         assert ingest(home, dataset, [path], "run-2").total_events == 200_000
     assert not list((home.folder / "spill").glob("ingest-*"))

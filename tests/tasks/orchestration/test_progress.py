@@ -8,10 +8,10 @@ import pytest
 from prefect.logging.formatters import PrefectFormatter
 from prefect.logging.handlers import PrefectConsoleHandler
 
-from tasks.orchestration import progress
-from tasks.orchestration.progress import duration, over, told
+from oneclass.tasks.orchestration import progress
+from oneclass.tasks.orchestration.progress import format_duration, iterate_with_progress, report_progress
 
-LINES = logging.getLogger("tasks.elsewhere")
+LINES = logging.getLogger("oneclass.tasks.initial_trials")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def terminal(monkeypatch):
     handler.setFormatter(PrefectFormatter("%(name)s - %(message)s"))
     handler.console.width = 120
     root = logging.getLogger()
-    others, level = root.handlers[:], root.level
+    others, level = root.handlers[:], root.has_converged
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
 
@@ -56,23 +56,23 @@ def as_lines(text):
 
 
 def test_lines_above_a_bar_are_whole_and_what_the_bar_shows_is_not_repeated(terminal):
-    with told("random_graph (leave_one_out)") as tell:
+    with report_progress("random_graph (leave_one_out)") as tell:
         for epoch in range(1, 5):
             LINES.info("a line of another %d", epoch)
             tell(epoch, 4, f"epoch {epoch} of 4")
     LINES.info("afterwards")
     lines = as_lines(terminal())
     for epoch in range(1, 5):
-        assert f"tasks.elsewhere - a line of another {epoch}" in [line.rstrip() for line in lines]
-    assert "tasks.elsewhere - afterwards" in [line.rstrip() for line in lines]
+        assert f"tasks.initial_trials - a line of another {epoch}" in [line.rstrip() for line in lines]
+    assert "tasks.initial_trials - afterwards" in [line.rstrip() for line in lines]
     assert any("random_graph" in line and "100%" in line and "epoch 4 of 4" in line for line in lines)
-    assert not any("tasks.orchestration.progress" in line for line in lines)
+    assert not any("oneclass.tasks.orchestration.progress" in line for line in lines)
 
 
 def test_who_comes_second_has_no_bar_of_its_own(terminal):
-    with told("first"), told("second") as tell:
+    with report_progress("first"), report_progress("second") as tell:
         tell(1, 2)
-    with told("third"):
+    with report_progress("third"):
         pass
     bars = [line for line in as_lines(terminal()) if "left" in line]
     assert any("first" in bar for bar in bars) and any("third" in bar for bar in bars)
@@ -81,7 +81,7 @@ def test_who_comes_second_has_no_bar_of_its_own(terminal):
 
 def test_a_line_a_step_where_there_is_no_terminal(logged, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0)
-    with told("hpf (given)") as tell:
+    with report_progress("hpf (given)") as tell:
         tell(1, 3, "epoch 1 of 3")
         tell(2, 3, "epoch 2 of 3")
         tell(3, 3)
@@ -92,7 +92,7 @@ def test_a_line_a_step_where_there_is_no_terminal(logged, monkeypatch):
 
 
 def test_quick_steps_share_a_line_and_the_last_has_its_own(logged):
-    with told("bpr") as tell:
+    with report_progress("bpr") as tell:
         for step in range(1, 1001):
             tell(step, 1000)
     assert [record.getMessage() for record in logged.records if "100 %" in record.getMessage()]
@@ -101,12 +101,12 @@ def test_quick_steps_share_a_line_and_the_last_has_its_own(logged):
 
 def test_pieces_come_in_order_with_their_weights_told(logged, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0)
-    assert list(over([1, 3, 4], "reading", lambda piece: piece)) == [1, 3, 4]
+    assert list(iterate_with_progress([1, 3, 4], "reading", lambda piece: piece)) == [1, 3, 4]
     assert [re.match(r"reading: (\d+) %", record.getMessage())[1] for record in logged.records] == ["12", "50", "100"]
 
 
 def test_one_piece_is_no_news(logged):
-    assert list(over([1], "reading")) == [1] and not logged.records
+    assert list(iterate_with_progress([1], "reading")) == [1] and not logged.records
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_one_piece_is_no_news(logged):
     [(0.04, "0.0 s"), (9.94, "9.9 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (3599, "59 min 59 s"), (7500, "2 h 5 min")],
 )
 def test_times_are_for_people(seconds, words):
-    assert duration(seconds) == words
+    assert format_duration(seconds) == words

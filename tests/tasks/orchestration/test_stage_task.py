@@ -5,17 +5,17 @@ from prefect import Task
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Failed
 
-from data_contracts import ContractBroken
-from tasks.binarize import binarize_task
-from tasks.diagnose import diagnose_task
-from tasks.errors import InputError, OneclassError
-from tasks.evaluate.stage import evaluate_task
-from tasks.ingest import ingest_task
-from tasks.orchestration.stage_task import stage_task
-from tasks.publish import publish_task
-from tasks.split import split_task
-from tasks.sweep import refit_task
-from tasks.train import train_task
+from oneclass.data_contracts import ContractBroken
+from oneclass.tasks.binarize import binarize_task
+from oneclass.tasks.diagnose import diagnose_task
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.evaluate.stage import evaluate_task
+from oneclass.tasks.ingest import ingest_task
+from oneclass.tasks.orchestration.stage_task import stage_task
+from oneclass.tasks.publish.stage import publish_task
+from oneclass.tasks.split import split_task
+from oneclass.tasks.sweep import refit_task
+from oneclass.tasks.train import train_task
 
 TASKS = [
     ingest_task,

@@ -6,16 +6,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from models.catalogue import MODELS
-from tasks import promote
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.evaluate.stage import evaluate
-from tasks.explain.explanation import explain
-from tasks.publish import ChosenModel, PublishSettings, publish
-from tasks.recommend import load
-from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import fits, matrices, runs, warehouse
-from tasks.train import train
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.evaluate.stage import evaluate
+from oneclass.tasks.explain.explanation import explain_user
+from oneclass.tasks.publish.promotion import manual
+from oneclass.tasks.publish.stage import ChosenModel, PublishSettings, publish
+from oneclass.tasks.recommend import load
+from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.stores import fits, matrices, runs, warehouse
+from oneclass.tasks.train import train
 from tests.conftest import home_in, log_into
 
 PROTOCOL = "strong_generalization"
@@ -35,7 +35,7 @@ def published(tmp_path_factory):
         events += [(f"u{user}", f"i{item}", 1, day + timedelta(hours=at)) for at, item in enumerate(items)]
     log_into(home, [events[at] for at in generator.permutation(len(events))])
     described = {"models": {model: of.model_dump(mode="json") for model, of in SETTINGS.items()}, "seed": 0}
-    with runs.recorded(home, "run", "backfill", described):
+    with runs.record_run(home, "run", "backfill", described):
         binarize(home, BinarizeSettings(), "run")
         settings = SplitSettings(held_out_share=0.2, order=True)
         digests = split(home, settings, "run", protocols=[PROTOCOL], seed=1).digests
@@ -61,7 +61,7 @@ def shop(published):
 
 def by_hand(shop, history):
     """{item: score}, (1 + places from the end)^-1.5 times the weights, and what each item of the history adds to them."""
-    columns = [shop.names.column_of(item) for item in history]
+    columns = [shop.names.column_index(item) for item in history]
     added = (1.0 + np.arange(len(history))[::-1, None]) ** -1.5 * shop.fitted.weights[columns]
     return added.sum(axis=0), dict(zip(history, added, strict=True))
 
@@ -75,7 +75,7 @@ def test_lists_are_published_by_the_order_of_the_log(published, shop):
         scores, _ = by_hand(shop, order[user])
         own = lists.filter(pl.col("user_id") == user)
         np.testing.assert_allclose(
-            own["score"], [scores[shop.names.column_of(one)] for one in own["item_id"]], rtol=1e-5
+            own["score"], [scores[shop.names.column_index(one)] for one in own["item_id"]], rtol=1e-5
         )
         found = shop.recommend_for(user, n=5)
         assert found.select("item_id", "score").equals(own.select("item_id", "score"))
@@ -86,7 +86,7 @@ def test_a_history_that_is_given_is_in_its_order(shop):
     there = shop.recommend(["i1", "i9", "i3"], n=4)
     scores, added = by_hand(shop, ["i1", "i9", "i3"])
     for item, score, because in there.select("item_id", "score", "because").iter_rows():
-        column = shop.names.column_of(item)
+        column = shop.names.column_index(item)
         assert score == pytest.approx(scores[column], rel=1e-5)
         assert because == [one for one in sorted(added, key=lambda one: -added[one][column]) if added[one][column] > 0]
     back = shop.recommend(["i3", "i9", "i1"], n=4)
@@ -111,26 +111,26 @@ def test_users_of_the_logs_are_answered_alike_one_by_one_and_together(shop):
 def test_an_explanation_weighs_as_the_recommendations_do(published, shop):
     home, order = published
     for user in ("u7", "u8"):
-        found = explain(home, user, top=3, models=["mrf_dense"])
+        found = explain_user(home, user, top=3, models=["mrf_dense"])
         assert [one.item_id for one in found.published.items] == shop.recommend_for(user, n=3)["item_id"].to_list()
         _, added = by_hand(shop, order[user])
         for item in found.published.items:
             for one, value in item.because:
-                assert value == pytest.approx(added[one][shop.names.column_of(item.item_id)], rel=1e-5)
+                assert value == pytest.approx(added[one][shop.names.column_index(item.item_id)], rel=1e-5)
 
 
 def test_a_user_whom_a_fit_has_not_seen_is_explained_by_the_published_order(published):
     home, order = published
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         query = "select distinct user_id from splits.strong_generalization where part <> 'train' order by 1"
         unseen = [user for (user,) in connection.execute(query).fetchall()]
         ((digest,),) = connection.execute("select digest from operations.model_fits where model = 'slim'").fetchall()
         ids = dict(connection.execute("select item_id, item_index from indexed.items").fetchall())
-    items = matrices.read(home, fits.matrices_of(home, "slim", digest)).items
+    items = matrices.load_split(home, fits.find_matrices_digest(home, "slim", digest)).items
     columns = {index: column for column, index in enumerate(items.tolist())}
-    weights, told = fits.load(home, "slim", digest).weights.toarray(), 0
+    weights, told = fits.load_fit(home, "slim", digest).weights.toarray(), 0
     for user in unseen:
-        (of_slim,) = explain(home, user, top=3, models=["slim"]).by_model
+        (of_slim,) = explain_user(home, user, top=3, models=["slim"]).by_model
         assert not of_slim.known
         known = [item for item in order[user] if ids[item] in columns]
         for item in of_slim.items:
@@ -143,7 +143,7 @@ def test_a_user_whom_a_fit_has_not_seen_is_explained_by_the_published_order(publ
 
 def test_a_model_promoted_by_hand_keeps_the_order(published):
     home, order = published
-    with runs.recorded(home, "by hand", "promote", {}):
-        promote.publish_by_hand(home, "by hand", "mrf_dense")
+    with runs.record_run(home, "by hand", "promote", {}):
+        manual.promote_model(home, "by hand", "mrf_dense")
     assert home.published.resolve().name == "by hand"
     assert load(home.root, "small").history("u7") == order["u7"]

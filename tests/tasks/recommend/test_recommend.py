@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
-from flows import published
-from tasks.errors import InputError
-from tasks.publish import PublishSettings, publish
-from tasks.stores import manifest, warehouse
+from oneclass.flows import published
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.publish.stage import PublishSettings, publish
+from oneclass.tasks.stores import checksums, warehouse
 from tests.tasks.conftest import SETTINGS, publish_model
 
 
@@ -170,7 +170,7 @@ def test_a_run_that_recommends_nothing_keeps_the_model_that_stood(copied):
 def test_a_file_that_is_not_what_was_published_is_named(copied):
     file = copied.published / "model" / "items.parquet"
     file.write_bytes(file.read_bytes()[:-9] + b"?" + file.read_bytes()[-8:])
-    with pytest.raises(manifest.Damaged, match="items.parquet.*run `python -m flows.backfill --dataset small`"):
+    with pytest.raises(checksums.DamagedFile, match="items.parquet.*run `python -m flows.backfill --dataset small`"):
         published.load(copied.root, "small")
 
 
@@ -188,7 +188,7 @@ def test_a_publication_needs_no_store_and_no_warehouse(copied):
         shutil.rmtree(copied.folder / name)
     copied.warehouse.unlink()
     program = (
-        "import sys, json; from flows import published; shop = published.load(sys.argv[1], 'small'); "
+        "import sys, json; from oneclass.flows import published; shop = published.load(sys.argv[1], 'small'); "
         "ids = shop.recommend_for('u7', n=5)['item_id'].to_list(); "
         "print(json.dumps([ids, [one for one in ('prefect', 'duckdb', 'great_expectations') if one in sys.modules]]))"
     )
@@ -202,7 +202,7 @@ def test_a_publication_needs_no_store_and_no_warehouse(copied):
 
 def test_the_model_is_a_link_to_the_store_and_not_a_copy(by_model):
     home, _ = by_model
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         query = "select digest from operations.model_fits where model = 'mrf_dense'"
         (digest,) = connection.execute(query).fetchone()
     kept = home.models / "mrf_dense" / digest / "weights.npy"

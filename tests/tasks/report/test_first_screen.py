@@ -9,20 +9,20 @@ import numpy as np
 import polars as pl
 import pytest
 
-import sql
-from tasks import main_table
-from tasks.report import report
-from tasks.report.alarms import alarms
-from tasks.report.verdict import CHOSEN, lead_of, verdict
-from tasks.stores import warehouse
-from tasks.stores.home import Home, Limits
+from oneclass import sql
+from oneclass.tasks import leaderboard
+from oneclass.tasks.report import report
+from oneclass.tasks.report.headline import MODEL_CHOICE_NOTE, build_headline, describe_lead
+from oneclass.tasks.report.warnings import collect_warnings
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home, Limits
 from tests.report_rows import MAIN, RUN, USERS, WORSE, asked, fill
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
     """Reports whose figures stay empty; drawing them takes most of the time."""
-    monkeypatch.setattr(importlib.import_module("tasks.report.page"), "svg", lambda panel: "<svg></svg>")
+    monkeypatch.setattr(importlib.import_module("oneclass.tasks.report.page"), "svg", lambda panel: "<svg></svg>")
 
 
 def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, page):
@@ -78,7 +78,7 @@ def test_the_line_of_quality_is_of_what_stood_with_a_gap_where_a_night_did_not_e
 
 def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
     rows = [
-        main_table.MainRow("strong_generalization", model, "score", 40, {"ndcg@100": (value, 0.01)}, standing)
+        leaderboard.LeaderboardRow("strong_generalization", model, "score", 40, {"ndcg@100": (value, 0.01)}, standing)
         for model, value, standing in (("a", 0.5, "best"), ("b", 0.49, "level"), ("c", 0.3, ""))
     ]
     leads = [
@@ -88,42 +88,45 @@ def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
     ]  # fmt: skip
 
     def plain(place):
-        return lead_of(rows, place, leads).replace("\N{NO-BREAK SPACE}", " ")
+        return describe_lead(rows, place, leads).replace("\N{NO-BREAK SPACE}", " ")
 
     over = "over 40 test users (users never seen)"
     assert (
         plain(0)
         == f"The best of 3 lists {over}. It leads c, the first that it can be told from, by 0.2000 ± 0.0200 (p < 0.001). b cannot be told from it."
     )
-    assert plain(1) == f"Level with a, the best of 3 lists: 0.0100 ± 0.0200 behind it (p = 0.62), {over}. {CHOSEN}"
+    assert (
+        plain(1)
+        == f"Level with a, the best of 3 lists: 0.0100 ± 0.0200 behind it (p = 0.62), {over}. {MODEL_CHOICE_NOTE}"
+    )
     assert (
         plain(2)
-        == f"Significantly worse than a, the best of 3 lists: 0.2000 ± 0.0200 behind it (p < 0.001), {over}. {CHOSEN}"
+        == f"Significantly worse than a, the best of 3 lists: 0.2000 ± 0.0200 behind it (p < 0.001), {over}. {MODEL_CHOICE_NOTE}"
     )
-    found = verdict({"strong_generalization": rows}, leads, None, None)
+    found = build_headline({"strong_generalization": rows}, leads, None, None)
     assert (found.label, found.name, found.row) == ("Best", "a", rows[0])
 
 
 def test_alarms_are_in_proportion():
     def texts(events, rejects):
-        return [alarm.text for alarm in alarms({"events": events, "rejects": rejects}, [], [], {}, None)]
+        return [alarm.text for alarm in collect_warnings({"events": events, "rejects": rejects}, [], [], {}, None)]
 
     assert texts(200_000, 4) == [] and texts(0, 0) == []
     assert texts(100_000, 900) == ["900 lines, 0.9\N{NO-BREAK SPACE}% of all, could not be read"]
     warned = {"stage": "evaluate", "contract": "evaluation.metrics", "rule": "not_worse_than_popularity",
               "severity": "warning", "observed": "1 row", "samples": WORSE}  # fmt: skip
-    (alarm,) = alarms({"events": 1, "rejects": 0}, [warned], [], {}, None)
+    (alarm,) = collect_warnings({"events": 1, "rejects": 0}, [warned], [], {}, None)
     assert alarm.text.startswith(
         "mrf_dense, leave_one_out, mean_rank: value 0.5123, popularity 0.6200. In evaluation.metrics"
     )
-    assert "no model's best score is below popularity's" in alarm.text and not alarm.grave
+    assert "no model's best score is below popularity's" in alarm.text and not alarm.severe
 
 
 @pytest.mark.slow
 def test_four_bad_lines_are_a_footnote_of_the_page(undrawn, tmp_path, page):
     assert 'id="look"' in page and "could not be read" not in page.split('id="look"')[1].split("</ul>")[0]
     home = Home(tmp_path, "sound", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         fill(connection)
         connection.execute("update operations.contract_results set success = true")
     report(home, RUN)
@@ -154,7 +157,7 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
 @pytest.mark.slow
 def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
     home = Home(tmp_path, "titled", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         fill(connection)
     model = home.publications / "one" / "model"
     model.mkdir(parents=True)
@@ -169,7 +172,7 @@ def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
 @pytest.mark.slow
 def test_a_run_that_recommends_nothing_has_no_sample_users(undrawn, tmp_path):
     home = Home(tmp_path, "given", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         fill(connection)
         connection.execute("delete from operations.promotions where run_id = ?", [RUN])
     report(home, RUN)

@@ -8,13 +8,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tasks import main_table
-from tasks.protocols import PROTOCOLS
-from tasks.report import drawing, figures_degrees, figures_ranks, report
-from tasks.report.page import drawn
-from tasks.report.run_tables import RunTables
-from tasks.stores import runs, warehouse
-from tasks.stores.home import Home, Limits
+from oneclass.tasks import leaderboard
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.report import figures_degrees, figures_ranks, plotting, report
+from oneclass.tasks.report.page import draw_figures
+from oneclass.tasks.report.run_tables import RunTables
+from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores.home import Home, Limits
 from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, asked, fill
 
 CHANGED = f"""
@@ -109,10 +109,10 @@ def tables(page):
 
 @pytest.fixture(scope="module")
 def figures(home):
-    with warehouse.connect(home, read_only=True) as connection, drawing.style():
-        table = main_table.rows(connection, RUN)
-        main = main_table.by_protocol(table)
-        by_section = drawn(RunTables(connection, RUN), main)
+    with warehouse.open_warehouse(home, read_only=True) as connection, plotting.plot_style():
+        table = leaderboard.load_leaderboard(connection, RUN)
+        main = leaderboard.group_by_protocol(table)
+        by_section = draw_figures(RunTables(connection, RUN), main)
         return {figure.name: figure for of_section in by_section.values() for figure in of_section}
 
 
@@ -220,7 +220,7 @@ def test_degrees_are_drawn_as_they_are_and_laws_as_they_say(home, figures):
             }[family]()
             expected = mass / mass.sum() * sum(counts.values())
             (drawn_law,) = (
-                xy for label, xy in found.items() if label.startswith(f"{figures_degrees.LAW_NAMES[family]}: ")
+                xy for label, xy in found.items() if label.startswith(f"{figures_degrees.FAMILY_NAMES[family]}: ")
             )
             np.testing.assert_allclose(drawn_law[:, 1], expected[drawn_law[:, 0].astype(int) - low], rtol=1e-9)
             said = "p <\N{NO-BREAK SPACE}0.01" if p <= 0.01 else f"p = {p:.2g}"  # of 99 samples
@@ -246,25 +246,25 @@ def test_ranks_are_drawn_as_they_are(home, figures):
 
 
 def test_models_beyond_the_best_are_muted_and_shown_one_by_one(home):
-    models = ["popularity", *drawing.MODELS]
+    models = ["popularity", *plotting.MODEL_ORDER]
     rows = [
         {"side": side, "model": model, "score": "score", "degree_low": low, "degree_high": low, "edges": 5,
          "mean_rank": 0.9 - 0.01 * at - 0.001 * low}
         for side in ("user", "item") for at, model in enumerate(models) for low in (1, 2, 4)
     ]  # fmt: skip
     scores = dict.fromkeys(models, "score")
-    with drawing.style():
-        overview, others = figures_ranks.overview(rows, scores), figures_ranks.others(rows, scores)
+    with plotting.plot_style():
+        overview, others = figures_ranks.draw_rank_overview(rows, scores), figures_ranks.draw_other_models(rows, scores)
     for panel in overview.panels:
-        assert set(lines(panel)) == {"popularity", *drawing.MODELS[: figures_ranks.HIGHLIGHTED]}
+        assert set(lines(panel)) == {"popularity", *plotting.MODEL_ORDER[: figures_ranks.MAX_HIGHLIGHTED]}
         assert len(panel.axes.lines) == len(models)
     assert others.see.startswith("Their mean ranks over all held-out likes: mrf_sparse 0.818, wmf 0.808")
-    left = drawing.MODELS[figures_ranks.HIGHLIGHTED :]
+    left = plotting.MODEL_ORDER[figures_ranks.MAX_HIGHLIGHTED :]
     assert [panel.axes.get_title("left") for panel in others.panels] == [*left, *left]
     for panel in others.panels:
         at = models.index(panel.axes.get_title("left"))
         top = panel.axes.lines[-1]
-        assert top.get_color() == drawing.mark(models[at]).colour and len(panel.axes.lines) == len(models)
+        assert top.get_color() == plotting.model_style(models[at]).colour and len(panel.axes.lines) == len(models)
         np.testing.assert_allclose(top.get_ydata(), [0.9 - 0.01 * at - 0.001 * low for low in (1, 2, 4)])
 
 
@@ -351,7 +351,7 @@ def test_factors_and_minibatches_are_in_order(figures):
 def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
     """A tune between two runs: what changed is told against the run before it, as if there had been none."""
     other = Home(tmp_path, "small", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(other) as connection:
+    with warehouse.open_warehouse(other) as connection:
         fill(connection)
         for name, hours, state in (("a-tune", 3, "completed"), ("cut-off", 2, "failed")):
             connection.execute(
@@ -362,7 +362,7 @@ def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
             "insert into evaluation.metrics select 'cut-off', * exclude run_id from evaluation.metrics "
             f"where run_id = '{RUN}' and protocol = 'leave_one_out'"
         )
-        assert runs.latest_evaluated(connection) == RUN
+        assert runs.find_latest_evaluated(connection) == RUN
     report(other, RUN)
     sections = [(one.report / "index.html").read_text().split('<h2 id="changes">')[1] for one in (home, other)]
     assert sections[0] == sections[1] and "New: mrf_dense. Gone: hpf." in sections[1]
@@ -370,7 +370,7 @@ def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
 
 def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
     home = Home(tmp_path, "empty", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("insert into operations.runs values ('r', 'f', 'empty', now(), null, 'running', '{}', '1')")
     report(home, "r")
     page = (home.report / "index.html").read_text()
@@ -384,7 +384,7 @@ def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
 @pytest.mark.slow
 def test_single_bins_and_missing_values_are_drawn(tmp_path):
     home = Home(tmp_path, "tiny", Limits(threads=2, memory=1 << 30))
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         fill(connection)
         for table in ("ranks_by_degree", "like_by_degree"):
             connection.execute(f"delete from evaluation.{table} where degree_low <> 1")
@@ -417,10 +417,10 @@ def lab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-@pytest.mark.parametrize("theme", [drawing.LIGHT, drawing.DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("theme", [plotting.LIGHT_COLOURS, plotting.DARK_COLOURS], ids=["light", "dark"])
 def test_colours_can_be_told_apart_and_read(theme):
     for matrix in MATRICES.values():
-        seen = [lab(np.array(matrix) @ linear(theme[hue])) for hue in drawing.HUES]
+        seen = [lab(np.array(matrix) @ linear(theme[hue])) for hue in plotting.HUES]
         apart = [np.linalg.norm(one - other) for at, one in enumerate(seen) for other in seen[:at]]
         assert min(apart) > 15  # a difference of 2.3 can just be noticed
 
@@ -428,9 +428,9 @@ def test_colours_can_be_told_apart_and_read(theme):
         light = sorted(linear(theme[each]) @ [0.2126, 0.7152, 0.0722] + 0.05 for each in (name, "paper"))
         return light[1] / light[0]
 
-    assert min(map(contrast, drawing.HUES)) >= 3 and min(map(contrast, ("ink", "soft"))) >= 4.5
+    assert min(map(contrast, plotting.HUES)) >= 3 and min(map(contrast, ("ink", "soft"))) >= 4.5
 
 
 def test_every_model_has_a_mark_of_its_own():
-    marks = [drawing.mark(model) for model in (*drawing.MODELS, "popularity")]
+    marks = [plotting.model_style(model) for model in (*plotting.MODEL_ORDER, "popularity")]
     assert len({(mark.colour, str(mark.dash)) for mark in marks}) == len({mark.marker for mark in marks}) == len(marks)

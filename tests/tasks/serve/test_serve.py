@@ -13,19 +13,19 @@ import urllib.request
 import pytest
 import uvicorn
 
-from tasks.recommend import load
-from tasks.serve.app import app
-from tasks.serve.following import Following
-from tasks.stores import publications
+from oneclass.tasks.recommend import load
+from oneclass.tasks.serve.app import create_app
+from oneclass.tasks.serve.reloader import PublicationWatcher
+from oneclass.tasks.stores import publications
 from tests.tasks.conftest import publish_model
 
 
 @pytest.fixture
 def served(copied, split_once):
     """(the home, the address of what serves it): mrf_dense published before, random_graph now."""
-    following = Following(copied.root, "small", seconds=0.05)
+    following = PublicationWatcher(copied.root, "small", seconds=0.05)
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app(following, copied), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(create_app(following, copied), log_level="warning"))
     thread = threading.Thread(target=server.run, args=([listening],))
     with following:
         thread.start()
@@ -127,7 +127,7 @@ def test_a_new_publication_is_followed_and_no_request_is_lost(served):
     for thread in asking:
         thread.start()
     for name in ("of-mrf_dense", "of-random_graph", "of-mrf_dense"):
-        publications.point(home, home.publications / name)
+        publications.switch_link(home, home.publications / name)
         until(address, {"publication": name})
     over.set()
     for thread in asking:
@@ -145,7 +145,7 @@ def test_a_publication_that_cannot_be_read_leaves_the_old_one_answering(served, 
     home, address = served
     damaged = home.publications / "of-slim" / "model" / "items.parquet"
     damaged.write_bytes(b"?")
-    publications.point(home, home.publications / "of-slim")
+    publications.switch_link(home, home.publications / "of-slim")
     health = until(address, {"status": "behind"})
     assert "items.parquet" in health["trouble"] and health["publication"] == "of-random_graph"
     assert get(address, "/recommend", user="u7")[0] == 200

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.popularity import Popularity
-from tasks.stores import fits, manifest, matrices
-from tasks.stores.matrices import Part, SplitMatrices
+from oneclass.models.popularity import Popularity
+from oneclass.tasks.stores import checksums, fits, matrices
+from oneclass.tasks.stores.matrices import Part, SplitMatrices
 
 GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 2], [0, 0, 1]], dtype=np.float32))
 TARGETS = csr_matrix(np.array([[0, 0, 1], [0, 1, 0], [1, 0, 0]], dtype=np.float32))
@@ -35,7 +35,7 @@ def flip_at_the_same_time(file):
     before = file.stat()
     flip(file)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    manifest._known.clear()  # another process reads it
+    checksums._hash_cache.clear()  # another process reads it
 
 
 def cut(file):
@@ -89,7 +89,7 @@ def bits(folder):
 
 def keep(home):
     made = {"key": "k", "matrices": "m", "seconds": 1.5, "peak_bytes": 7}
-    return fits.keep(home, Popularity(threads=1).fit(GRAPH), "a" * 16, **made)
+    return fits.store_fit(home, Popularity(threads=1).fit(GRAPH), "a" * 16, **made)
 
 
 @every_damage
@@ -100,53 +100,53 @@ def test_a_damaged_fit_is_absent_cannot_be_loaded_and_is_made_anew(home, caplog,
     for name in whole:
         damage(folder / name)
         caplog.clear()
-        assert fits.find(home, "popularity", fit.digest) is None
+        assert fits.find_fit(home, "popularity", fit.digest) is None
         assert name in caplog.text and "a run makes it anew" in caplog.text
-        with pytest.raises(manifest.Damaged, match=name):
-            fits.load(home, "popularity", fit.digest)
-        assert keep(home) == fits.find(home, "popularity", fit.digest) == fit
+        with pytest.raises(checksums.DamagedFile, match=name):
+            fits.load_fit(home, "popularity", fit.digest)
+        assert keep(home) == fits.find_fit(home, "popularity", fit.digest) == fit
         assert bits(folder) == whole
 
 
 @every_damage
 def test_damaged_matrices_cannot_be_read_and_are_made_anew(home, caplog, damage):
-    digest = matrices.write(home, SPLIT)
+    digest = matrices.store_split(home, SPLIT)
     folder = home.matrices / digest
     whole = bits(folder)
     assert len(whole) == 20
     for name in whole:
         damage(folder / name)
-        with pytest.raises(manifest.Damaged, match=name):
-            matrices.read(home, digest)
+        with pytest.raises(checksums.DamagedFile, match=name):
+            matrices.load_split(home, digest)
         caplog.clear()
-        assert matrices.write(home, SPLIT) == digest
+        assert matrices.store_split(home, SPLIT) == digest
         assert name in caplog.text and "are made anew" in caplog.text
-        assert bits(folder) == whole and matrices.read(home, digest).parts["test"].targets.nnz == 3
+        assert bits(folder) == whole and matrices.load_split(home, digest).parts["test"].targets.nnz == 3
 
 
 def test_a_file_in_the_folders_place_is_damage_too(home):
-    fit, digest = keep(home), matrices.write(home, SPLIT)
+    fit, digest = keep(home), matrices.store_split(home, SPLIT)
     for folder in (home.models / "popularity" / fit.digest, home.matrices / digest):
-        manifest.remove(folder)
+        checksums.remove_path(folder)
         folder.write_text("")
-    assert fits.find(home, "popularity", fit.digest) is None
-    assert keep(home) == fits.find(home, "popularity", fit.digest)
-    assert matrices.read(home, matrices.write(home, SPLIT)).train.nnz == 5
+    assert fits.find_fit(home, "popularity", fit.digest) is None
+    assert keep(home) == fits.find_fit(home, "popularity", fit.digest)
+    assert matrices.load_split(home, matrices.store_split(home, SPLIT)).train.nnz == 5
 
 
 def test_of_parts_that_are_not_wanted_no_file_is_opened(home):
-    digest = matrices.write(home, SPLIT)
+    digest = matrices.store_split(home, SPLIT)
     flip(home.matrices / digest / "test_targets_indices.npy")
-    assert matrices.read(home, digest, parts=["validation"]).parts.keys() == {"validation"}
-    with pytest.raises(manifest.Damaged):
-        matrices.read(home, digest)
+    assert matrices.load_split(home, digest, parts=["validation"]).parts.keys() == {"validation"}
+    with pytest.raises(checksums.DamagedFile):
+        matrices.load_split(home, digest)
 
 
 def test_a_file_is_hashed_once_while_it_stays_as_it_is(home, monkeypatch):
     fit = keep(home)
-    monkeypatch.setattr(manifest.hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
-    assert fits.find(home, "popularity", fit.digest) == fit
-    fits.load(home, "popularity", fit.digest)
+    monkeypatch.setattr(checksums.hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
+    assert fits.find_fit(home, "popularity", fit.digest) == fit
+    fits.load_fit(home, "popularity", fit.digest)
 
 
 def test_every_byte_of_a_record_counts(home):
@@ -156,5 +156,5 @@ def test_every_byte_of_a_record_counts(home):
     for place in range(len(whole)):
         bit = 1 << place % 8
         file.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
-        with pytest.raises(manifest.Damaged):
-            manifest.facts(file.parent, file.name)
+        with pytest.raises(checksums.DamagedFile):
+            checksums.load_facts(file.parent, file.name)

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models import fingerprint
-from models.catalogue import MODELS
-from models.popularity import Popularity
-from tasks.stores import fits
+from oneclass.models import fingerprint
+from oneclass.models.popularity import Popularity
+from oneclass.models.registry import MODELS
+from oneclass.tasks.stores import fits
 
 GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 0]], dtype=np.float32))
 
 
 def kept(home, digest="a" * 16, **more):
     values = {"key": digest, "matrices": "m", "seconds": 1.5, "peak_bytes": 7} | more
-    return fits.keep(home, Popularity().fit(GRAPH), digest, **values)
+    return fits.store_fit(home, Popularity().fit(GRAPH), digest, **values)
 
 
 def key(model="mrf_dense", matrices="m", seed=0, **settings):
-    return fits.key_of(matrices, model, MODELS[model].Settings(**settings), seed)
+    return fits.compute_fit_key(matrices, model, MODELS[model].Settings(**settings), seed)
 
 
 def test_the_digest_moves_with_everything_a_fit_depends_on(monkeypatch):
@@ -46,11 +46,11 @@ def test_another_version_of_torch_is_another_fit_of_the_models_that_use_it(monke
 
 def test_what_was_kept_is_found_and_loaded(home):
     fit = kept(home)
-    assert fits.find(home, "popularity", fit.digest) == fit
+    assert fits.find_fit(home, "popularity", fit.digest) == fit
     assert (fit.model, fit.matrices, fit.seconds, fit.peak_bytes) == ("popularity", "m", 1.5, 7)
-    model = fits.load(home, "popularity", fit.digest)
+    model = fits.load_fit(home, "popularity", fit.digest)
     assert model.item_degrees.tolist() == [2, 1, 0] and model.threads == home.limits.threads
-    assert fits.find(home, "popularity", "b" * 16) is None
+    assert fits.find_fit(home, "popularity", "b" * 16) is None
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_what_was_kept_is_found_and_loaded(home):
 def test_a_damaged_fit_counts_as_absent_and_is_replaced(home, caplog, damage):
     fit = kept(home)
     damage(home.models / "popularity" / fit.digest)
-    assert fits.find(home, "popularity", fit.digest) is None
+    assert fits.find_fit(home, "popularity", fit.digest) is None
     assert fit.digest in caplog.text and "damaged" in caplog.text
-    assert fits.find(home, "popularity", kept(home).digest) == fit
+    assert fits.find_fit(home, "popularity", kept(home).digest) == fit
 
 
 def test_a_fit_that_cannot_be_saved_leaves_nothing_and_spares_what_was_there(home, monkeypatch):
@@ -84,22 +84,22 @@ def test_a_fit_that_cannot_be_saved_leaves_nothing_and_spares_what_was_there(hom
     with pytest.raises(OSError, match="no space"):
         kept(home)
     assert [folder.name for folder in (home.models / "popularity").iterdir()] == [fit.digest]
-    assert fits.find(home, "popularity", fit.digest) == fit
+    assert fits.find_fit(home, "popularity", fit.digest) == fit
 
 
 def test_the_digest_of_a_fit_that_begins_at_another(home):
     previous = kept(home)
-    assert fits.digest_from("k", None) == "k"
-    assert fits.digest_from(previous.key, previous) == previous.digest  # nothing is new
-    begun = fits.digest_from("k", previous)
+    assert fits.warm_fit_digest("k", None) == "k"
+    assert fits.warm_fit_digest(previous.key, previous) == previous.digest  # nothing is new
+    begun = fits.warm_fit_digest("k", previous)
     assert begun not in ("k", previous.digest)
-    assert fits.digest_from("k", dataclasses.replace(previous, digest="other")) != begun
+    assert fits.warm_fit_digest("k", dataclasses.replace(previous, digest="other")) != begun
 
 
 def test_others_are_dropped_with_what_was_left_half_written(home):
     stays, goes, damaged = (kept(home, letter * 16) for letter in "abc")
     (home.models / "popularity" / damaged.digest / "fit.json").unlink()
-    fits.checkpoints(home, "popularity", "d" * 16).mkdir()
-    assert fits.drop_others(home, {("popularity", fit.digest) for fit in (stays, damaged)}) == ([stays], 3)
+    fits.checkpoint_folder(home, "popularity", "d" * 16).mkdir()
+    assert fits.delete_other_fits(home, {("popularity", fit.digest) for fit in (stays, damaged)}) == ([stays], 3)
     assert not (home.models / "popularity" / goes.digest).exists()
     assert [folder.name for folder in (home.models / "popularity").iterdir()] == [stays.digest]

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.errors import InputError
-from tasks.publish import PublishSettings, publish
-from tasks.stores import allowance, publications, runs, warehouse
-from tasks.stores.home import FileSettings, Home, Limits, share_of
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.publish.stage import PublishSettings, publish
+from oneclass.tasks.stores import publications, resources, runs, warehouse
+from oneclass.tasks.stores.home import FileSettings, Home, Limits, duckdb_memory
 from tests.short_memory import limited
 
 LIMITS = Limits(threads=1, memory=1 << 28)
@@ -21,9 +21,9 @@ LIMITS = Limits(threads=1, memory=1 << 28)
 def test_a_home_of_any_other_name_works(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     home = Home(Path(name), "small", LIMITS)
-    with runs.recorded(home, "run", "backfill", {}):
+    with runs.record_run(home, "run", "backfill", {}):
         publish(home, "run", PublishSettings())
-    with publications.opened(home) as connection:
+    with publications.open_published_tables(home) as connection:
         assert connection.execute("select count(*) from metrics").fetchone() == (0,)
     assert {path.name for path in tmp_path.iterdir()} == {name}
     assert (tmp_path / name / "small" / "warehouse.duckdb").is_file()
@@ -57,7 +57,7 @@ def test_who_may_read_what_a_run_writes(home, readable_by, umask, expected):
     before = os.umask(umask)
     try:
         private = replace(home, files=FileSettings(readable_by=readable_by))
-        with runs.recorded(private, "run", "backfill", {}):
+        with runs.record_run(private, "run", "backfill", {}):
             publish(private, "run", PublishSettings())
         assert os.umask(umask) == umask
     finally:
@@ -80,8 +80,8 @@ def test_the_limit_of_every_control_group_counts(tmp_path, line, folder, name):
         group = mounted / folder / path
         group.mkdir(parents=True, exist_ok=True)
         (group / name).write_text(f"{limit}\n")
-    assert sorted(allowance.cgroup_limits(cgroup, mounted)) == [4096, 8192]
-    assert allowance.cgroup_limits(tmp_path / "absent", mounted) == []
+    assert sorted(resources.read_cgroup_limits(cgroup, mounted)) == [4096, 8192]
+    assert resources.read_cgroup_limits(tmp_path / "absent", mounted) == []
 
 
 @pytest.mark.parametrize(("controllers", "total"), [("", ""), ("memory", "total_")])
@@ -93,27 +93,29 @@ def test_what_files_have_in_the_cache_of_a_control_group_is_free(tmp_path, monke
     (group / f"memory.{limits}").write_text("1000\n")
     (group / f"memory.{usage}").write_text("700\n")
     (group / "memory.stat").write_text(f"anon 200\n{total}inactive_file 300\n{total}active_file 150\nfile 460\n")
-    monkeypatch.setattr(allowance, "CGROUP", cgroup)
-    monkeypatch.setattr(allowance, "MOUNTED", tmp_path / "fs")
-    assert allowance.memory() == 1000 and allowance.free_memory() == 750
+    monkeypatch.setattr(resources, "CGROUP", cgroup)
+    monkeypatch.setattr(resources, "CGROUP_MOUNT", tmp_path / "fs")
+    assert resources.memory_limit() == 1000 and resources.free_memory() == 750
 
 
 def test_a_limit_of_the_process_itself_counts():
     with limited(200 << 20) as limit:
-        assert allowance.memory() == limit
-        before = allowance.free_memory()
+        assert resources.memory_limit() == limit
+        before = resources.free_memory()
         assert 0 < before <= 200 << 20
         taken = np.empty(50 << 20, dtype=np.int8)
-        assert before - allowance.free_memory() >= taken.nbytes
+        assert before - resources.free_memory() >= taken.nbytes
 
 
 def test_duckdb_takes_a_third_of_what_there_is():
-    assert share_of(30 << 30) == 10 << 30
-    assert share_of(2 << 30) == 1 << 30
-    assert share_of(1 << 30) == 1 << 29  # of a small container half, not more than all
-    assert share_of(650_000_000) == 250_000_000  # the rest of a smaller one is the run's own
-    assert share_of(400_000_000) == 100_000_000
-    assert Limits().memory == share_of(allowance.memory()) and Limits().threads == allowance.cores()
+    assert duckdb_memory(30 << 30) == 10 << 30
+    assert duckdb_memory(2 << 30) == 1 << 30
+    assert duckdb_memory(1 << 30) == 1 << 29  # of a small container half, not more than all
+    assert duckdb_memory(650_000_000) == 250_000_000  # the rest of a smaller one is the run's own
+    assert duckdb_memory(400_000_000) == 100_000_000
+    assert (
+        Limits().memory == duckdb_memory(resources.memory_limit()) and Limits().threads == resources.available_cores()
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,11 +124,11 @@ def test_duckdb_takes_a_third_of_what_there_is():
     + [(text, None) for text in ("", "4", "GB", "4KB", "much", "nanGB", "infGB", "4GBB", "1e999GB")],
 )
 def test_sizes_of_memory_are_read(text, found):
-    assert allowance.bytes_of(text) == found
+    assert resources.parse_size(text) == found
 
 
 def test_duckdb_is_held_to_the_limits_and_fetches_nothing(home):
     names = ("threads", "memory_limit", "autoload_known_extensions", "autoinstall_known_extensions")
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         found = [connection.execute(f"select current_setting('{name}')").fetchone()[0] for name in names]
     assert found == [2, "1023.2 MiB", False, False]

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.publish import PublishSettings, publish
-from tasks.stores import manifest, publications, runs, warehouse
+from oneclass.tasks.publish.stage import PublishSettings, publish
+from oneclass.tasks.stores import checksums, publications, runs, warehouse
 
 LOOP = """
 import os, sys, time
 from pathlib import Path
 import duckdb
-from tasks.stores import publications
-from tasks.stores.home import Home, Limits
+from oneclass.tasks.stores import publications
+from oneclass.tasks.stores.home import Home, Limits
 home = Home(Path(sys.argv[1]), "small", Limits(threads=1, memory=1 << 28))
 print("reading", flush=True)
 longest, read, seen, started_by = 0.0, 0, set(), os.getppid()
@@ -47,9 +47,9 @@ def metric(connection, run_id):
 
 def published(home, run_id, rows):
     """A run that writes some stages, here without their contracts, and publishes `rows` metrics."""
-    with runs.recorded(home, run_id, "backfill", {}):
+    with runs.record_run(home, run_id, "backfill", {}):
         for _ in range(rows):
-            with warehouse.connect(home) as connection:
+            with warehouse.open_warehouse(home) as connection:
                 metric(connection, run_id)
         publish(home, run_id, PublishSettings())
 
@@ -76,13 +76,13 @@ def test_no_run_fails_and_no_reader_waits(home, tmp_path):
 
 
 def test_a_held_warehouse_is_waited_for_and_that_is_said(home, caplog):
-    with warehouse.connect(home):
+    with warehouse.open_warehouse(home):
         pass
     hold = "import duckdb, sys, time; c = duckdb.connect(sys.argv[1], read_only=True); print(1, flush=True); time.sleep(1.5)"
     with subprocess.Popen([sys.executable, "-c", hold, str(home.warehouse)], stdout=subprocess.PIPE) as holder:
         holder.stdout.readline()
         began = time.monotonic()
-        with warehouse.connect(home):
+        with warehouse.open_warehouse(home):
             assert 1 < time.monotonic() - began < 5
     assert f"another program has it open; waiting for up to {home.limits.patience:.0f} s" in caplog.text
     assert f"PID {holder.pid}" in caplog.text and "free again after" in caplog.text
@@ -93,7 +93,7 @@ def test_readers_of_one_publication_share_it_though_nobody_may_write_there(home)
     folder = home.published.resolve()
     for path in (*folder.iterdir(), folder):
         path.chmod(0o550 if path is folder else 0o440)
-    with publications.opened(home) as one, publications.opened(replace(home)) as other:
+    with publications.open_published_tables(home) as one, publications.open_published_tables(replace(home)) as other:
         assert one.execute("from metrics").fetchall() == other.execute("from metrics order by all").fetchall()
     assert {file.name for file in folder.iterdir()} == {
         "evaluation.csv",
@@ -113,7 +113,10 @@ def test_a_publication_with_one_byte_flipped_is_not_trusted(home, name):
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    with pytest.raises(manifest.Damaged, match=f"{name}: is damaged.*not trusted"), publications.opened(home):
+    with (
+        pytest.raises(checksums.DamagedFile, match=f"{name}: is damaged.*not trusted"),
+        publications.open_published_tables(home),
+    ):
         pass
 
 
@@ -129,13 +132,13 @@ def test_a_folder_in_the_links_place_is_set_aside(home, caplog):
 
 def test_the_fits_behind_a_publication_are_known_by_its_record(home):
     published(home, "first", 1)
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         row = ["second", "leave_one_out", "m", "d" * 16, 1, 1, 1]
         connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
     published(home, "second", 1)
-    assert publications.fits_in_use(home) == {("m", "d" * 16)}
+    assert publications.list_used_fits(home) == {("m", "d" * 16)}
     for run_id in ("third", "fourth"):
         published(home, run_id, 1)
-        assert publications.fits_in_use(home) == {("m", "d" * 16)}  # the last three publications stay
+        assert publications.list_used_fits(home) == {("m", "d" * 16)}  # the last three publications stay
     published(home, "fifth", 1)
-    assert publications.fits_in_use(home) == set()
+    assert publications.list_used_fits(home) == set()

@@ -7,8 +7,8 @@ import sys
 import duckdb
 import pytest
 
-from tasks.errors import InputError
-from tasks.stores import database, leftovers, publications, runs, warehouse
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores import publications, runs, warehouse
 
 KILLED = """
 import os, signal, sys
@@ -36,7 +36,7 @@ finally:
 @pytest.fixture
 def crashed(home):
     """A home whose writer was killed after three transactions; the file in which DuckDB keeps them."""
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("insert into raw.rejects values (9, 9, 'line', 'before the crash')")
     subprocess.run([sys.executable, "-c", KILLED, str(home.warehouse)], capture_output=True, check=False)
     log = home.warehouse.with_name("warehouse.duckdb.wal")
@@ -45,7 +45,7 @@ def crashed(home):
 
 
 def rejects(home):
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         return connection.execute("select count(*) from raw.rejects").fetchone()[0]
 
 
@@ -96,7 +96,7 @@ def test_who_only_reads_leaves_such_a_log_to_the_next_run(home, crashed):
     flip(crashed, 60)
     with (
         pytest.raises(InputError, match="cannot be replayed. Any run on small sets it aside"),
-        warehouse.connect(home, read_only=True),
+        warehouse.open_warehouse(home, read_only=True),
     ):
         pass
     assert crashed.exists()
@@ -104,10 +104,10 @@ def test_who_only_reads_leaves_such_a_log_to_the_next_run(home, crashed):
 
 def test_every_opening_ends_with_a_checkpoint(home):
     log = home.warehouse.with_name("warehouse.duckdb.wal")
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("insert into raw.rejects values (1, 1, 'line', 'reason')")
         assert log.exists()
-        other = duckdb.connect(str(home.warehouse), config=database.limits(home))  # or closing would make one
+        other = duckdb.connect(str(home.warehouse), config=warehouse.database_config(home))  # or closing would make one
     with other:
         assert not log.exists() or log.stat().st_size == 0
 
@@ -115,27 +115,30 @@ def test_every_opening_ends_with_a_checkpoint(home):
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.5])
 def test_a_warehouse_that_is_cut_short_has_one_message(home, share):
     for _ in range(3):  # in the end, what DuckDB must read at once stands in the file's first half
-        with warehouse.connect(home) as connection:
+        with warehouse.open_warehouse(home) as connection:
             connection.execute("insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
     os.truncate(home.warehouse, int(share * home.warehouse.stat().st_size))
     with (
         pytest.raises(InputError, match="Put a copy of it back, or move it away and run again"),
-        warehouse.connect(home),
+        warehouse.open_warehouse(home),
     ):
         pass
 
 
 def test_a_block_that_is_damaged_is_told_when_it_is_read(home):
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
     flip(home.warehouse, home.warehouse.stat().st_size // 2)
-    with pytest.raises(InputError, match="warehouse.duckdb: .*is damaged"), warehouse.connect(home) as connection:
+    with (
+        pytest.raises(InputError, match="warehouse.duckdb: .*is damaged"),
+        warehouse.open_warehouse(home) as connection,
+    ):
         connection.execute("select max(line), sum(line_number) from raw.rejects").fetchall()
 
 
 def test_what_a_killed_run_left_half_made_is_removed_by_the_next(home, tmp_path, monkeypatch):
     temporary = tmp_path / "temporary"
-    monkeypatch.setattr(leftovers.tempfile, "gettempdir", lambda: str(temporary))
+    monkeypatch.setattr(runs.tempfile, "gettempdir", lambda: str(temporary))
     half = [
         "spill/duckdb_temp_storage-0.tmp",
         "spill/ingest-abc/1.txt",
@@ -152,12 +155,12 @@ def test_what_a_killed_run_left_half_made_is_removed_by_the_next(home, tmp_path,
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("left")
     os.utime(compiled[0].parent, (0, 0))
-    whole = publications.begin(home, "whole")
-    publications.swing(home, whole, {"run_id": whole.name, "fits": []}, keep=3)
+    whole = publications.create_publication(home, "whole")
+    publications.activate_publication(home, whole, {"run_id": whole.name, "fits": []}, keep=3)
     half_published = home.publications / "killed" / "evaluation.csv"
     half_published.parent.mkdir()
     half_published.write_text("left")
-    with runs.recorded(home, "run", "backfill", {}):
+    with runs.record_run(home, "run", "backfill", {}):
         pass
     left = {str(file.relative_to(home.folder)) for file in home.folder.rglob("*") if file.is_file()}
     assert left == {*stay, "warehouse.duckdb", ".lock", "publications/whole/manifest.json"}

@@ -12,13 +12,13 @@ import pytest
 from fsspec.registry import known_implementations
 from scipy.sparse import random as random_matrix
 
-from models.fitting import FitOptions
-from models.popularity import Popularity
-from models.random_graph.model import RandomGraph
-from models.random_graph.settings import RandomGraphSettings
-from tasks.errors import InputError, StoreLost
-from tasks.stores import fits, manifest, matrices, remote, remote_scratch, retention
-from tasks.stores.matrices import SplitMatrices, StoredRows
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.popularity import Popularity
+from oneclass.models.random_graph.model import RandomGraph
+from oneclass.models.random_graph.settings import RandomGraphSettings
+from oneclass.tasks.errors import InputError, SharedStoreUnavailable
+from oneclass.tasks.stores import checksums, fits, matrices, remote, remote_scratch, retention
+from oneclass.tasks.stores.matrices import MatrixStoreRows, SplitMatrices
 from tests import s3_server
 
 TRAIN = random_matrix(200, 30, 0.1, format="csr", dtype=np.float32, random_state=1)
@@ -47,8 +47,8 @@ def worker(home, tmp_path):
 @pytest.fixture
 def stored(home):
     """The digest of matrices that are at the URL."""
-    digest = matrices.write(home, SPLIT)
-    matrices.share(home, [digest])
+    digest = matrices.store_split(home, SPLIT)
+    matrices.upload_splits(home, [digest])
     return digest
 
 
@@ -68,85 +68,87 @@ def files(folder):
 
 def test_matrices_are_put_once_and_fetched_as_they_were(s3, home, worker, stored, caplog):
     caplog.set_level(logging.INFO)
-    matrices.share(home, [stored])
+    matrices.upload_splits(home, [stored])
     assert not caplog.messages
-    assert (matrices.read(worker, stored).train != TRAIN).nnz == 0
+    assert (matrices.load_split(worker, stored).train != TRAIN).nnz == 0
     assert files(worker.matrices / stored) == files(home.matrices / stored)
 
 
 def test_fits_are_found_loaded_and_brought_home(home, worker):
-    assert fits.find(worker, "popularity", "d") is None
-    fit = fits.keep(worker, Popularity().fit(TRAIN), "d", **FIT)
-    with pytest.raises(StoreLost, match=r"popularity/d: is not there, or not whole"):
-        fits.bring(home, fit)
-    fits.share(worker, fit)
-    fits.bring(home, fit)
-    assert fits.find(home, "popularity", "d") == fit
-    assert files(fits.folder_of(worker, "popularity", "d")) == files(fits.folder_of(home, "popularity", "d"))
-    assert fits.load(home, "popularity", "d").name == "popularity"
+    assert fits.find_fit(worker, "popularity", "d") is None
+    fit = fits.store_fit(worker, Popularity().fit(TRAIN), "d", **FIT)
+    with pytest.raises(SharedStoreUnavailable, match=r"popularity/d: is not there, or not whole"):
+        fits.download_fit(home, fit)
+    fits.upload_fit(worker, fit)
+    fits.download_fit(home, fit)
+    assert fits.find_fit(home, "popularity", "d") == fit
+    assert files(fits.fit_folder(worker, "popularity", "d")) == files(fits.fit_folder(home, "popularity", "d"))
+    assert fits.load_fit(home, "popularity", "d").name == "popularity"
 
 
 def test_what_is_half_put_counts_as_absent_and_is_put_whole(s3, home, worker, stored):
     s3.files.rm_file(place(s3, home, f"matrices/{stored}/split.json"))
-    with pytest.raises(manifest.Damaged, match=rf"s3://.*/matrices/{stored}: is not there, or not whole; run the same"):
-        matrices.read(worker, stored)
-    matrices.share(home, [stored])
+    with pytest.raises(
+        checksums.DamagedFile, match=rf"s3://.*/matrices/{stored}: is not there, or not whole; run the same"
+    ):
+        matrices.load_split(worker, stored)
+    matrices.upload_splits(home, [stored])
     s3.files.rm_file(place(s3, home, f"matrices/{stored}/users.npy"))
-    matrices.share(home, [stored])
-    assert matrices.read(worker, stored).protocol == "leave_one_out"
+    matrices.upload_splits(home, [stored])
+    assert matrices.load_split(worker, stored).protocol == "leave_one_out"
 
 
 @pytest.mark.parametrize("name", ["train_indices.npy", "users.npy", "split.json"])
 def test_damage_at_the_url_is_found_and_put_right(s3, home, worker, stored, name, caplog):
     damage(s3, home, f"matrices/{stored}/{name}")
-    with pytest.raises(manifest.Damaged, match="run the same command again"):
-        matrices.read(worker, stored)
+    with pytest.raises(checksums.DamagedFile, match="run the same command again"):
+        matrices.load_split(worker, stored)
     assert f"{name}: is damaged" in caplog.text and remote.url_of(home, f"matrices/{stored}") in caplog.text
-    matrices.share(home, [stored])
-    assert (matrices.read(worker, stored).train != TRAIN).nnz == 0
+    matrices.upload_splits(home, [stored])
+    assert (matrices.load_split(worker, stored).train != TRAIN).nnz == 0
 
 
 def test_a_fit_that_is_damaged_at_the_url_is_made_anew(s3, home, worker):
-    fit = fits.keep(home, Popularity().fit(TRAIN), "d", **FIT)
-    fits.share(home, fit)
+    fit = fits.store_fit(home, Popularity().fit(TRAIN), "d", **FIT)
+    fits.upload_fit(home, fit)
     damage(s3, home, "models/popularity/d/item_degrees.npy")
-    assert fits.find(worker, "popularity", "d") is None
+    assert fits.find_fit(worker, "popularity", "d") is None
     with pytest.raises(
-        manifest.Damaged, match=r"s3://.*/models/popularity/d: is not there, or not whole; run the same"
+        checksums.DamagedFile, match=r"s3://.*/models/popularity/d: is not there, or not whole; run the same"
     ):
-        fits.load(worker, "popularity", "d")
-    fits.share(home, fit)
-    assert fits.find(worker, "popularity", "d") == fit
+        fits.load_fit(worker, "popularity", "d")
+    fits.upload_fit(home, fit)
+    assert fits.find_fit(worker, "popularity", "d") == fit
 
 
 def test_a_record_that_names_a_place_outside_of_its_folder_is_refused(s3, home, worker, stored):
     there, name = place(s3, home, f"matrices/{stored}"), "../../outside"
-    facts, _ = manifest.parsed(s3.files.cat_file(f"{there}/split.json").decode(), there)
+    facts, _ = checksums.parse_record(s3.files.cat_file(f"{there}/split.json").decode(), there)
     s3.files.pipe_file(f"{there}/{name}", b"anything")
     digest = hashlib.sha256(b"anything").hexdigest()
-    s3.files.pipe_file(f"{there}/split.json", manifest._text(facts, {name: digest}).encode())
-    with pytest.raises(manifest.Damaged):
-        matrices.read(worker, stored)
+    s3.files.pipe_file(f"{there}/split.json", checksums._format_record(facts, {name: digest}).encode())
+    with pytest.raises(checksums.DamagedFile):
+        matrices.load_split(worker, stored)
     assert not list(worker.root.rglob("outside"))
 
 
 def test_what_is_damaged_here_is_fetched_anew(home, worker, stored):
     for one in (home, worker):
-        matrices.read(one, stored)
+        matrices.load_split(one, stored)
         (one.matrices / stored / "items.npy").write_bytes(b"")
-        assert len(matrices.read(one, stored).items) == 30
+        assert len(matrices.load_split(one, stored).items) == 30
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 200), (0, 1), (50, 120), (199, 200)])
 def test_rows_are_those_of_the_matrix_wherever_it_lies(home, worker, stored, first, end):
     for one in (replace(home, store=None), home, worker):
-        found = StoredRows(one, stored)(first, end)
+        found = MatrixStoreRows(one, stored)(first, end)
         assert found.shape == (end - first, 30) and (found != TRAIN[first:end]).nnz == 0
         assert (found.indices.dtype, found.data.dtype) == (np.int32, np.float32)
 
 
 def test_the_url_keeps_what_the_home_keeps(home, stored):
-    fits.share(home, fits.keep(home, Popularity().fit(TRAIN), "d", **FIT))
+    fits.upload_fit(home, fits.store_fit(home, Popularity().fit(TRAIN), "d", **FIT))
     kept = {"models/popularity/d", f"matrices/{stored}"}
     assert remote.list_folders(home) == kept
     remote.delete_others(home, {"models/popularity/d"})
@@ -154,15 +156,15 @@ def test_the_url_keeps_what_the_home_keeps(home, stored):
 
 
 def test_a_cache_keeps_what_is_of_matrices_at_the_url(home, worker, stored):
-    fits.keep(worker, Popularity().fit(TRAIN), "d", **FIT | {"matrices": stored})  # and could not be put
-    fits.keep(worker, Popularity().fit(TRAIN), "e", **FIT)
-    fits.checkpoints(worker, "popularity", "f").mkdir()
-    matrices.read(worker, stored)
-    retention.tidy_cache(worker)
+    fits.store_fit(worker, Popularity().fit(TRAIN), "d", **FIT | {"matrices": stored})  # and could not be put
+    fits.store_fit(worker, Popularity().fit(TRAIN), "e", **FIT)
+    fits.checkpoint_folder(worker, "popularity", "f").mkdir()
+    matrices.load_split(worker, stored)
+    retention.evict_worker_cache(worker)
     assert [folder.name for folder in (worker.models / "popularity").iterdir()] == ["d"]
     assert (worker.matrices / stored).exists()
     remote.delete_others(home, set())
-    retention.tidy_cache(worker)
+    retention.evict_worker_cache(worker)
     assert not list(worker.matrices.iterdir()) and not list(worker.models.glob("*/*"))
 
 
@@ -179,7 +181,7 @@ def test_scratch_at_the_url_holds_arrays_while_a_fit_goes_on(s3, home):
         with pytest.raises(FileNotFoundError, match=r"s3://.*/b.npz: not there"):
             scratch.read("b")
         damage(s3, home, f"{scratch.folder}/a.npz", at=-200)
-        with pytest.raises(manifest.Damaged, match=r"s3://.*/a.npz: is damaged"):
+        with pytest.raises(checksums.DamagedFile, match=r"s3://.*/a.npz: is damaged"):
             scratch.read("a")
     assert [name.rpartition("/")[2] for name in s3.names() if "/spill/" in name] == ["sentinel"]
 
@@ -210,7 +212,7 @@ class Apart:
 def test_a_fit_by_blocks_has_the_bits_of_one_process(s3, home, stored, tmp_path):
     options = FitOptions(
         workers=Apart(tmp_path),
-        rows=StoredRows(home, stored),
+        rows=MatrixStoreRows(home, stored),
         scratch=partial(remote_scratch.open_scratch, home),
     )
     settings = RandomGraphSettings(factors=3, iterations=4, blocks=3)
@@ -227,9 +229,14 @@ def test_a_bucket_that_is_not_there_is_told_before_a_run(home):
 
 def test_a_bucket_that_goes_is_told_with_what_to_do(s3, home, stored):
     gone = replace(home, store="s3://no-such-bucket/x")
-    with pytest.raises(StoreLost, match=r"s3://no-such-bucket/x: cannot be used .*the same command goes on"):
-        matrices.share(gone, [stored])
-    with pytest.raises(StoreLost, match="no-such-bucket"), remote_scratch.open_scratch(gone, "wmf") as scratch:
+    with pytest.raises(
+        SharedStoreUnavailable, match=r"s3://no-such-bucket/x: cannot be used .*the same command goes on"
+    ):
+        matrices.upload_splits(gone, [stored])
+    with (
+        pytest.raises(SharedStoreUnavailable, match="no-such-bucket"),
+        remote_scratch.open_scratch(gone, "wmf") as scratch,
+    ):
         scratch.write("a", {})
     remote.delete_others(gone, set())  # at the end of a run, which has published: said, no more
 

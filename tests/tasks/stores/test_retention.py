@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from models.popularity import Popularity
-from tasks.publish import PublishSettings, publish
-from tasks.stores import fits, retention, runs, warehouse
+from oneclass.models.popularity import Popularity
+from oneclass.tasks.publish.stage import PublishSettings, publish
+from oneclass.tasks.stores import fits, retention, runs, warehouse
 
 GRAPH = csr_matrix(np.ones((2, 2), dtype=np.float32))
 
@@ -16,10 +16,10 @@ def night(home):
     """A function that makes a run with one fit, at a time of its own."""
 
     def made(name, started_at="2026-01-01", *, publishes=False):
-        with runs.recorded(home, name, "backfill", {}):
+        with runs.record_run(home, name, "backfill", {}):
             digest = name * 16
-            fits.keep(home, Popularity().fit(GRAPH), digest, key="k", matrices="m", seconds=1, peak_bytes=1)
-            with warehouse.connect(home) as connection:
+            fits.store_fit(home, Popularity().fit(GRAPH), digest, key="k", matrices="m", seconds=1, peak_bytes=1)
+            with warehouse.open_warehouse(home) as connection:
                 connection.execute("update operations.runs set started_at = ? where run_id = ?", [started_at, name])
                 row = [name, "leave_one_out", "popularity", digest, 1, 1, 1]
                 connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
@@ -27,7 +27,7 @@ def night(home):
                 connection.execute(metric, [name])
             if publishes:
                 publish(home, name, PublishSettings())
-            retention.tidy(home, runs=1)
+            retention.collect_garbage(home, runs=1)
 
     return made
 

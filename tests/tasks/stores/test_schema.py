@@ -6,11 +6,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-import sql
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.errors import InputError
-from tasks.split import SplitSettings, split
-from tasks.stores import matrices, runs, warehouse
+from oneclass import sql
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import matrices, runs, warehouse
 
 BEFORE = Path(__file__).with_name("schema_before_versions.sql").read_text()
 RUN = "insert into operations.runs values (?, 'backfill', 'small', ?, null, 'completed', '{}', '0')"
@@ -30,13 +30,13 @@ def older(home):
 
 
 def columns(home):
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         kinds = "select schema_name, table_name, column_name, data_type from duckdb_columns() where not internal"
         return connection.execute(f"{kinds} order by schema_name, table_name, column_index").fetchall()
 
 
 def versions(home):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return [number for (number,) in connection.execute("select version from operations.schema_version").fetchall()]
 
 
@@ -44,7 +44,7 @@ def test_an_older_home_has_the_columns_of_a_new_one_and_keeps_its_rows(older, tm
     fresh = type(older)(tmp_path / "fresh", "small", older.limits)
     assert columns(older) == columns(fresh), "give what is new in sql/schema/ a migration"
     assert versions(older) == versions(fresh) == list(sql.migrations())
-    with warehouse.connect(older) as connection:
+    with warehouse.open_warehouse(older) as connection:
         assert connection.execute("select run_id from operations.runs").fetchall() == [("old",)]
         assert connection.execute("select count(*) from raw.events").fetchall() == [(12,)]
     assert versions(older) == list(sql.migrations())  # once
@@ -60,7 +60,7 @@ def test_an_older_homes_edges_are_the_same_by_id(older):
     with duckdb.connect(str(older.warehouse)) as connection:
         connection.executemany(f"insert into curated.interactions values ({', '.join('?' * 9)})", edges)
         connection.execute("insert into splits.leave_one_out values ('u2', 'i1', 'train')")
-    with warehouse.connect(older) as connection:
+    with warehouse.open_warehouse(older) as connection:
         found = connection.execute("from curated.interactions order by first_file_id, first_line").fetchall()
         assert found == edges
         assert connection.execute("from indexed.users order by all").fetchall() == [(0, "u2"), (1, "u0")]
@@ -68,7 +68,7 @@ def test_an_older_homes_edges_are_the_same_by_id(older):
 
 
 def test_an_older_home_takes_a_run(older):
-    with runs.recorded(older, "new", "backfill", {}):
+    with runs.record_run(older, "new", "backfill", {}):
         assert binarize(older, BinarizeSettings(), "new").edges == 12
 
 
@@ -76,28 +76,28 @@ def test_an_older_homes_given_split_has_no_places_and_is_tuned_on_a_draw(older, 
     with duckdb.connect(str(older.warehouse)) as connection:
         connection.execute("insert into operations.log_files values (2, 'test', 'other', 1, 1, 0, now()::timestamp)")
         connection.execute("insert into raw.events values ('u0', 'i3', 1, null, 2, 1)")
-    with runs.recorded(older, "new", "backfill", {}):
+    with runs.record_run(older, "new", "backfill", {}):
         binarize(older, BinarizeSettings(), "new")
         digests = split(older, SplitSettings(), "new", protocols=["given"], seed=0, given_files=([1], [2])).digests
-    assert matrices.read(older, digests["given"]).ends is None
+    assert matrices.load_split(older, digests["given"]).ends is None
     assert "given, validation: drawn at random, for the training file has neither places" in caplog.text
 
 
 def test_what_only_reads_an_older_home_says_what_updates_it(older):
     with (
         pytest.raises(InputError, match="schema_version.* Any run on small updates it"),
-        warehouse.connect(older, read_only=True) as connection,
+        warehouse.open_warehouse(older, read_only=True) as connection,
     ):
         connection.execute("from operations.schema_version")
 
 
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_newer_home_is_refused(home, read_only):
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("insert into operations.schema_version values (100, now()::timestamp, '')")
     with (
         pytest.raises(InputError, match="written by a newer version of this program .*version 100.*Update the program"),
-        warehouse.connect(home, read_only=read_only),
+        warehouse.open_warehouse(home, read_only=read_only),
     ):
         pass
 
@@ -110,7 +110,7 @@ def test_a_migration_is_applied_once_and_to_new_homes_too(older, tmp_path, monke
     monkeypatch.setattr(sql, "migrations", lambda: {**known, 99: NEXT})
     assert columns(older) == columns(older)
     assert versions(older) == [*known, 99]
-    with warehouse.connect(older) as connection:
+    with warehouse.open_warehouse(older) as connection:
         assert connection.execute("select note from operations.log_files").fetchall() == [("none",)]
     fresh = type(older)(tmp_path / "fresh", "small", older.limits)
     columns(fresh)
@@ -118,32 +118,32 @@ def test_a_migration_is_applied_once_and_to_new_homes_too(older, tmp_path, monke
 
 
 def test_a_new_table_and_another_view_reach_an_older_home_without_a_migration(home, monkeypatch):
-    with warehouse.connect(home):
+    with warehouse.open_warehouse(home):
         pass
     known = sql.schema()
     added = (
         "create table if not exists raw.added (x integer); create or replace view operations.evaluated_runs as select 7"
     )
     monkeypatch.setattr(sql, "schema", lambda: [*known, added])
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         assert connection.execute("select count(*) from raw.added").fetchone() == (0,)
         assert connection.execute("from operations.evaluated_runs").fetchall() == [(7,)]
 
 
 def test_an_opening_of_what_is_up_to_date_makes_nothing(home):
     view = "select view_oid from duckdb_views() where view_name = 'evaluated_runs'"  # another one once it is made anew
-    with warehouse.connect(home):
+    with warehouse.open_warehouse(home):
         pass
     with duckdb.connect(str(home.warehouse)) as connection:
         before = connection.execute(view).fetchall()
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         assert connection.execute(view).fetchall() == before
 
 
 def test_a_migration_that_fails_leaves_the_home_as_it_was(older, monkeypatch):
     known = sql.migrations()
     monkeypatch.setattr(sql, "migrations", lambda: {**known, 99: f"{NEXT} select broken"})
-    with pytest.raises(duckdb.Error, match="broken"), warehouse.connect(older):
+    with pytest.raises(duckdb.Error, match="broken"), warehouse.open_warehouse(older):
         pass
     with duckdb.connect(str(older.warehouse)) as connection:
         tables = "select count(*) from duckdb_tables() where table_name = 'schema_version'"
@@ -153,14 +153,14 @@ def test_a_migration_that_fails_leaves_the_home_as_it_was(older, monkeypatch):
 
 def test_runs_are_in_the_order_that_they_were_recorded_in_whatever_the_clock_says(home):
     for number, run_id in enumerate(("future", "now"), 1):
-        with runs.recorded(home, run_id, "backfill", {}), warehouse.connect(home) as connection:
+        with runs.record_run(home, run_id, "backfill", {}), warehouse.open_warehouse(home) as connection:
             connection.execute(
                 "update operations.runs set started_at = make_timestamp(2030 - ?, 1, 1, 0, 0, 0) where run_id = ?",
                 [number, run_id],
             )
             connection.execute("insert into evaluation.metrics values (?, 'p', 'm', 's', 'k', 1, 0, 1)", [run_id])
-    with warehouse.connect(home, read_only=True) as connection:
-        assert runs.latest_evaluated(connection) == "now"
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        assert runs.find_latest_evaluated(connection) == "now"
         found = warehouse.select(connection, "changes/previous_run", run_id="now")
         assert found["run_id"].to_list() == ["future"]
         assert warehouse.select(connection, "changes/previous_run", run_id="future").is_empty()

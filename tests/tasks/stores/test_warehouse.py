@@ -7,14 +7,14 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from data_contracts import ContractBroken, RuleResult
-from tasks.errors import InputError, OneclassError
-from tasks.stores import runs, warehouse
-from tasks.stores.home import Home, Limits
+from oneclass.data_contracts import ContractBroken, RuleResult
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores.home import Home, Limits
 
 
 def count(home, table):
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(f"select count(*) from {table}").fetchone()[0]
 
 
@@ -35,13 +35,13 @@ def verdict(monkeypatch):
 
 
 def test_a_stage_commits_when_its_contract_holds(home, verdict):
-    with warehouse.stage(home, "run", "ingest") as connection:
+    with warehouse.run_stage(home, "run", "ingest") as connection:
         reject(connection)
     assert (count(home, "raw.rejects"), count(home, "operations.contract_results")) == (1, 1)
 
 
 def test_what_a_stage_made_on_its_way_is_gone_and_its_tables_are_not(home, verdict):
-    with warehouse.stage(home, "run", "ingest") as connection:
+    with warehouse.run_stage(home, "run", "ingest") as connection:
         reject(connection)
         connection.execute("create temp table step as from raw.rejects")
         warehouse.drop_temporary(connection)
@@ -51,10 +51,10 @@ def test_what_a_stage_made_on_its_way_is_gone_and_its_tables_are_not(home, verdi
 
 def test_a_breach_takes_the_stage_back_and_keeps_the_verdict(home, verdict):
     verdict(False)
-    with pytest.raises(ContractBroken), warehouse.stage(home, "run", "ingest") as connection:
+    with pytest.raises(ContractBroken), warehouse.run_stage(home, "run", "ingest") as connection:
         reject(connection)
     assert count(home, "raw.rejects") == 0
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         kept = connection.execute(
             "select run_id, stage, rule, success, samples from operations.contract_results"
         ).fetchall()
@@ -63,13 +63,13 @@ def test_a_breach_takes_the_stage_back_and_keeps_the_verdict(home, verdict):
 
 def test_a_warning_does_not_stop_the_stage(home, verdict):
     verdict(False, "warning")
-    with warehouse.stage(home, "run", "ingest") as connection:
+    with warehouse.run_stage(home, "run", "ingest") as connection:
         reject(connection)
     assert count(home, "raw.rejects") == 1
 
 
 def test_an_error_in_a_stage_leaves_nothing(home, verdict):
-    with pytest.raises(ZeroDivisionError), warehouse.stage(home, "run", "ingest") as connection:
+    with pytest.raises(ZeroDivisionError), warehouse.run_stage(home, "run", "ingest") as connection:
         reject(connection)
         1 / 0  # noqa: B018
     assert (count(home, "raw.rejects"), count(home, "operations.contract_results")) == (0, 0)
@@ -78,8 +78,8 @@ def test_an_error_in_a_stage_leaves_nothing(home, verdict):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tasks.stores import warehouse
-from tasks.stores.home import Home
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 with warehouse.stage(Home(Path(sys.argv[1]), "small"), "run", "ingest") as connection:
     connection.execute("insert into raw.rejects select 1, i, 'line', 'reason' from range(200000) r(i)")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -87,7 +87,7 @@ with warehouse.stage(Home(Path(sys.argv[1]), "small"), "run", "ingest") as conne
 
 
 def test_a_killed_stage_leaves_nothing(home):
-    with warehouse.connect(home):
+    with warehouse.open_warehouse(home):
         pass
     killed = subprocess.run([sys.executable, "-c", KILLED, str(home.root)], capture_output=True, check=False)
     assert killed.returncode == -9
@@ -97,8 +97,8 @@ def test_a_killed_stage_leaves_nothing(home):
 HOLDER = """
 import sys
 from pathlib import Path
-from tasks.stores import runs, warehouse
-from tasks.stores.home import Home
+from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores.home import Home
 home = Home(Path(sys.argv[1]), "small")
 with runs.exclusive(home) if sys.argv[2] == "lock" else warehouse.connect(home):
     print("held", flush=True)
@@ -114,7 +114,7 @@ def test_a_data_set_held_by_another_process_is_told(home, what, message):
     with holder:
         assert holder.stdout.readline() == "held\n"
         hasty = replace(home, limits=replace(home.limits, patience=0.1))
-        with pytest.raises(InputError, match=message), runs.exclusive(hasty), warehouse.connect(hasty):
+        with pytest.raises(InputError, match=message), runs.lock_data_set(hasty), warehouse.open_warehouse(hasty):
             pass
         holder.stdin.close()
 
@@ -124,27 +124,27 @@ def test_a_file_that_is_no_warehouse_is_told(tmp_path, folder):
     home = Home(tmp_path / folder, "small", Limits(1, 1 << 30))  # a name with "lock" in it is no held file
     home.folder.mkdir(parents=True)
     home.warehouse.write_text("not a database, but long enough to be taken for a file of some other program" * 100)
-    with pytest.raises(InputError, match="cannot be opened as a DuckDB warehouse"), warehouse.connect(home):
+    with pytest.raises(InputError, match="cannot be opened as a DuckDB warehouse"), warehouse.open_warehouse(home):
         pass
 
 
 def test_a_warehouse_of_an_earlier_version_is_told(home):
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("drop view operations.evaluated_runs")
         connection.execute("update operations.schema_version set statements = 'of an earlier program'")
     with (
         pytest.raises(InputError, match="evaluated_runs.* Any run on small updates it"),
-        warehouse.connect(home, read_only=True) as connection,
+        warehouse.open_warehouse(home, read_only=True) as connection,
     ):
-        runs.latest_evaluated(connection)
-    with warehouse.connect(home) as connection:
-        assert runs.latest_evaluated(connection) is None
+        runs.find_latest_evaluated(connection)
+    with warehouse.open_warehouse(home) as connection:
+        assert runs.find_latest_evaluated(connection) is None
 
 
 def test_frames_go_in_and_come_out_by_name(home):
     rows = pl.DataFrame({"metric": ["k", "l"], "standard_error": [None, None], "value": [1.5, 2.0], "users": [3, 4]})
     keys = {name: pl.lit(name) for name in ("score", "run_id", "protocol", "model")}
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("select 1 from range(9)").fetchone()  # a result that is not read to its end
         warehouse.insert(connection, "evaluation.metrics", rows.with_columns(**keys))
         warehouse.insert(connection, "evaluation.metrics", rows.clear())
@@ -158,18 +158,18 @@ def test_frames_go_in_and_come_out_by_name(home):
 def test_a_home_below_a_file_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     home = Home(tmp_path / "file", "small", Limits(1, 1 << 30))
-    with pytest.raises(InputError, match="cannot be written to"), warehouse.connect(home):
+    with pytest.raises(InputError, match="cannot be written to"), warehouse.open_warehouse(home):
         pass
 
 
 def test_runs_are_recorded_from_begin_to_end(home):
-    with runs.recorded(home, "first", "backfill", {"seed": 0}):
+    with runs.record_run(home, "first", "backfill", {"seed": 0}):
         pass
-    with pytest.raises(OneclassError), runs.recorded(home, "second", "backfill", {}):
+    with pytest.raises(OneclassError), runs.record_run(home, "second", "backfill", {}):
         raise OneclassError("broken")
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("update operations.runs set state = 'running' where run_id = 'second'")  # as if killed
-    with runs.recorded(home, "third", "backfill", {}), warehouse.connect(home, read_only=True) as connection:
+    with runs.record_run(home, "third", "backfill", {}), warehouse.open_warehouse(home, read_only=True) as connection:
         found = connection.execute(
             "select run_id, state, ended_at is null from operations.runs order by run_id"
         ).fetchall()

@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.catalogue import MODELS
-from models.evaluation import metrics
-from models.evaluation.ranking import target_ranks
-from models.fitting import FitOptions, Start
-from models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
-from tasks import datasets
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.demo.story import DemoSettings, make_demo
-from tasks.ingest import ingest
-from tasks.split import ALL_EDGES, SplitSettings, split
-from tasks.stores import fits, matrices, runs, warehouse
-from tasks.stores.warm_start import _places
-from tasks.train import train
+from oneclass.models.evaluation import metrics
+from oneclass.models.evaluation.ranking import rank_targets
+from oneclass.models.fit_options import FitOptions, Start
+from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
+from oneclass.models.registry import MODELS
+from oneclass.tasks import datasets
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.demo.story import DemoSettings, make_demo
+from oneclass.tasks.ingest import ingest
+from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.stores import fits, matrices, runs, warehouse
+from oneclass.tasks.stores.warm_start import _match_indices
+from oneclass.tasks.train import train
 from tests.conftest import home_in
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ def night(
 ):
     """Binarize, split and fit once, as a run that ends well."""
     protocols = ["leave_one_out", "strong_generalization"]
-    with runs.recorded(home, run_id, "nightly-retrain", {}):
+    with runs.record_run(home, run_id, "nightly-retrain", {}):
         binarize(home, settings or BinarizeSettings(), run_id)
         digest = split(home, SplitSettings(), run_id, protocols=protocols, seed=split_seed).digests[protocol]
         fit = train(
@@ -43,11 +43,11 @@ def night(
             seed=0,
             warm=warm,
         )
-        with warehouse.connect(home) as connection:  # what an evaluation leaves
+        with warehouse.open_warehouse(home) as connection:  # what an evaluation leaves
             connection.execute(
                 "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', 'k', 1, 0, 1)", [run_id]
             )
-    return fit, matrices.read(home, digest)
+    return fit, matrices.load_split(home, digest)
 
 
 def events(users, generator=None):
@@ -79,7 +79,7 @@ def test_the_next_night_begins_where_the_last_ended(home, log_events, first, tmp
     histories = split_now.train[:5]
     cold = PairedSymbols(SETTINGS, seed=0).fit(split_now.train)
     whoever = replace(home, root=tmp_path / "worker") if away else home
-    found = fits.load(whoever, "paired_symbols", fit.digest).scores(histories)
+    found = fits.load_fit(whoever, "paired_symbols", fit.digest).scores(histories)
     assert np.array_equal(found, expected.scores(histories))
     assert not np.array_equal(cold.scores(histories), expected.scores(histories))
     assert not list(tmp_path.glob("url/**/spill"))
@@ -99,7 +99,7 @@ def test_without_warm_start_a_fit_does_not_depend_on_the_last(home, log_events, 
 
 
 def test_a_new_numbering_begins_afresh(home, log_events, first, caplog):
-    with warehouse.connect(home) as connection:
+    with warehouse.open_warehouse(home) as connection:
         connection.execute("delete from raw.events where user_id = 'u0'")  # every later user moves up by one
     fit, split_now = night(home, "second")
     assert "numbered anew" in caplog.text
@@ -110,7 +110,7 @@ def test_a_new_numbering_begins_afresh(home, log_events, first, caplog):
 
 
 def test_places_of_old_indices():
-    assert _places(np.array([2, 5, 7]), np.array([7, 3, 2, 9])).tolist() == [2, -1, 0, -1]
+    assert _match_indices(np.array([2, 5, 7]), np.array([7, 3, 2, 9])).tolist() == [2, -1, 0, -1]
 
 
 def test_a_damaged_fit_is_not_begun_from(home, log_events, first):
@@ -170,13 +170,13 @@ def test_a_night_of_the_demo_ranks_as_a_fit_from_nothing_after_less_than_half_th
     assert len(loaded[0].bounds) < len(loaded[1].bounds) / 2
     part = today.parts["test"]
     of_users = [
-        metrics.user_metrics(target_ranks(model.scores(part.histories, users=part.rows), part.histories, part.targets))[
-            "mean_rank"
-        ]
+        metrics.compute_user_metrics(
+            rank_targets(model.scores(part.histories, users=part.rows), part.histories, part.targets)
+        )["mean_rank"]
         for model in loaded
     ]
-    difference = metrics.mean(of_users[0] - of_users[1])
-    assert difference.value > -metrics.mean(of_users[1]).standard_error
+    difference = metrics.mean_and_error(of_users[0] - of_users[1])
+    assert difference.value > -metrics.mean_and_error(of_users[1]).standard_error
 
 
 def _demo_likes(folder):
@@ -184,10 +184,10 @@ def _demo_likes(folder):
     home = home_in(folder / "demo")
     ingest(
         home,
-        datasets.load("demo", home.root),
+        datasets.load_dataset("demo", home.root),
         make_demo(home, DemoSettings(users=400, items=200, likes=9_000), 0),
         "run",
     )
     asked = "select user_id, item_id, value from raw.events where value >= 4 order by occurred_at, user_id, item_id"
-    with warehouse.connect(home, read_only=True) as connection:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(asked).fetchall()

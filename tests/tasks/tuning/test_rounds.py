@@ -9,11 +9,10 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState, create_trial
 from scipy.sparse import csr_matrix
 
-from models.search_space import Choice, Span
-from models.settings import ModelSettings
-from tasks.tuning.proposals import medians
-from tasks.tuning.search import Made, Outcome, Search
-from tasks.tuning.study import Study
+from oneclass.models.settings import Choice, ModelSettings, NumericRange
+from oneclass.tasks.tuning.sampler import median_values
+from oneclass.tasks.tuning.search import Search, TrialOutcome, TrialResult
+from oneclass.tasks.tuning.study import Study
 
 LOG = csr_matrix(np.ones((2, 2)))  # on which nothing is fitted here
 STEPS = (12, 25, 50)
@@ -41,11 +40,11 @@ def no_model(monkeypatch):
     """Studies that lie in memory, of a model that nobody fits."""
     monkeypatch.setattr(Search, "source", "its source")
     storage = functools.cache(lambda home: optuna.storages.InMemoryStorage())
-    monkeypatch.setattr("tasks.tuning.study._storage", storage)
+    monkeypatch.setattr("oneclass.tasks.tuning.study._open_storage", storage)
 
 
 def search(together, start=None):
-    space = {"x": Span(0.0, 1.0), "kind": Choice(("round", "square"))}
+    space = {"x": NumericRange(0.0, 1.0), "kind": Choice(("round", "square"))}
     return Search("two", "strong_generalization", "digest", start or TwoSettings(), space, 3, together=together)
 
 
@@ -64,7 +63,7 @@ def made(asked, start=None):
             break
     if tried["x"] > 0.9:
         end = {"state": "failed"}
-    return Made(asked, Outcome(asked.number, settings=tried, values=asked.values, **end), checkpoints)
+    return TrialResult(asked, TrialOutcome(asked.number, settings=tried, values=asked.values, **end), checkpoints)
 
 
 def searched(home, of, trials, order=1, killed_at=None):
@@ -75,7 +74,7 @@ def searched(home, of, trials, order=1, killed_at=None):
         for one in round_[::order]:
             if one.asked.number == killed_at:
                 return study.outcomes()
-            study.tell(one)
+            study.record_trial(one)
     return study.outcomes()
 
 
@@ -104,11 +103,11 @@ def test_a_trial_knows_nothing_of_its_own_round():
     searched("home", search(4), 12)
     study = Study("home", search(4))
     asked = study.ask(16, LOG)
-    best = Outcome(13, "done", {}, value=99.0, values=asked[0].values)
-    study.tell(Made(asked[0], best, dict.fromkeys(STEPS, 99.0)))
+    best = TrialOutcome(13, "done", {}, value=99.0, values=asked[0].values)
+    study.record_trial(TrialResult(asked[0], best, dict.fromkeys(STEPS, 99.0)))
     assert study.ask(16, LOG) == asked[1:] and study.ask(14, LOG) == asked[1:2]
     for one in asked[1:]:
-        study.tell(made(one))
+        study.record_trial(made(one))
     assert study.ask(16, LOG) == []
     assert {one.number: one.medians != asked[0].medians for one in study.ask(18, LOG)} == {17: True, 18: True}
 
@@ -141,7 +140,7 @@ def test_one_after_the_other_the_trials_are_those_that_optuna_asks_for_and_prune
             if pruned := trial.should_prune():
                 break
         assert one.state == "failed" or pruned == (one.state == "pruned")
-        study.tell(trial, one.value if one.state == "done" else None, state=STATES[one.state])
+        study.record_trial(trial, one.value if one.state == "done" else None, state=STATES[one.state])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -157,8 +156,8 @@ def test_the_medians_are_those_that_optuna_prunes_by(seed):
     ]
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(5))
     study.add_trials(trials)
-    found = medians(trials)
-    assert found.keys() == set(STEPS) and medians(trials[:4]) == {}
+    found = median_values(trials)
+    assert found.keys() == set(STEPS) and median_values(trials[:4]) == {}
     for step, median in found.items():
         for reached in (median, np.nextafter(median, -np.inf)):
             trial = study.ask()

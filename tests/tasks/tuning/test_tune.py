@@ -10,22 +10,22 @@ import optuna
 import pytest
 from pydantic import Field
 
-from flows.parameters import Backfill
-from flows.settings import resolve
-from models.base import Model
-from models.catalogue import MODELS
-from models.fitting import Epoch
-from models.search_space import Choice, Span
-from models.settings import ModelSettings
-from tasks import tuning
-from tasks.binarize import BinarizeSettings, binarize
-from tasks.cluster import LOCAL
-from tasks.errors import InputError
-from tasks.evaluate.ranks import rank
-from tasks.split import SplitSettings, split
-from tasks.stores import manifest, matrices
-from tasks.stores.home import Home
-from tasks.tuning import Search, Study, run_trial, validation
+from oneclass.flows.parameters import BackfillParameters
+from oneclass.flows.settings import resolve_settings
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import Choice, ModelSettings, NumericRange
+from oneclass.tasks import tuning
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.cluster import LOCAL
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.evaluate.ranking import rank_part_targets
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import checksums, matrices
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.tuning import Search, Study, record_pending_trial
+from oneclass.tasks.tuning import search as validation
 
 PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
 
@@ -33,7 +33,11 @@ PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
 class ToySettings(ModelSettings):
     """Popularity, mixed with noise."""
 
-    search_space: ClassVar = {"noise": Span(0.0, 1.0), "epochs": Span(8, 32), "kind": Choice(("plain", "odd"))}
+    search_space: ClassVar = {
+        "noise": NumericRange(0.0, 1.0),
+        "epochs": NumericRange(8, 32),
+        "kind": Choice(("plain", "odd")),
+    }
 
     noise: float | None = Field(None, description="Share of noise in the scores, none where it is not set.")
     epochs: int = Field(16, description="Passes that do nothing.")
@@ -105,10 +109,10 @@ def search(digests, protocol="strong_generalization", model="toy", seed=3, **set
 
 def tried(home, what, trials):
     """The outcomes of a study of so many trials, without what a clock says."""
-    study, train = Study(home, what), what.judged_on(home).train
+    study, train = Study(home, what), what.validation_data(home).train
     while asked := study.ask(trials, train):
         for one in asked:
-            run_trial(home, what, one.number, tuning.submit_trial(LOCAL, home, what, one))
+            record_pending_trial(home, what, one.number, tuning.submit_trial(LOCAL, home, what, one))
     return [dataclasses.replace(one, seconds=0, checkpoint_seconds=0) for one in study.outcomes()]
 
 
@@ -128,23 +132,23 @@ def test_the_test_part_is_not_read(home, digests, protocol):
     assert len(files) >= 4
     for file in files:
         file.write_bytes(b"no array")
-    with pytest.raises(manifest.Damaged):
-        matrices.read(damaged, digests[protocol])
+    with pytest.raises(checksums.DamagedFile):
+        matrices.load_split(damaged, digests[protocol])
     assert tried(damaged, search(digests, protocol), 2) == tried(home, search(digests, protocol), 2)
     assert validation(damaged, protocol, digests[protocol], 3).users > 0
 
 
 def test_parts_are_read_by_name(home, digests):
-    whole = matrices.read(home, digests["strong_generalization"])
+    whole = matrices.load_split(home, digests["strong_generalization"])
     assert whole.parts.keys() == {"validation", "test"}
-    some = matrices.read(home, digests["strong_generalization"], parts=("validation",))
+    some = matrices.load_split(home, digests["strong_generalization"], parts=("validation",))
     assert some.parts.keys() == {"validation"}
     assert (some.parts["validation"].targets != whole.parts["validation"].targets).nnz == 0
-    assert matrices.read(home, digests["given"], parts=()).parts == {}
+    assert matrices.load_split(home, digests["given"], parts=()).parts == {}
 
 
 def test_the_validation_part_of_unseen_users_is_the_splits_own(home, digests):
-    split_ = matrices.read(home, digests["strong_generalization"])
+    split_ = matrices.load_split(home, digests["strong_generalization"])
     found = validation(home, "strong_generalization", digests["strong_generalization"], 3)
     assert found.metric == "ndcg@100" and found.users == len(split_.parts["validation"].users)
     assert (found.train != split_.train).nnz == 0
@@ -154,7 +158,7 @@ def test_the_validation_part_of_unseen_users_is_the_splits_own(home, digests):
 @pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "metric"), [("leave_one_out", "mean_rank"), ("given", "ndcg@20")])
 def test_elsewhere_a_validation_part_is_cut_from_the_training_edges(home, digests, protocol, metric):
-    train = matrices.read(home, digests[protocol]).train
+    train = matrices.load_split(home, digests[protocol]).train
     found = validation(home, protocol, digests[protocol], 3)
     degrees = np.diff(train.indptr)
     expected = (degrees >= 2).astype(int) if protocol == "leave_one_out" else degrees // 5
@@ -183,14 +187,14 @@ def test_a_trials_value_is_the_validation_metric_of_its_best_score(home, digests
     assert first.state == "done" and first.score == "score" and first.settings["noise"] == 0.3
     judged = validation(home, protocol, digests[protocol], 3)
     model = Toy(Toy.Settings(noise=0.3), seed=3).fit(judged.train)
-    better, worse = (rank(model, score, judged.part)[0][judged.metric] for score in ("score", "noisier"))
+    better, worse = (rank_part_targets(model, score, judged.part)[0][judged.metric] for score in ("score", "noisier"))
     assert first.value == better.mean() > worse.mean()
     assert first.standard_error == better.std() / np.sqrt(judged.users)
 
 
 def test_early_stopping_watches_the_validation_users(home, digests, toy):
     tried(home, search(digests), 1)
-    part = matrices.read(home, digests["strong_generalization"]).parts["validation"]
+    part = matrices.load_split(home, digests["strong_generalization"]).parts["validation"]
     watched = toy.seen[0]["validation"]
     histories, targets = watched.histories, watched.targets
     assert (histories != part.histories).nnz == 0 and (targets != part.targets).nnz == 0
@@ -223,7 +227,7 @@ def test_the_search_begins_at_the_current_settings_and_ends_no_worse(home, diges
 
 def test_what_would_not_compare_is_another_study(home, digests):
     one = search(digests)
-    space = {"noise": Span(0.0, 0.5)}
+    space = {"noise": NumericRange(0.0, 0.5)}
     others = [
         search(digests, "leave_one_out"),
         search(digests, seed=5),
@@ -264,23 +268,26 @@ def test_a_trial_that_needs_more_memory_than_there_is_fails_before_it_begins(hom
 
 def test_the_file_holds_the_best_settings_and_how_they_were_found(home, digests, tmp_path):
     what = search(digests, noise=0.9)
-    assert tuning.write(home, what, Study(home, what), set(), 7, "the command") is None
+    assert tuning.write_best_settings(home, what, Study(home, what), set(), 7, "the command") is None
     found = tried(home, what, 4)
     study = Study(home, what)
-    path = tuning.write(home, what, study, set(), 7, "the command")
+    path = tuning.write_best_settings(home, what, study, set(), 7, "the command")
     assert path == home.tuning / "toy.toml" and not list(home.tuning.glob("*.partial"))
     text, best = path.read_text(), study.best()
     assert tomllib.loads(text) == {"toy": best.settings}
     assert f"ndcg@100 {best.value:.4f} ± {best.standard_error:.4f}" in text and "#     the command\n" in text
     assert "4 trials" in text and f"had {found[0].value:.4f}" in text and "7 users" in text
-    run = resolve(Backfill(dataset="demo", home=str(tmp_path), models=["toy"], config=[str(path)]))
+    run = resolve_settings(BackfillParameters(dataset="demo", home=str(tmp_path), models=["toy"], config=[str(path)]))
     assert run.models["toy"].model_dump() == best.settings
-    lines = tuning.table(what, found).splitlines()
+    lines = tuning.format_trials(what, found).splitlines()
     assert lines[3].split()[0] == str(best.number) and "4 trials" in lines[0]
 
 
 def test_settings_outside_the_space_are_written_where_the_command_names_them(home, digests):
-    what = dataclasses.replace(search(digests, noise=0.1, epochs=9), space={"noise": Span(0.0, 1.0)})
+    what = dataclasses.replace(search(digests, noise=0.1, epochs=9), space={"noise": NumericRange(0.0, 1.0)})
     tried(home, what, 1)
     for fixed, expected in ((set(), {"noise": 0.1}), ({"epochs"}, {"noise": 0.1, "epochs": 9})):
-        assert tomllib.loads(tuning.write(home, what, Study(home, what), fixed, 1, "").read_text())["toy"] == expected
+        assert (
+            tomllib.loads(tuning.write_best_settings(home, what, Study(home, what), fixed, 1, "").read_text())["toy"]
+            == expected
+        )

@@ -1,1 +1,0 @@
-"""Of `benchmarks.ladder`: the logs, the stages and models timed in processes of their own, the machine's limits, the table."""

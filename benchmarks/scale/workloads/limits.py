@@ -1,0 +1,94 @@
+"""The machine's own limits, in CPU seconds: copy, random gather, SGEMM and Cholesky, and DuckDB's bare statements."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+
+import duckdb
+import numpy as np
+from scipy.linalg import lapack
+from threadpoolctl import threadpool_limits
+
+from benchmarks.scale.workloads.apart import Took
+from benchmarks.speed import ingest
+from oneclass.tasks.stores.home import Home
+
+REPEATS = 3
+WIDTH = 64  # float32 of a row that is gathered
+GATHERED = 1 << 22  # float32 that are gathered of a table
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Of one CPU second: bytes copied and gathered, floating-point operations of SGEMM and of Cholesky."""
+
+    copy: float
+    gather: float
+    sgemm: float
+    cholesky: float
+
+    def describe(self) -> str:
+        """A line for above the table."""
+        return (
+            f"A CPU second of this machine: copy {self.copy / 1e9:.2f} GB, random gather of rows of {4 * WIDTH} bytes "
+            f"{self.gather / 1e9:.2f} GB, SGEMM {self.sgemm / 1e9:.0f} GFLOP, Cholesky {self.cholesky / 1e9:.0f} GFLOP."
+        )
+
+
+def best(work: Callable[[], object]) -> float:
+    """The fewest CPU seconds of some repeats."""
+    took = []
+    for _ in range(REPEATS):
+        began = process_time()
+        work()
+        took.append(process_time() - began)
+    return max(min(took), 1e-9)
+
+
+def rates(size: int = 1 << 25) -> list[Took]:
+    """The machine's rates by one thread, for two that wait for each other spend CPU seconds; under `rates` of what is found.
+
+    Args:
+        size: float32 numbers that are copied and gathered; the products are of matrices of as many bytes or fewer.
+    """
+    side = min(3000, int(size**0.5))
+    source = np.ones(size, dtype=np.float32)
+    target = np.zeros_like(source)
+    copied = source.nbytes / best(lambda: np.copyto(target, source))
+    gathered = gather(size // WIDTH, WIDTH, size)
+    square = np.ones((side, side), dtype=np.float32)
+    definite = np.asfortranarray(square + side * np.eye(side, dtype=np.float32))
+    with threadpool_limits(1, user_api="blas"):
+        product = 2.0 * side**3 / best(lambda: square @ square)
+        factor = side**3 / 3 / best(lambda: lapack.spotrf(definite, lower=1, clean=0))
+    return [Took(found={"rates": Rates(copied, gathered, product, factor)})]
+
+
+def gather(rows: int, width: int, size: int = GATHERED) -> float:
+    """Bytes a CPU second of rows of `width` float32, taken at random from a table of `rows`, which a cache may hold."""
+    table, out = np.ones((rows, width), dtype=np.float32), np.empty((max(1, size // width), width), dtype=np.float32)
+    places = np.random.default_rng(0).integers(0, rows, len(out))
+    return out.nbytes / best(lambda: np.take(table, places, axis=0, out=out, mode="clip"))
+
+
+def bare_read(home: Home, files: list[Path]) -> float:
+    """CPU seconds of `create table as` of DuckDB's bare `read_csv` of the log, ids as text."""
+    pattern = files[0].parent / f"*{files[0].suffix}"
+    if files[0].suffix == ".csv":
+        options = ", header = true, types = {'user': 'VARCHAR', 'item': 'VARCHAR'}"
+    else:
+        options = f", header = false, null_padding = true, {ingest.NETFLIX_IDS.format()}"
+    with tempfile.TemporaryDirectory(dir=home.folder) as aside:
+        return best(lambda: ingest.bare(pattern, Path(aside), home.limits, options))
+
+
+def bare_table(home: Home) -> float:
+    """CPU seconds of `create table as` of the edges in the order of their indices, into a database of its own."""
+    with tempfile.TemporaryDirectory(dir=home.folder) as aside:
+        config = {"threads": home.limits.threads, "memory_limit": f"{home.limits.memory}B"}
+        with duckdb.connect(f"{aside}/bare.duckdb", config=config) as connection:
+            connection.execute(f"attach '{home.warehouse}' as home (read_only)")
+            copy = "create or replace table bare as select * from home.indexed.interactions order by user_index, item_index"
+            return best(lambda: connection.execute(copy))

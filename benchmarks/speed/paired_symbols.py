@@ -1,0 +1,166 @@
+"""Paired symbols: nanoseconds an edge visit beside the floor of the machine, or ranks of held-out edges.
+
+    python -m benchmarks.speed.paired_symbols --likes 56000000 --users 480000
+    python -m benchmarks.speed.paired_symbols --ratings ../shared/data/ml-1m/ratings.csv
+
+Without --ratings the graph is the demo's own. Whole passes are timed on --threads threads in wall and CPU
+seconds, then their parts on one thread in CPU seconds, the median of --repeats. An edge visit is one edge
+seen from one side. The floors, measured in the same run on one thread:
+
+    arithmetic   the floating-point operations that one visit cannot do without, at the better rate of a large
+                 SGEMM and of a tile of multiply-adds that stays in registers
+    memory       fetching the cache lines of the other side's row, in the order of the graph
+
+With --ratings, a CSV file of user_id,item_id,rating, one random edge (rating >= 4) of every user with two or
+more is held out, and each score's mean rank S over users is printed: the share of the items outside the
+training history that score strictly below the held-out one (eq. 12).
+"""
+
+import argparse
+import resource
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numba import njit
+from scipy.sparse import csr_matrix
+
+from benchmarks.speed.random_graph import arithmetic_rate, demo_graph, median_seconds
+from oneclass.models.evaluation.ranking import rank_targets
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
+
+LINE = 16  # float32 numbers in a cache line
+RANKED = (
+    {},
+    {"iterations": 10},
+    {"iterations": 40},
+    {"r": 0.5},
+    {"r": 2},
+    {"r": 4},
+    {"learn_selection": True},
+    {"learn_selection": True, "iterations": 40},
+)
+
+
+def operations(factors: int) -> int:
+    """Floating-point operations of one edge visit of a factor update: additions and multiplications.
+
+    With n = K + 2, the length of y = (v, b, 1): upper triangle of w y y' (n (n + 1)), w y (n), w var (2 n),
+    c y (2 n), E a (2 n), var a (5 n); lambda(xi) and the system of one vertex are not counted.
+    """
+    n = factors + 2
+    return n * (n + 1) + 12 * n
+
+
+@njit
+def _fetch(rows, neighbours):
+    total = np.float32(0)
+    for edge in range(len(neighbours)):
+        for line in range(0, rows.shape[1], LINE):
+            total += rows[neighbours[edge], line]
+    return total
+
+
+def report_phases(matrix: csr_matrix, repeats: int) -> None:
+    """The updates of users and items, and the sums over edges that xi* and the bound take, on one thread."""
+    model = PairedSymbols()
+    q = model._initial_posterior(matrix)
+    q.iterate(learn_selection=False)
+    rate, where = arithmetic_rate(repeats)
+    needed = operations(model.settings.factors)
+    arithmetic = needed / rate
+    print(f"arithmetic floor {arithmetic:.1f} ns ({needed} operations at {rate:.0f} a ns, {where})")
+    for name, own, other in (("users", q.users, q.items), ("items", q.items, q.users)):
+        memory, update, sums = (
+            1e9 * median_seconds(partial(*work), repeats) / matrix.nnz
+            for work in (
+                (_fetch, other.rows, own.edges.indices),
+                (q.update_factors, own, other),
+                (own.edge_sums, other),
+            )
+        )
+        times = update / (arithmetic + memory)
+        print(
+            f"{name}: memory floor {memory:.1f}, update {update:.1f} ns, {times:.1f} times arithmetic "
+            f"+ memory; sums over edges {sums:.1f} ns a visit",
+            flush=True,
+        )
+
+
+def report_passes(matrix: csr_matrix, threads: int, passes: int) -> None:
+    wall, cpu = [], [time.process_time()]
+
+    def note(epoch):
+        wall.append(epoch.seconds)
+        cpu.append(time.process_time())
+
+    PairedSymbols(PairedSymbolsSettings(iterations=passes), threads=threads).fit(matrix, FitOptions(on_epoch=note))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    wall_seconds, cpu_seconds = np.median(wall), np.median(np.diff(cpu)[1:])
+    print(
+        f"a pass: {wall_seconds:.2f} wall s on {threads} threads, {cpu_seconds:.2f} CPU s; peak memory {peak:.2f} GB",
+        flush=True,
+    )
+
+
+def held_out(ratings: Path, seed: int) -> tuple[csr_matrix, csr_matrix]:
+    """(training, target) matrices: one random edge of each user with two or more is the target."""
+    log = pl.read_csv(ratings).filter(pl.col("rating") >= 4)
+    users, items = (np.unique(log[name], return_inverse=True)[1] for name in ("user_id", "item_id"))
+    edges = csr_matrix((np.ones(len(users), dtype=np.float32), (users, items)))
+    edges.sort_indices()
+    degrees = np.diff(edges.indptr)
+    places = edges.indptr[:-1] + (np.random.default_rng(seed).random(len(degrees)) * degrees).astype(int)
+    target = np.zeros(edges.nnz, dtype=bool)
+    target[places[degrees >= 2]] = True
+    rows = np.repeat(np.arange(len(degrees)), degrees)
+    return tuple(
+        csr_matrix((edges.data[part], (rows[part], edges.indices[part])), shape=edges.shape)
+        for part in (~target, target)
+    )
+
+
+def report_ranks(train: csr_matrix, target: csr_matrix, seed: int, threads: int, **settings: float) -> None:
+    began = time.process_time()
+    model = PairedSymbols(PairedSymbolsSettings(**settings), seed=seed, threads=threads).fit(train)
+    seconds, means = time.process_time() - began, []
+    for score in model.score_names:
+        scores = model.scores(train, users=np.arange(train.shape[0]), score=score)
+        with kernel_threads(threads):
+            ranks = rank_targets(scores, train, target)
+        candidates = ranks.candidates[np.diff(target.indptr) > 0]
+        means.append(f"{score} {np.mean(ranks.worse / candidates):.4f}")
+    print(f"{settings or 'defaults'}: {', '.join(means)}; {seconds:.1f} CPU s to fit", flush=True)
+
+
+def main() -> None:
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser.add_argument("--ratings", type=Path)
+    parser.add_argument("--users", type=int, default=60_000)
+    parser.add_argument("--items", type=int, default=17_770)
+    parser.add_argument("--likes", type=int, default=7_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--passes", type=int, default=4)
+    arguments = parser.parse_args()
+    if arguments.ratings:
+        train, target = held_out(arguments.ratings, arguments.seed)
+        print(f"{train.shape[0]} x {train.shape[1]}, {train.nnz} training edges, {target.nnz} held out")
+        for settings in RANKED:
+            report_ranks(train, target, arguments.seed, arguments.threads, **settings)
+        return
+    matrix = demo_graph(arguments.users, arguments.items, arguments.likes, arguments.seed)
+    print(f"{matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} edges, K = {PairedSymbolsSettings().factors}")
+    report_passes(matrix, arguments.threads, arguments.passes)
+    with kernel_threads(1):
+        report_phases(matrix, arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""What the commands share: flags, exit statuses, and errors told in one message without a traceback.
+
+Prefect, numba and whatever else takes long to load is imported once a command runs, so that `--help` answers at once.
+"""
+
+import argparse
+import atexit
+import gc
+import json
+import os
+import shlex
+import signal
+import sys
+import textwrap
+import tomllib
+import traceback
+import types
+import warnings
+from collections.abc import Callable
+from datetime import date
+from importlib.metadata import version
+from typing import Any, NoReturn, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from oneclass.flows import prefect_server
+from oneclass.flows.parameters import Flag
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.terminal import escape_lines
+
+Parameters = TypeVar("Parameters", bound=BaseModel)
+OBJECTS_BETWEEN_COLLECTIONS = 100_000  # modules that load leave no garbage: looking for it took a sixth of the time
+EXIT_STATUSES = {
+    0: "done",
+    1: "a contract was broken, or a stage failed",
+    2: "bad arguments, or input that cannot be read; nothing was written",
+    130: "told to end by Ctrl-C (SIGINT)",
+    143: "told to end by SIGTERM",
+}
+
+
+def build_parser(module: str, description: str, kind: type[BaseModel]) -> "CommandParser":
+    """The parser of a command, with a flag for every parameter in `kind`, `--debug` and `--version`."""
+    by_script = sys.argv[0].startswith("oneclass ")
+    parser = CommandParser(prog=sys.argv[0] if by_script else f"python -m {module}", description=description)
+    parser.kind = kind
+    for name, field in kind.model_fields.items():
+        parser.add_argument(flag_name(name, field), dest=name, **_argument_options(field))
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    parser.add_argument("--version", action="version", version=f"oneclass {version('oneclass')}")
+    return parser
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose help ends with the data sets and models that there are.
+
+    Attributes:
+        kind: the parameters that its flags give.
+    """
+
+    kind: type[BaseModel]
+
+    def format_help(self) -> str:
+        """The help."""
+        from oneclass.tasks import datasets, model_names
+        from oneclass.tasks.stores import home
+
+        known = {"data sets": datasets.list_datasets(home.resolve_root()), "models": model_names.list_models()}
+        lists = [textwrap.fill(f"{what}: {', '.join(names)}", subsequent_indent="  ") for what, names in known.items()]
+        return "\n".join([super().format_help(), *lists, ""])
+
+
+def parse_parameters(kind: type[Parameters], given: argparse.Namespace) -> Parameters:
+    """What the command line gave, as parameters.
+
+    Raises:
+        InputError: a `--set` that is not an assignment.
+    """
+    values = {name: getattr(given, name) for name in kind.model_fields}
+    if "settings" in values:
+        values["settings"] = dict(map(parse_assignment, values["settings"]))
+    return kind(**values)
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """`key=value` of `--set`: a dotted name, and a value written as in TOML (quotes may be left out).
+
+    Raises:
+        InputError: it has no `=`, or the name has no dot.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or "." not in key:
+        raise InputError(f"--set {text}: write it as name.setting=value, such as binarize.threshold=4.")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def flag_name(name: str, field: FieldInfo) -> str:
+    """The flag of a parameter, such as `--split-files` or `--set`."""
+    return _flag_metadata(field).name or f"--{name.replace('_', '-')}"
+
+
+def to_command_line(module: str, given: BaseModel) -> str:
+    """The command line that gives these parameters; those at their defaults are left out."""
+    words = ["python", "-m", module]
+    for name, field in type(given).model_fields.items():
+        value = getattr(given, name)
+        if value == field.default:
+            continue
+        if isinstance(value, dict):
+            value = [f"{key}={one if isinstance(one, str) else json.dumps(one)}" for key, one in value.items()]
+        elif isinstance(value, list) and _flag_metadata(field).comma_separated:
+            value = ",".join(value)
+        if value is True:
+            words.append(flag_name(name, field))
+            continue
+        words += [flag_name(name, field), *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)
+
+
+def run_main(main: Callable[[], int]) -> NoReturn:
+    """Run a command as the program of this process, and end the process with its exit status."""
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    atexit.register(_silence_stderr)  # what is registered first runs last: Prefect comes later
+    for number in (signal.SIGINT, signal.SIGTERM):  # until all that a run needs is loaded, which takes seconds
+        signal.signal(number, _exit_before_start)
+    raise SystemExit(main())
+
+
+def _exit_before_start(number: int, frame: types.FrameType | None) -> NoReturn:
+    print(f"\nInterrupted by {signal.Signals(number).name}; nothing was begun.", file=sys.stderr, flush=True)
+    os._exit(128 + number)
+
+
+def _restore_signals() -> None:
+    """Leave signals to the command from now on."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is _exit_before_start:
+            signal.signal(number, usual)
+
+
+def _silence_stderr() -> None:
+    """Say no more on stderr, so that what a command says last is the last.
+
+    Prefect's event loops run to the end of the process and keep a failed run's traceback, with the DuckDB connection
+    that was open in it; DuckDB's binding then reports its objects as leaked, in a page that nobody can act on.
+    `flows.pipeline` sees to the runs that do not fail.
+    """
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def run_command(command: Callable[[], str], *, debug: bool, with_server: bool = False) -> int:
+    """Run `command` and print what it returns.
+
+    Args:
+        with_server: it runs a flow, which needs a server of Prefect's, be it a temporary one.
+
+    Returns:
+        The exit status, one of `EXIT_STATUSES`.
+    """
+    # Of a temporary server, this process's child: what it says while it is being ended helps nobody.
+    os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
+    if with_server:
+        prefect_server.start_server()
+    import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
+
+    prefect_server.log_startup()
+    from oneclass.flows import signals
+
+    if not debug:
+        signals.silence_tracebacks()
+    _restore_signals()
+    try:
+        with signals.handle_signals():
+            words = command()
+    except BaseException as error:
+        if number := signals.signal_of(error):
+            if debug:
+                traceback.print_exc()
+            print(f"\n{signals.termination_message(number)}", file=sys.stderr)
+            return 128 + number
+        if not isinstance(error, Exception):
+            raise
+        return _report_error(error, debug)
+    print(f"\n{escape_lines(words)}")
+    return 0
+
+
+def run_without_prefect(command: Callable[[], str], *, debug: bool) -> int:
+    """As `run`, for a command without a flow: it loads nothing of Prefect, and a signal ends it as Python does."""
+    _restore_signals()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default" if debug else "ignore")  # what matters of them is in the answers
+            print(escape_lines(command()))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception as error:  # noqa: BLE001  (told in one message, whatever it is)
+        return _report_error(error, debug)
+    return 0
+
+
+def _report_error(error: Exception, debug: bool) -> int:
+    """Tell of an error in one message; the exit status."""
+    if debug:
+        traceback.print_exception(error)
+    print(f"\n{escape_lines(_error_message(error))}", file=sys.stderr)
+    return getattr(error, "exit_status", 1)
+
+
+def _flag_metadata(field: FieldInfo) -> Flag:
+    return next(one for one in field.metadata if isinstance(one, Flag))
+
+
+def _argument_options(field: FieldInfo) -> dict[str, Any]:
+    """What `add_argument` is told of a parameter: from its type, its default and its `Flag`."""
+    flag, kind = _flag_metadata(field), _unwrap_optional(field.annotation)
+    if kind is bool:
+        return {"action": "store_true", "help": field.description}
+    options: dict[str, Any] = {"metavar": flag.metavar, "help": field.description, "required": field.is_required()}
+    if flag.comma_separated:
+        return {**options, "type": _split_names, "default": []}
+    if isinstance(flag.metavar, tuple):
+        return {**options, "nargs": len(flag.metavar), "default": []}
+    if get_origin(kind) in (list, dict):
+        return {**options, "nargs": "+", "action": "extend", "default": []}
+    if flag.optional:
+        options |= {"nargs": "?", "const": ""}
+    if not field.is_required():
+        options["default"] = field.default
+        options["help"] += "" if field.default is None else " (default %(default)s)"
+    return {**options, "type": date.fromisoformat if kind is date else kind}
+
+
+def _unwrap_optional(annotation: Any) -> Any:
+    """`T` of `T | None`; any other type as it is."""
+    if isinstance(annotation, types.UnionType):
+        (annotation,) = (one for one in get_args(annotation) if one is not type(None))
+    return annotation
+
+
+def _error_message(error: Exception) -> str:
+    if hasattr(error, "exit_status"):
+        return str(error)
+    from oneclass.tasks import memory_errors
+
+    if words := memory_errors.explain_exhaustion(error, "The home"):
+        return words
+    return f"{type(error).__name__}: {error}\nRun again with --debug for the traceback."
+
+
+def _split_names(text: str) -> list[str]:
+    """The names in a comma-separated list."""
+    return [name.strip() for name in text.split(",") if name.strip()]

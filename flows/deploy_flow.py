@@ -1,0 +1,199 @@
+"""Deployments of the nightly run in Prefect: one for each data set, each with its home as an absolute path.
+
+A worker may run in any folder, and runs each flow in a temporary one; so a deployment names its flow by the module that
+it is in, and every file and folder by its whole path.
+"""
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from prefect.automations import Automation
+from prefect.blocks.webhook import Webhook
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.deployments.runner import RunnerDeployment
+from prefect.events.actions import CallWebhook
+from prefect.events.schemas.automations import EventTrigger, Posture
+from prefect.exceptions import ObjectNotFound
+from prefect.flows import EntrypointType
+from prefect.schedules import Cron
+
+from oneclass.flows import PREFECT_DEFAULTS, prefect_server
+from oneclass.flows.parameters import DeployParameters
+from oneclass.flows.pipeline import NIGHTLY_DEPLOYMENT, nightly_retrain
+from oneclass.flows.run_hooks import MAX_DELAY
+from oneclass.flows.settings import resolve_settings
+from oneclass.tasks.errors import SettingsError
+from oneclass.tasks.orchestration.artifacts import artifact_key
+from oneclass.tasks.stores import home
+
+STARTED_STATES = ("Pending", "Running", "Completed", "Failed", "Crashed", "Cancelling", "Cancelled")
+STARTUP_FAILURES = (  # the messages of runs that failed before they knew whom to tell
+    "Validation of flow parameters failed*",
+    f"Flow run encountered an exception: {SettingsError.__name__}:*",
+)
+EVENT_NAME = "prefect.flow-run.{}"
+NOTIFICATIONS = {  # what is posted as the state, and as the text, by the name of the automation
+    "not begun": (
+        "not begun",
+        "a night that was due at {{{{ flow_run.expected_start_time }}}} has not begun. Does a worker run? `prefect worker start --pool {pool}`",
+    ),
+    "crashed": (
+        "crashed",
+        "the process of a night ended without a word. What was published before stays as it was; the next night, or the same run again, goes on from there.",
+    ),
+    "failed before it could tell": (
+        "failed",
+        "a night failed before its first stage: its parameters or settings are wrong. Its page has the message; run `python -m flows.deploy` again with better ones.",
+    ),
+}
+
+
+def install_automations(given: DeployParameters, name: str, deployment: UUID, webhook: str | None) -> None:
+    """Make or update the automations of a deployment; where there is no webhook, remove them.
+
+    The server waits LATE after it has marked a night as late, which a run itself would tell of from then on.
+
+    Args:
+        name: of the deployment.
+        webhook: the address that is told.
+    """
+    block = artifact_key("oneclass", name)
+    with get_client(sync_client=True) as client:
+        if webhook is None:
+            _delete_automations(client, [f"{name}: {what}" for what in NOTIFICATIONS], block)
+            return
+        Webhook(url=webhook, headers={"Content-Type": "application/json"}).save(block, overwrite=True)
+        called = client.read_block_document_by_name(block, "webhook").id
+        for what, trigger in _build_triggers(deployment).items():
+            state, words = NOTIFICATIONS[what]
+            body = _webhook_body(given.dataset, state, words.format(pool=given.pool))
+            _create_or_update(client, f"{name}: {what}", trigger, CallWebhook(block_document_id=called, payload=body))
+
+
+def _build_triggers(deployment: UUID) -> dict[str, EventTrigger]:
+    """When each of WORDS is posted."""
+    reactive = {"posture": Posture.Reactive, "within": timedelta(0)}
+    taken_up = {EVENT_NAME.format(state) for state in STARTED_STATES}
+    failed, crashed = ({EVENT_NAME.format(state)} for state in ("Failed", "Crashed"))
+    return {
+        "not begun": _build_trigger(
+            deployment, after={EVENT_NAME.format("Late")}, expect=taken_up, posture=Posture.Proactive, within=MAX_DELAY
+        ),
+        "crashed": _build_trigger(deployment, expect=crashed, **reactive),
+        "failed before it could tell": _build_trigger(deployment, STARTUP_FAILURES, expect=failed, **reactive),
+    }
+
+
+def _build_trigger(deployment: UUID, messages: Sequence[str] = (), **more) -> EventTrigger:
+    """A trigger for the runs of one deployment, each by itself; with `messages`, only for states that say one of these."""
+    of_the_state = {"prefect.state-message": list(messages)} if messages else {}
+    return EventTrigger(
+        match={"prefect.resource.id": "prefect.flow-run.*", **of_the_state},
+        match_related={
+            "prefect.resource.role": "deployment",
+            "prefect.resource.id": f"prefect.deployment.{deployment}",
+        },
+        for_each={"prefect.resource.id"},
+        threshold=1,
+        **more,
+    )
+
+
+def _webhook_body(dataset: str, state: str, words: str) -> str:
+    """As `tasks.orchestration.notifications` sends it, with what the server fills in."""
+    run = "Run {{ flow_run.id }} {{ (flow_run|ui_url) or '' }}"  # no name, no message: a quote in it would end the text
+    return json.dumps(
+        {"text": f"{dataset}: {words}\n{run}", "dataset": dataset, "run_id": "{{ flow_run.id }}", "state": state}
+    )
+
+
+def _create_or_update(client: SyncPrefectClient, name: str, trigger: EventTrigger, action: CallWebhook) -> None:
+    """An automation of that name, made or brought up to date; one that is as it should be is left alone.
+
+    For a moment after a change the server may act by the old one and by the new.
+    """
+    automation = Automation(name=name, trigger=trigger, actions=[action])
+    found = client.read_automations_by_name(name)
+    if not found:
+        automation.create()
+    elif (found[0].trigger, found[0].actions, found[0].enabled) != (trigger, [action], True):
+        automation.id = found[0].id
+        automation.update()
+
+
+def _delete_automations(client: SyncPrefectClient, names: Sequence[str], block: str) -> None:
+    for name in names:
+        for automation in client.read_automations_by_name(name):
+            client.delete_automation(automation.id)
+    try:
+        client.delete_block_document(client.read_block_document_by_name(block, "webhook").id)
+    except ObjectNotFound:
+        return
+
+
+DEPLOYMENT_FIELDS = {"cron", "timezone", "pool"}  # its own parameters; all others are given to each night
+
+
+def places() -> dict[str, str]:
+    """A build step of `prefect.yaml`: the home that `$ONECLASS_HOME` or the present folder gives, as a whole path."""
+    return {"home": str(home.resolve_root().resolve())}
+
+
+def deployment_name(dataset: str) -> str:
+    """The deployment of a data set: `nightly-retrain` for the demo, as in `prefect.yaml`, else `nightly-retrain-NAME`."""
+    return (
+        NIGHTLY_DEPLOYMENT
+        if dataset == DeployParameters.model_fields["dataset"].default
+        else f"{NIGHTLY_DEPLOYMENT}-{dataset}"
+    )
+
+
+def deployment_parameters(given: DeployParameters) -> dict[str, Any]:
+    """What each night of the deployment is given; paths are made whole."""
+    return (
+        given.model_dump(mode="json", exclude=DEPLOYMENT_FIELDS, exclude_defaults=True)
+        | {
+            "dataset": given.dataset,
+            "home": str(home.resolve_root(given.home).resolve()),
+            "config": [str(Path(path).resolve()) for path in given.config],
+        }
+        | _resolve_titles(given.settings)
+    )
+
+
+def _resolve_titles(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings, if they name a table of titles, with its whole path."""
+    name = "publish.titles"
+    return {"settings": {**settings, name: str(Path(settings[name]).resolve())}} if settings.get(name) else {}
+
+
+def deploy(given: DeployParameters) -> RunnerDeployment:
+    """Make or update the deployment of a data set, and the work pool where there is none.
+
+    Where the settings have a `notify.webhook`, the server calls it for nights that do not begin, or crash.
+
+    Raises:
+        InputError: a parameter is wrong, or no Prefect server answers.
+    """
+    notices = resolve_settings(given.to_backfill()).notify
+    prefect_server.require_server()
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_work_pool(given.pool)
+        except ObjectNotFound:
+            client.create_work_pool(WorkPoolCreate(name=given.pool, type="process"))
+    deployment = nightly_retrain.to_deployment(
+        deployment_name(given.dataset),
+        parameters=deployment_parameters(given),
+        schedule=Cron(given.cron, timezone=given.timezone, slug="nightly"),
+        work_pool_name=given.pool,
+        job_variables={"env": PREFECT_DEFAULTS},
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+    install_automations(given, deployment.name, deployment.apply(), notices.webhook)
+    return deployment

@@ -1,0 +1,282 @@
+"""The sequence of stages, from raw logs to published tables, and the two flows that run all of it."""
+
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
+from prefect.runtime import flow_run
+from prefect.states import Cancelled
+from pydantic import BaseModel
+
+from oneclass.flows import run_hooks, signals
+from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParameters, flow_with_parameters
+from oneclass.flows.settings import RunSettings, resolve_settings
+from oneclass.flows.train_and_publish import publish_run, train_models
+from oneclass.tasks import cluster, item_titles, leaderboard, memory_errors
+from oneclass.tasks.binarize import binarize_task
+from oneclass.tasks.demo.story import make_demo
+from oneclass.tasks.diagnose import diagnose_task
+from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError, SettingsError
+from oneclass.tasks.evaluate.stage import evaluate_task
+from oneclass.tasks.ingest import describe_expected_sources, ingest_task, inspect_sources
+from oneclass.tasks.orchestration import artifacts, reconcile
+from oneclass.tasks.orchestration.notifications import send_notifications
+from oneclass.tasks.orchestration.progress import format_duration
+from oneclass.tasks.publish import promotion
+from oneclass.tasks.publish.stage import Published
+from oneclass.tasks.report import report_task
+from oneclass.tasks.split import Splits, split_task
+from oneclass.tasks.stores import matrices, retention, runs, warehouse
+from oneclass.tasks.tuning.auto import SearchRequest
+from oneclass.tasks.tuning.stage import tune_task
+
+STAGES = """
+1. **ingest** reads the logs: a file that was read before is skipped, a line that cannot be read is kept with the reason.
+2. **binarize** decides what counts as a like, and who is active enough to stay.
+3. **split** holds out users, and one like of every user, for the tests.
+4. **diagnose** counts how many likes users and items have.
+5. **tune** searches the settings of models that have none for this data set; on most nights there is nothing to do.
+6. **train** fits each model on what is not held out.
+7. **evaluate** ranks all items for the test users.
+8. **publish** fits the best model on everything, and swaps the published tables if nothing speaks against it.
+
+A contract closes each stage: where it is broken the run stops, and what was published before stays.
+"""
+
+LOOK = """
+The artifacts of a run say what came of it:
+
+- `summary`: what was read, found and published, and what changed since the run before
+- `evaluation`: the models side by side, a table for each way of holding out
+- `contracts`: what had to hold after each task, in words, and whether it did
+- `promotion`: why the new model was published, or was not
+
+The report, `<home>/<dataset>/report/index.html`, has all of it with figures, on one page.
+"""
+
+BACKFILL = f"""
+From raw logs to published tables: from what users like to what else each of them may like.
+{STAGES}{LOOK}"""
+
+NIGHTLY = f"""
+Retrains one data set on everything so far, the new files of `<home>/<dataset>/landing/` included, and publishes for each user what they may like.
+{STAGES}
+One night at a time works on a data set: a run that meets another, or comes after its work was done, ends as cancelled. A night with nothing new redoes nothing.
+{LOOK}"""
+
+
+logger = logging.getLogger(__name__)
+
+NIGHTLY_DEPLOYMENT = "nightly-retrain"
+
+
+def format_run_name() -> str:
+    """The name of a flow run, such as `ml-1m 2026-11-20`: the day up to which it takes events, by default today."""
+    return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()}"
+
+
+@flow(name="backfill", description=BACKFILL, flow_run_name=format_run_name)
+@flow_with_parameters(BackfillParameters)
+def backfill(given: BackfillParameters) -> Published:
+    """From raw logs to published tables."""
+    return run_pipeline(resolve_settings(given), "backfill")
+
+
+@flow(name=NIGHTLY_DEPLOYMENT, description=NIGHTLY, flow_run_name=format_run_name)
+@flow_with_parameters(NightlyRetrainParameters)
+def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
+    """Retrain on everything so far, the new files of the landing folder included, and publish.
+
+    One night at a time works on a data set, whichever deployment it is of: the data set's own lock sees to that, which
+    a process that died does not keep. A run that comes too late, or meets another, ends as cancelled.
+    """
+    try:
+        run = resolve_settings(given.to_backfill())
+    except InputError as error:
+        raise SettingsError(str(error)) from error
+    if why := _reason_to_skip(run):
+        logger.warning("%s: %s", run.dataset.name, why)
+        send_notifications(
+            run.notify, dataset=run.dataset.name, run_id=reconcile.current_run_id(), state="cancelled", text=why
+        )
+        return Cancelled(message=why)
+    return run_pipeline(run, NIGHTLY_DEPLOYMENT)
+
+
+def _reason_to_skip(run: RunSettings) -> str | None:
+    """Why there is nothing for this run to do; None where there is.
+
+    Also None where the home cannot be opened: the run will meet that too, where somebody is told of it.
+    """
+    later = None
+    try:
+        with runs.lock_data_set(run.home):
+            later = runs.find_completed_since(run.home, flow_run.scheduled_start_time, NIGHTLY_DEPLOYMENT)
+    except runs.DataSetLocked:
+        return "another run is at work on this data set; nothing was done."
+    except OneclassError as error:
+        logger.debug("%s: %s", run.dataset.name, error)
+    if later:
+        return f"this run was due before run {later} began, which did its work; nothing was done."
+    return None
+
+
+def check_run(run: RunSettings) -> None:
+    """Find what would stop the run before anything is written.
+
+    Raises:
+        InputError: a source or the table of titles is absent or cannot be read, or the home cannot be written to or is held by another run.
+    """
+    sources = run.split_files or run.sources
+    if sources:
+        inspect_sources(run.dataset, list(sources))
+    elif not run.is_demo and not any(run.home.landing.glob("*")) and not _warehouse_has_events(run):
+        raise InputError(describe_expected_sources(run.home, run.dataset))
+    if run.publish.titles:
+        item_titles.read_titles(Path(run.publish.titles), run.dataset.columns.item, named_by="publish.titles")
+    with runs.lock_data_set(run.home), warehouse.open_warehouse(run.home):
+        pass
+
+
+def run_pipeline(run: RunSettings, flow_name: str) -> Published:
+    """Every stage in order; a stage hands on names and digests, never data."""
+    run_id = reconcile.current_run_id()
+    began = time.perf_counter()
+    plan = f"{len(run.models)} models ({', '.join(run.models)}) under {' and '.join(run.protocols)}"
+    where = f"{run.home.limits.threads} threads, in {run.home.folder}"
+    logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, where)
+    with contextlib.ExitStack() as held:
+        held.enter_context(run_hooks.notify_on_end(run, run_id, flow_name))
+        held.enter_context(memory_errors.memory_errors(f"{run.dataset.name}: {flow_name}"))
+        check_run(
+            run
+        )  # again: a deployment has no command that checks first, and whoever is to be told has to hear of it
+        held.enter_context(run_context(run, run_id, flow_name))
+        executor = held.enter_context(cluster.open_executor(run.cluster, run.home, flow_run.id))
+        splits = build_splits(run, run_id)
+        diagnose_task(run.home, run_id, run.seed)
+        run = replace(run, models=_tune_settings(run, run_id, splits, executor))
+        run, fits, failed = train_models(run, run_id, splits, executor)
+        for protocol, of_protocol in fits.items():
+            judged = evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol, executor)
+            failed |= judged.failed
+        published = publish_run(run, run_id, splits, fits.get(promotion.PROMOTION_PROTOCOL, {}), failed, executor)
+        report_task(run.home, run_id)
+        artifacts.publish_evaluation(run.home, published.table)
+        artifacts.publish_decision(run.home, published.decision)
+        retention.collect_garbage(run.home)
+        took = format_duration(time.perf_counter() - began)
+        logger.info("%s: done in %s; report: %s", run.dataset.name, took, published.report)
+        if published.decision and not published.decision.promoted:
+            logger.warning("%s: %s", run.dataset.name, published.decision.sentence)
+        if failed:
+            raise ModelsFailed(_partial_failure_message(failed, published))
+    return published
+
+
+def _tune_settings(run: RunSettings, run_id: str, splits: Splits, executor: cluster.Executor) -> dict[str, BaseModel]:
+    """The settings that every fit of the run has."""
+    return tune_task(
+        run.home,
+        run_id,
+        digests={name: splits.digests[name] for name in run.protocols if name in splits.digests},
+        models=run.models,
+        wanted=SearchRequest(run.train.tune, run.given, list(run.dataset.models)),
+        day=run.until or date.today(),
+        seed=run.seed,
+        executor=executor,
+    )
+
+
+def _partial_failure_message(failed: dict[str, str], published: Published) -> str:
+    """What a run says at its end in which some models failed."""
+    lines = [f"{model} failed and was left out: {error}" for model, error in failed.items()]
+    what = published.decision.sentence if published.decision else "no recommendations were made"
+    return "\n".join([*lines, f"The run went on without: {what}. Tables: {published.folder}"])
+
+
+@contextlib.contextmanager
+def run_context(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Iterator[None]:
+    """Hold the data set for this run and keep its row; runs whose process died are put right, in Prefect too.
+
+    Args:
+        more: what else was asked for, to be kept with the settings.
+    """
+    with (
+        signals.register_run(run.home, run_id),
+        runs.record_run(run.home, run_id, flow_name, run.describe() | more) as earlier,
+    ):
+        reconcile.reconcile_runs(earlier)
+        yield
+
+
+def build_splits(run: RunSettings, run_id: str) -> Splits:
+    """Ingest, binarize, split; the digests of the run's protocols in the matrix store."""
+    _pin_modules()
+    sources = list(run.split_files or run.sources)
+    if run.is_demo:
+        sources = make_demo(run.home, run.demo, run.seed)
+    replace = run.is_demo or run.replace
+    ingested = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replace)
+    binarize_task(run.home, run.binarize, run_id, since=run.since, until=run.until)
+    splits = split_task(
+        run.home,
+        run.split,
+        run_id,
+        protocols=run.protocols,
+        seed=run.seed,
+        ids_are_numbers=run.dataset.id_order == "number",
+        given_files=_split_train_and_test(ingested.file_ids) if run.split_files else None,
+        threshold=run.binarize.threshold,
+        since=run.since,
+    )
+    matrices.upload_splits(run.home, splits.digests.values())
+    return splits
+
+
+def _pin_modules() -> None:
+    """Keep the project's modules for as long as Prefect keeps the flow that runs, which is to the end of the process.
+
+    Python empties the modules that are alive when it ends. One that is gone it cannot empty, although functions of it
+    may be left: Prefect's event loops, which run to the end, keep the flow run's context, and so the flow, what it
+    calls, and the types in those functions' annotations. DuckDB's binding reports its own among them as leaked, in a
+    page on stderr.
+    """
+    if run := FlowRunContext.get():
+        run.flow.modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "oneclass"]
+
+
+def _split_train_and_test(file_ids: tuple[int, ...]) -> tuple[tuple[int], tuple[int]]:
+    if len(file_ids) != 2 or len(set(file_ids)) != 2:
+        raise InputError("--split-files: TRAIN and TEST must be two different logs, one file each.")
+    train, test = file_ids
+    return (train,), (test,)
+
+
+def _warehouse_has_events(run: RunSettings) -> bool:
+    if not run.home.warehouse.exists():
+        return False
+    with warehouse.open_warehouse(run.home) as connection:  # makes the tables, where a run was killed before it had
+        return connection.execute("select count(*) > 0 from operations.log_files").fetchone()[0]
+
+
+def format_result(published: Published) -> str:
+    """What a command says at its end: the main table, and where the rest is."""
+    lines = [
+        leaderboard.format_plain(published.table),
+        "",
+        f"Tables: {published.folder}",
+        f"Report: {published.report}",
+    ]
+    if published.decision and not published.decision.promoted:
+        lines.append(f"Warning: {published.decision.sentence}")
+    return "\n".join(lines)

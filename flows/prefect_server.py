@@ -1,0 +1,182 @@
+"""Prefect's server for one run alone, where none is named: it starts while the run's modules load, and ends with the run.
+
+Prefect would start one too, but when all is loaded; it would load a server's modules into this process as well, and
+leave the server at work where this process is killed.
+"""
+
+import atexit
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+import sys
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from oneclass.tasks.errors import InputError, OneclassError
+
+logger = logging.getLogger(__name__)
+
+API_URL = "PREFECT_API_URL"
+ALLOW_SETTING = "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"
+STOP_TIMEOUT_SECONDS = 5.0  # in which it writes down what it has been told
+_PROGRAM = """
+import gc, os, socket, sys, threading
+
+gc.set_threshold(100_000)  # as the command's own
+
+def end_with_the_run():
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+threading.Thread(target=end_with_the_run, daemon=True).start()
+import uvicorn
+from prefect.server.api.server import create_app  # its plugins want no event loop at work yet
+
+config = uvicorn.Config(create_app, factory=True, log_level="error", lifespan="on")
+uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
+"""
+_SERVER_SETTINGS = {
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT__SERVER_FINAL": "1",
+}  # as Prefect does
+_servers: list[subprocess.Popen] = []
+
+
+def start_server() -> None:
+    """Start it, and name it to Prefect; nothing where a server is named, or where Prefect decides by settings of its own."""
+    if "prefect" in sys.modules or os.environ.get(API_URL) or ALLOW_SETTING in os.environ or has_configured_server():
+        return
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # who asks too early waits
+        command = [sys.executable, "-c", _PROGRAM, str(listening.fileno())]
+        _servers.append(
+            subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                pass_fds=[listening.fileno()],
+                env=os.environ | _SERVER_SETTINGS,
+                start_new_session=True,  # a signal to the run's group is for the run
+            )
+        )
+        port = listening.getsockname()[1]
+    os.environ |= {API_URL: f"http://127.0.0.1:{port}/api", "PREFECT_UI_URL": ""}  # it has no pages to link to
+    atexit.register(stop_server)  # before Prefect's own, so that it runs after them
+
+
+def is_started() -> bool:
+    """Whether this process has one, which Prefect was told of."""
+    return bool(_servers)
+
+
+def log_startup() -> None:
+    """Say that one is starting, where one is: the first line of a run, seconds before its own."""
+    if _servers:
+        logger.info("Prefect's server for this run alone is starting; %s would name one that stays", API_URL)
+
+
+def wait_until_ready() -> None:
+    """Until it answers.
+
+    Raises:
+        OneclassError: it has ended, or says nothing for as long as a server may take to start.
+    """
+    seconds = float(os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"])
+    try:
+        urllib.request.urlopen(f"{os.environ[API_URL]}/health", timeout=seconds).close()
+    except OSError as error:
+        raise OneclassError(
+            f"Prefect's temporary server did not start ({error}). Its own words are above; is there room for its database "
+            "in $PREFECT_HOME? With PREFECT_API_URL a run uses a server that is there."
+        ) from error
+
+
+def stop_server(seconds: float = STOP_TIMEOUT_SECONDS) -> None:
+    """End it; at once if it takes longer."""
+    for server in _servers:
+        server.terminate()
+        try:
+            server.wait(seconds)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+    _servers.clear()
+
+
+def has_configured_server() -> bool:
+    """Whether Prefect may find a server's address in a profile or in a file of this folder: it is left to Prefect then."""
+    home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+    profiles = _read_setting(Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml"))
+    active = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
+    return (
+        API_URL in profiles.get("profiles", {}).get(active, {})
+        or "url" in _read_setting(Path("prefect.toml")).get("api", {})
+        or "prefect" in _read_setting(Path("pyproject.toml")).get("tool", {})
+        or Path(".env").exists()
+    )
+
+
+def _read_setting(file: Path) -> dict:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # Prefect says what is wrong with it
+        return {}
+
+
+TIMEOUT_SECONDS = 5.0
+
+
+@contextlib.contextmanager
+def ensure_server() -> Iterator[None]:
+    """Work with the server that `PREFECT_API_URL` names, or, where that does not answer, with a temporary one."""
+    if is_started():
+        wait_until_ready()
+        yield
+        return
+    if (why := _explain_unreachable()) is None:
+        yield
+        return
+    logger.warning(
+        "%s. The run goes on with a temporary server of its own; it will not be seen in the other's UI.", why
+    )
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        yield
+
+
+def require_server() -> None:
+    """Refuse to go on without a server that stays.
+
+    Raises:
+        InputError: `PREFECT_API_URL` is not set, or nothing answers there.
+    """
+    if not PREFECT_API_URL.value():
+        raise InputError(
+            "PREFECT_API_URL: is not set. Start a server (prefect server start), then "
+            "export PREFECT_API_URL=http://127.0.0.1:4200/api and run again."
+        )
+    if why := _explain_unreachable():
+        raise InputError(f"{why}. Start the server (prefect server start), then run again.")
+
+
+def is_reachable() -> bool:
+    """Whether a server is named and answers."""
+    return bool(PREFECT_API_URL.value()) and _explain_unreachable() is None
+
+
+def _explain_unreachable() -> str | None:
+    """Why the server that is named is taken to be away; None where it answers, or none is named."""
+    if not (address := PREFECT_API_URL.value()):
+        return None
+    try:
+        urllib.request.urlopen(f"{address}/health", timeout=TIMEOUT_SECONDS).close()
+    except urllib.error.HTTPError:  # it answers, if only that it wants a password
+        return None
+    except (OSError, ValueError) as error:
+        return f"PREFECT_API_URL = {address}: no Prefect server answers there ({error})"
+    return None

@@ -1,0 +1,197 @@
+"""The models of a run: fitted on each protocol's training edges, one chosen, judged, fitted on every edge and published.
+
+A model that fails does not stop the others.
+"""
+
+import logging
+from dataclasses import replace
+from datetime import date
+
+from pydantic import BaseModel
+
+from oneclass.flows.settings import RunSettings
+from oneclass.tasks.blend import blend_task
+from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.publish import promotion
+from oneclass.tasks.publish.stage import Published, choose_model, publish_task
+from oneclass.tasks.split import Splits
+from oneclass.tasks.train import is_model_error, submit_fit, train_task
+
+logger = logging.getLogger(__name__)
+
+BLEND_MODEL = "blend"
+PendingFits = dict[tuple[str, str], PendingCall]  # by protocol and model
+WEIGHT_PROTOCOLS = (promotion.PROMOTION_PROTOCOL, "next_events", "given")  # the first that a run has
+
+
+def train_models(
+    run: RunSettings, run_id: str, splits: Splits, executor: Executor = LOCAL
+) -> tuple[RunSettings, dict[str, dict[str, str]], dict[str, str]]:
+    """Every model on the training edges of every protocol, the blend last, for it is made of the others.
+
+    Returns:
+        The run with the blend's settings, or without a blend that is not worth it; the digests of the fits by protocol
+        and model; and the models that failed, with the reason.
+    """
+    failed: dict[str, str] = {}
+    asked = [protocol for protocol in run.protocols if protocol in splits.digests]
+    alone = replace(run, models={name: of for name, of in run.models.items() if name != BLEND_MODEL})
+    pending = _submit_fits(run, splits, asked, executor)
+    fits = {
+        protocol: train_protocol(alone, run_id, protocol, splits, failed, list(alone.models), pending)
+        for protocol in asked
+    }
+    if BLEND_MODEL not in run.models:
+        return run, fits, failed
+    settings = _choose_blend(run, run_id, splits, fits)
+    if settings is None:
+        return alone, fits, failed
+    run = replace(run, models={**alone.models, BLEND_MODEL: settings})
+    for protocol in asked:
+        fits[protocol] |= train_protocol(run, run_id, protocol, splits, failed, [BLEND_MODEL])
+    return run, fits, failed
+
+
+def _choose_blend(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[str, str]]) -> BaseModel | None:
+    """The blend's settings: those that were given, else members and weights from the validation users of a protocol."""
+    if "members" in run.given.get(BLEND_MODEL, ()) or BLEND_MODEL in run.dataset.models:
+        return run.models[BLEND_MODEL]
+    protocol = next((name for name in WEIGHT_PROTOCOLS if name in fits), None)
+    if protocol is None:
+        logger.info("blend: is weighed on %s, none of which is among this run's protocols", ", ".join(WEIGHT_PROTOCOLS))
+        return None
+    return blend_task(
+        run.home,
+        run_id,
+        protocol=protocol,
+        matrices_digest=splits.digests[protocol],
+        digests=fits[protocol],
+        settings=run.models,
+        seed=run.seed,
+        day=run.until or date.today(),
+    )
+
+
+def _submit_fits(run: RunSettings, splits: Splits, protocols: list[str], executor: Executor) -> PendingFits:
+    """Submit every fit except the blend's, which needs the fits of its components.
+
+    With warm starts nothing is submitted: the earlier fits are found in the warehouse, which the coordinator alone reads.
+    """
+    if run.train.warm_start:
+        return {}
+    return {
+        (protocol, model): submit_fit(
+            executor,
+            run.home,
+            protocol=protocol,
+            matrices_digest=splits.digests[protocol],
+            model=model,
+            settings=settings,
+            seed=run.seed,
+        )
+        for protocol in protocols
+        for model, settings in run.models.items()
+        if model != BLEND_MODEL
+    }
+
+
+def train_protocol(
+    run: RunSettings,
+    run_id: str,
+    protocol: str,
+    splits: Splits,
+    failed: dict[str, str],
+    models: list[str],
+    pending: PendingFits | None = None,
+) -> dict[str, str]:
+    """Some of the run's models on the training edges of one protocol; the digests of the fits.
+
+    A model that fails is left out from there on and noted in `failed`; where none is left, its error stops the run.
+    """
+    fits = {}
+    for number, model in enumerate(models, 1):
+        if model in failed:
+            continue
+        logger.info("%s: fit %d of %d, %s", protocol, number, len(models), model)
+        try:
+            fits[model] = _load_or_fit(run, run_id, protocol, splits, model, (pending or {}).get((protocol, model)))
+        except Exception as error:
+            if not is_model_error(error) or len(failed) == len(run.models) - 1:
+                raise
+            logger.error("%s: %s is left out: %s", protocol, model, error)
+            failed[model] = str(error)
+    return fits
+
+
+def _load_or_fit(
+    run: RunSettings, run_id: str, protocol: str, splits: Splits, model: str, pending: PendingCall | None = None
+) -> str:
+    fit = train_task(
+        run.home,
+        run_id,
+        protocol=protocol,
+        matrices_digest=splits.digests[protocol],
+        model=model,
+        settings=run.models[model],
+        seed=run.seed,
+        warm=run.train.warm_start,
+        pending=pending,
+    )
+    return fit.digest
+
+
+def publish_run(
+    run: RunSettings,
+    run_id: str,
+    splits: Splits,
+    fits: dict[str, str],
+    failed: dict[str, str],
+    executor: Executor = LOCAL,
+) -> Published:
+    """Choose on validation, judge, fit once more on every edge, recommend; `given` alone publishes its table only.
+
+    Args:
+        fits: digests of the fits on the training edges of `promotion.PROTOCOL`.
+        failed: the models that are left out; the chosen one is added where it cannot be fitted on every edge.
+    """
+    if ALL_EDGES not in splits.digests:
+        return publish_task(run.home, run_id, run.publish)
+    candidates = [model for model in run.models if model not in failed]
+    if run.publish.model in failed:
+        raise OneclassError(f"publish.model = {run.publish.model}: failed: {failed[run.publish.model]}")
+    if not candidates:
+        raise OneclassError("\n".join(f"{model} failed: {error}" for model, error in failed.items()))
+    choice = choose_model(run.home, run_id, run.publish, candidates)
+    night = promotion.ChallengerRun(
+        choice.model,
+        choice.score,
+        settings=run.models,
+        fits={model: digest for model, digest in fits.items() if model not in failed},
+        matrices_digest=splits.digests.get(promotion.PROMOTION_PROTOCOL),
+        seed=run.seed,
+        manual=run.publish.model is not None,
+    )
+    judgement = promotion.judge(run.home, night, run.publish)
+    digest = None
+    try:
+        if not judgement.stays:
+            chosen = replace(run, models={choice.model: run.models[choice.model]})
+            pending = _submit_fits(chosen, splits, [ALL_EDGES], executor).get((ALL_EDGES, choice.model))
+            digest = _load_or_fit(run, run_id, ALL_EDGES, splits, choice.model, pending)
+    except Exception as error:
+        if not is_model_error(error) or judgement.champion is None:
+            raise
+        failed[choice.model] = str(error)
+        judgement = judgement.against(f"{choice.model} could not be fitted on every edge: {error}")
+    return publish_task(
+        run.home,
+        run_id,
+        run.publish,
+        choice=choice,
+        judgement=judgement,
+        model_digest=digest,
+        matrices_digest=splits.digests[ALL_EDGES],
+        executor=executor,
+    )

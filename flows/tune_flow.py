@@ -1,0 +1,109 @@
+"""The flow `tune`: trials of a model's settings, judged on validation users or edges alone."""
+
+import logging
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from oneclass.flows import cli
+from oneclass.flows.parameters import TuneParameters, flow_with_parameters
+from oneclass.flows.pipeline import build_splits, format_run_name, run_context
+from oneclass.flows.settings import RunSettings, resolve_settings
+from oneclass.tasks import cluster, tuning
+from oneclass.tasks.cluster import Executor
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.orchestration import reconcile
+from oneclass.tasks.settings import build_search_space
+from oneclass.tasks.tuning import Search, Study
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What a tuning left: the file of the best settings, and the best trials as text."""
+
+    file: Path
+    table: str
+
+
+@flow(name="tune", flow_run_name=format_run_name)
+@flow_with_parameters(TuneParameters)
+def tune(given: TuneParameters) -> TuneResult:
+    """Ingest, binarize and split, then fit and judge until the study has `trials` trials.
+
+    Raises:
+        InputError: a wrong argument, or a log too small to tune on.
+        OneclassError: every trial failed.
+    """
+    run, space = plan_tuning(given)
+    run_id = reconcile.current_run_id()
+    kept = run_context(run, run_id, "tune", trials=given.trials, together=given.together)
+    with kept, cluster.open_executor(run.cluster, run.home, flow_run.id) as executor:
+        chosen, digests = run.protocols[0], build_splits(run, run_id).digests
+        if chosen not in digests:
+            raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")
+        settings = run.models[given.model]
+        search = Search(given.model, chosen, digests[chosen], settings, space, run.seed, together=given.together)
+        return _run_search(run, search, given, executor)
+
+
+def plan_tuning(given: TuneParameters) -> tuple[RunSettings, tuning.SearchSpace]:
+    """The settings of the run, and where it searches: the model's declared space without what `--set` fixes.
+
+    Raises:
+        InputError: a wrong argument, or a model that has nothing to search.
+    """
+    by_default = [] if given.split_files else ["strong_generalization"]
+    protocols = [given.protocol] if given.protocol else by_default
+    run = resolve_settings(given.to_backfill(models=[given.model], protocols=protocols))
+    if given.trials < 1:
+        raise InputError(f"--trials {given.trials}: must be at least 1.")
+    if given.together < 1:
+        raise InputError(f"--together {given.together}: must be at least 1.")
+    if given.timeout is not None and given.timeout <= 0:
+        raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
+    kept = {"order": run.split.order, "considered": run.binarize.observed_negatives}
+    return run, build_search_space(given.model, fixed=given.settings, **kept)
+
+
+def _run_search(run: RunSettings, search: Search, given: TuneParameters, executor: Executor) -> TuneResult:
+    """Rounds of trials until the study has as many as were asked for, or the time is up."""
+    judged = search.validation_data(run.home)
+    users = judged.users
+    study, until = Study(run.home, search), time.monotonic() + 60 * (given.timeout or math.inf)
+    _log_search(search, study, users, given.trials)
+    fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
+    command = cli.to_command_line("flows.tune", given)
+    file = tuning.write_best_settings(run.home, search, study, fixed, users, command)
+    while asked := study.ask(given.trials, judged.train):
+        pending = [tuning.submit_trial(executor, run.home, search, one) for one in asked]
+        for one, call in zip(asked, pending, strict=True):
+            tuning.trial_task(run.home, search, one.number, call)
+            file = tuning.write_best_settings(run.home, search, study, fixed, users, command)
+        if time.monotonic() > until and asked[-1].number < given.trials:
+            logger.info("stopped after %g minutes; the same command goes on from here", given.timeout)
+            break
+    outcomes = study.outcomes()
+    if file is None:
+        raise OneclassError(f"tune: every trial of {search.model} failed. The last one: {outcomes[-1].note}")
+    return TuneResult(file, tuning.format_trials(search, outcomes))
+
+
+def _log_search(search: Search, study: Study, users: int, trials: int) -> None:
+    logger.info(
+        "tuning %s by %s of %s validation users (%s), over %s",
+        search.model,
+        search.metric,
+        f"{users:,}",
+        search.protocol,
+        ", ".join(search.space),
+    )
+    if before := len(study.outcomes()):
+        logger.info("the study has %d trials already; %d more to go", before, max(0, trials - before))
+    if other := study.other_source():
+        logger.warning("%d of its trials were made by another version of models/; their values may differ", other)

@@ -1,0 +1,240 @@
+"""Small systems with a symmetric positive definite matrix, solved inside kernels, each by one thread.
+
+The bits of fits depend on the order of the operations, so each form stays as it is. `solve` is for float64 systems of a
+few tens of rows; `factorize` and `inverse_last_columns` are for float32 matrices of up to a thousand rows, with
+several right sides. Solvers in vector lanes are in `models.numerics.cholesky`, the inverse of a large matrix is
+in `models.numerics.spd_inverse`.
+"""
+
+import numpy as np
+from numba import njit
+
+from oneclass.models.numerics.logistic_bound import FAST as LOOSE
+from oneclass.models.numerics.simd import (
+    F32_WIDTH,
+    F64_WIDTH,
+    ROWS,
+    add_outer,
+    add_scaled,
+    dot,
+    element,
+    load,
+    pad_width,
+    scale,
+    store,
+)
+
+STRICT = {"contract", "nsz"}
+DOUBLE = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
+
+
+@njit(cache=True, fastmath=LOOSE, inline="always")
+def solve_in_rows(matrix, stride, size, vector):
+    """vector = P^-1 vector; the lower triangle of P, with rows `stride` long, is eliminated from the last row up."""
+    for last in range(size - 1, -1, -1):
+        pivot = 1 / matrix[last * stride + last]
+        for row in range(last):
+            factor = -matrix[last * stride + row] * pivot
+            add_scaled(matrix, row * stride, np.float32(factor), matrix, last * stride, row + 1)
+            vector[row] += factor * vector[last]
+    for row in range(size):
+        total = vector[row]
+        for column in range(row):
+            total -= matrix[row * stride + column] * vector[column]
+        vector[row] = total / matrix[row * stride + row]
+
+
+@njit(cache=True, fastmath=STRICT)
+def factorize_tiled(matrix, size):
+    """Replace the upper triangle of -A by the factor U of A = U'U; returns False if A is not positive definite.
+
+    Works on ROWS rows at a time: first subtracts what the rows above contribute, in tiles, then factorizes these rows.
+    """
+    for first in range(0, size, ROWS):
+        begin = first // F32_WIDTH * F32_WIDTH
+        for lane in range(begin, size, F32_WIDTH):
+            add_outer(matrix, first * size + lane, size, matrix, first, size, matrix, lane, size, first)
+        for row in range(first, first + ROWS):
+            for above in range(first, row):
+                factor = matrix[above * size + row]
+                add_scaled(matrix, row * size + begin, factor, matrix, above * size + begin, size - begin)
+            pivot = -matrix[row * size + row]
+            if not pivot > 0:
+                return False
+            factor = np.float32(-1) / np.sqrt(pivot)
+            scale(matrix, row * size + begin, factor, matrix, row * size + begin, size - begin)
+    return True
+
+
+@njit(cache=True, fastmath=STRICT)
+def solve_factorized(matrix, size, vector, half):
+    """vector = (U'U)^-1 vector; `half` is scratch, for U'^-1 vector."""
+    for row in range(size):
+        half[row] = vector[row] / matrix[row * size + row]
+        begin = row // F32_WIDTH * F32_WIDTH
+        add_scaled(vector, begin, -half[row], matrix, row * size + begin, size - begin)
+    vector[:size] = 0
+    for row in range(size - 1, -1, -1):
+        begin = row // F32_WIDTH * F32_WIDTH
+        known = dot(matrix, row * size + begin, vector, begin, size - begin)
+        vector[row] = (half[row] - known) / matrix[row * size + row]
+
+
+@njit(**DOUBLE, forceinline=True)
+def _eliminate(lanes, matrix, k, inverse):
+    """matrix[i] -= inverse matrix[k, i] matrix[k] for k < i < n - 1: one step of a symmetric elimination.
+
+    matrix: float64, rows W long, flat. Row i is updated from the last multiple of DOUBLES up to i on.
+    """
+    n, width = len(lanes), pad_width(len(lanes), F64_WIDTH)
+    for begin in range(0, width, F64_WIDTH):
+        for i in range(max(k + 1, begin), min(begin + F64_WIDTH, n - 1)):
+            factor = -(inverse * element(matrix, k * width + i))
+            for column in range(begin, width, F64_WIDTH):
+                at = i * width + column
+                store(matrix, at, load(matrix, at) + factor * load(matrix, k * width + column))
+
+
+@njit(**DOUBLE)
+def solve_with_pivot_floor(lanes, system, least, solution):
+    """solution = P^-1 z by Gaussian elimination; no eigenvalue of P may lie below `least`.
+
+    Then no pivot lies below it either: a pivot that rounding made smaller is raised to `least`.
+
+    Args:
+        lanes: a tuple of n integers; only its length counts.
+        system: float64, flat, rows of n numbers filled up to a multiple of DOUBLES: the upper triangle of P, of
+            size n - 1, and z in column n - 1. It is overwritten.
+    """
+    n, width = len(lanes), pad_width(len(lanes), F64_WIDTH)
+    for k in range(n - 1):
+        system[k * width + k] = max(system[k * width + k], least)
+        _eliminate(lanes, system, k, 1 / system[k * width + k])
+    for k in range(n - 2, -1, -1):
+        solution[k] = system[k * width + n - 1] / system[k * width + k]
+        for i in range(k):
+            system[i * width + n - 1] -= system[i * width + k] * solution[k]
+
+
+ORDERED = {"contract"}
+REORDERED = {"contract", "reassoc"}  # lets sums vectorize; NaN is still NaN
+
+
+@njit(cache=True, nogil=True)
+def solve(P, h):
+    """Overwrite h with P^-1 h: float64 (n,) and (n, n or more), by Cholesky, row by row.
+
+    Only the lower triangle of P is read; it is overwritten by the factor.
+    """
+    for row in range(len(h)):
+        for column in range(row):
+            total = P[row, column]
+            for k in range(column):
+                total -= P[row, k] * P[column, k]
+            P[row, column] = total / P[column, column]
+            P[row, row] -= P[row, column] * P[row, column]
+        P[row, row] = np.sqrt(P[row, row])
+        for k in range(row):
+            h[row] -= P[row, k] * h[k]
+        h[row] /= P[row, row]
+    for row in range(len(h) - 1, -1, -1):
+        for k in range(row + 1, len(h)):
+            h[row] -= P[k, row] * h[k]
+        h[row] /= P[row, row]
+
+
+@njit(cache=True, fastmath=ORDERED)
+def factorize(a):
+    """A = U'U, float32 (n, n), in place; only the upper triangle is read and written.
+
+    Works on four rows at a time, and subtracts all rows above from each. Returns whether A is positive definite; if it
+    is not, the factor means nothing.
+    """
+    n = len(a)
+    for k in range(0, n, 4):
+        rows = min(4, n - k)
+        for above in range(0, k, 4):
+            if rows == 4:
+                _subtract_four(a, above, k)
+            else:
+                for m in range(above, above + 4):
+                    for row in range(k, n):
+                        for column in range(row, n):
+                            a[row, column] -= a[m, row] * a[m, column]
+        for row in range(k, k + rows):
+            for m in range(k, row):
+                share = a[m, row]
+                for column in range(row, n):
+                    a[row, column] -= share * a[m, column]
+            if not a[row, row] > 0:
+                return False
+            scale = np.float32(1) / np.sqrt(a[row, row])
+            for column in range(row, n):
+                a[row, column] *= scale
+    return True
+
+
+@njit(cache=True, fastmath=ORDERED)
+def _subtract_four(a, m, k):
+    """Subtract the contribution of rows m .. m+3 of U from rows k .. k+3 of A, from column k on."""
+    p, q, r, s = a[m, k:], a[m + 1, k:], a[m + 2, k:], a[m + 3, k:]
+    w, x, y, z = a[k, k:], a[k + 1, k:], a[k + 2, k:], a[k + 3, k:]
+    p0, p1, p2, p3 = p[0], p[1], p[2], p[3]
+    q0, q1, q2, q3 = q[0], q[1], q[2], q[3]
+    r0, r1, r2, r3 = r[0], r[1], r[2], r[3]
+    s0, s1, s2, s3 = s[0], s[1], s[2], s[3]
+    for c in range(len(p)):
+        pc, qc, rc, sc = p[c], q[c], r[c], s[c]
+        w[c] = (((w[c] - p0 * pc) - q0 * qc) - r0 * rc) - s0 * sc
+        x[c] = (((x[c] - p1 * pc) - q1 * qc) - r1 * rc) - s1 * sc
+        y[c] = (((y[c] - p2 * pc) - q2 * qc) - r2 * rc) - s2 * sc
+        z[c] = (((z[c] - p3 * pc) - q3 * qc) - r3 * rc) - s3 * sc
+
+
+@njit(cache=True)
+def inverse_last_columns(u, inverse):
+    """Fill the rows of `inverse` (d, n) with the last d columns of (U'U)^-1: solve U'Y = E forward, U X = Y backward."""
+    d, n = inverse.shape
+    start = n - d
+    inverse[:] = 0
+    for c in range(d):
+        y = inverse[c]
+        y[start + c] = 1
+        for k in range(start + c, n):
+            y[k] /= u[k, k]
+            value = y[k]
+            for column in range(k + 1, n):
+                y[column] -= value * u[k, column]
+    for k in range(n - 1, -1, -1):
+        tail = u[k, k + 1 :]
+        scale = np.float32(1) / u[k, k]
+        fours = d - d % 4
+        for c in range(0, fours, 4):
+            _four_dots(tail, inverse, c, k, scale)
+        for c in range(fours, d):
+            inverse[c, k] = (inverse[c, k] - _dot(tail, inverse[c, k + 1 :])) * scale
+
+
+@njit(cache=True, fastmath=REORDERED)
+def _dot(one, other):
+    total = np.float32(0)
+    for at in range(len(one)):
+        total += one[at] * other[at]
+    return total
+
+
+@njit(cache=True, fastmath=REORDERED)
+def _four_dots(tail, inverse, c, k, scale):
+    """Element k of four columns of the inverse, from the elements after it."""
+    w, x, y, z = inverse[c, k + 1 :], inverse[c + 1, k + 1 :], inverse[c + 2, k + 1 :], inverse[c + 3, k + 1 :]
+    a, b, e, f = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+    for at in range(len(tail)):
+        t = tail[at]
+        a += t * w[at]
+        b += t * x[at]
+        e += t * y[at]
+        f += t * z[at]
+    inverse[c, k] = (inverse[c, k] - a) * scale
+    inverse[c + 1, k] = (inverse[c + 1, k] - b) * scale
+    inverse[c + 2, k] = (inverse[c + 2, k] - e) * scale
+    inverse[c + 3, k] = (inverse[c + 3, k] - f) * scale

@@ -1,0 +1,244 @@
+"""Products of a block of rows with a dense table, each row summed in one fixed order.
+
+BLAS may sum in another order if the number of threads or the shape of the block changes. Here a row of the result
+depends on that row and on the table alone.
+"""
+
+import functools
+
+import numpy as np
+from numba import get_num_threads, njit, prange
+from scipy.sparse import csr_matrix
+
+from oneclass.models.numerics.simd import (
+    F32_WIDTH,
+    ROWS,
+    ZERO,
+    add_outer,
+    aligned_zeros,
+    broadcast,
+    copy,
+    element,
+    load,
+    prefetch_row,
+    store,
+)
+
+GROUP = 32  # rows that share a pass over the columns, so that rows of the table are used again while in the cache
+COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result
+ALONE = 4096  # columns of a pass for one row alone: 16 KB of the result, in the first-level cache
+TILE = 4 * F32_WIDTH  # columns of a tile: a copy of 256 bytes of each table row that the block uses
+ROWS_PER_PASS = 4  # tiles that lie side by side in the table
+PREFETCH_DISTANCE = (
+    16  # entries of a history by which their rows of the tile are asked for early, as a tile is larger than a cache
+)
+
+
+@njit(parallel=True, nogil=True, cache=True, fastmath={"contract"})
+def add_products(indptr, indices, values, table, out):
+    rows, columns = out.shape
+    for group in prange((rows + GROUP - 1) // GROUP):
+        for start in range(0, columns, COLUMNS):
+            stop = min(start + COLUMNS, columns)
+            for row in range(group * GROUP, min(group * GROUP + GROUP, rows)):
+                total = out[row, start:stop]
+                for entry in range(indptr[row], indptr[row + 1]):
+                    value = values[entry]
+                    term = table[indices[entry], start:stop]
+                    for column in range(stop - start):
+                        total[column] += value * term[column]
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def add_one_product(indptr, indices, values, table, out):
+    """One row: eight rows of the table for each load and store of the totals, in the order of `add_products`."""
+    eights = indptr[1] - (indptr[1] - indptr[0]) % 8
+    for start in range(0, len(out), ALONE):
+        stop = min(start + ALONE, len(out))
+        total = out[start:stop]
+        for at in range(indptr[0], eights, 8):
+            p, q, r, s = values[at], values[at + 1], values[at + 2], values[at + 3]
+            t, u, v, w = values[at + 4], values[at + 5], values[at + 6], values[at + 7]
+            a, b = table[indices[at], start:stop], table[indices[at + 1], start:stop]
+            c, d = table[indices[at + 2], start:stop], table[indices[at + 3], start:stop]
+            e, f = table[indices[at + 4], start:stop], table[indices[at + 5], start:stop]
+            g, h = table[indices[at + 6], start:stop], table[indices[at + 7], start:stop]
+            for column in range(stop - start):
+                four = (((total[column] + p * a[column]) + q * b[column]) + r * c[column]) + s * d[column]
+                total[column] = (((four + t * e[column]) + u * f[column]) + v * g[column]) + w * h[column]
+        for at in range(eights, indptr[1]):
+            value, term = values[at], table[indices[at], start:stop]
+            for column in range(stop - start):
+                total[column] += value * term[column]
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def tiled_products(indptr, positions, values, used, table, workers, out):
+    """All rows of the block use one tile of the table before the next tile, so that the table is read once.
+
+    A tile is a copy, because in the table each of its rows lies on another memory page; for this reason too TOGETHER
+    tiles are copied at a time. `positions` has AHEAD more elements than there are entries.
+    """
+    rows, columns = out.shape
+    size, some = len(used) * TILE, ROWS_PER_PASS * TILE
+    for worker in prange(workers):
+        tiles, totals = aligned_zeros(ROWS_PER_PASS * size), aligned_zeros(TILE)
+        for first in range(worker * some, columns, workers * some):
+            starts = range(first, min(first + some, columns), TILE)
+            for position in range(len(used)):
+                for start in starts:
+                    at = (start - first) // TILE * size + position * TILE
+                    _fill(tiles, at, table, used[position], start, min(TILE, columns - start))
+            for start in starts:
+                tile = tiles[(start - first) // TILE * size :]
+                for row in range(rows):
+                    _sum_rows(indptr[row], indptr[row + 1], positions, values, tile, totals)
+                    for column in range(min(TILE, columns - start)):
+                        out[row, start + column] = totals[column]
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def dense_products(left, table, workers, out):
+    """Groups of ROWS rows times one tile of the table after another; `left` has the groups' columns one by one."""
+    rows, columns = out.shape
+    inner = len(table)
+    for worker in prange(workers):
+        tile, totals = aligned_zeros(inner * TILE), aligned_zeros(ROWS * TILE)
+        for start in range(worker * TILE, columns, workers * TILE):
+            width = min(TILE, columns - start)
+            for position in range(inner):
+                _fill(tile, position * TILE, table, position, start, width)
+            for first in range(0, rows, ROWS):
+                totals[:] = 0
+                for lane in range(0, TILE, F32_WIDTH):
+                    add_outer(totals, lane, TILE, left, first * inner, ROWS, tile, lane, TILE, inner)
+                for row in range(min(ROWS, rows - first)):
+                    for column in range(width):
+                        out[first + row, start + column] = totals[row * TILE + column]
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def narrow_products(left, table, out):
+    """`dense_products` of a table with so few columns that most of a tile would be empty."""
+    for row in range(len(left)):
+        total = out[row]
+        for position in range(len(table)):
+            value, term = left[row, position], table[position]
+            for column in range(len(total)):
+                total[column] += value * term[column]
+
+
+@njit(cache=True)
+def _fill(tile, at, table, row, start, width):
+    """Copy a part of a row of the table into the tile; behind the table's last column the tile keeps what it has."""
+    if width == TILE:
+        copy(tile, at, table, np.intp(row) * table.shape[1] + start, TILE)
+    else:
+        for column in range(width):
+            tile[at + column] = table[row, start + column]
+
+
+@njit(cache=True, fastmath={"contract"})
+def _sum_rows(first, last, positions, values, tile, totals):
+    """The sum of one row's terms in their order, with the TILE totals held in registers."""
+    s0 = s1 = s2 = s3 = broadcast(ZERO)
+    for entry in range(first, last):
+        value, at = element(values, entry), np.intp(element(positions, entry)) * TILE
+        prefetch_row(tile, np.intp(element(positions, entry + PREFETCH_DISTANCE)) * TILE, TILE)
+        s0, s1 = s0 + value * load(tile, at), s1 + value * load(tile, at + F32_WIDTH)
+        s2, s3 = s2 + value * load(tile, at + 2 * F32_WIDTH), s3 + value * load(tile, at + 3 * F32_WIDTH)
+    store(totals, 0, s0)
+    store(totals, F32_WIDTH, s1)
+    store(totals, 2 * F32_WIDTH, s2)
+    store(totals, 3 * F32_WIDTH, s3)
+
+
+MIN_TILED_COLUMNS = 32  # a table with fewer columns is not copied: most of a tile would be empty
+MIN_REUSE = 5  # copying tiles pays if a block uses a row of the table so many times on average
+
+
+def pattern_times(histories: csr_matrix, table: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+    """H T, float32 (block, columns): H (block, items) read as zeros and ones, T float32 (items, columns).
+
+    Args:
+        values: (entries of H,), what to read in place of the ones.
+    """
+    values = np.ones(len(histories.indices), dtype=np.float32) if values is None else values
+    return _multiply(histories.indptr, histories.indices, values, table)
+
+
+def dense_times(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """R T, float32 (block, columns): R float32 (block, width), T float32 (width, columns), C order both."""
+    block, width = rows.shape
+    if block == 1:  # of which a tile would be used once
+        out = np.zeros((1, table.shape[1]), dtype=np.float32)
+        add_one_product(*_whole_row(width), as_read_only(rows[0], np.float32), as_read_only(table, np.float32), out[0])
+        return out
+    if table.shape[1] < MIN_TILED_COLUMNS:
+        out = np.zeros((block, table.shape[1]), dtype=np.float32)
+        narrow_products(as_read_only(rows, np.float32), as_read_only(table, np.float32), out)
+        return out
+    out = np.empty((block, table.shape[1]), dtype=np.float32)
+    groups = -(-block // ROWS)
+    grouped = np.zeros((groups * ROWS, width), dtype=np.float32)
+    grouped[:block] = rows
+    left = np.ascontiguousarray(grouped.reshape(groups, ROWS, width).swapaxes(1, 2)).reshape(-1)
+    dense_products(left, as_read_only(table, np.float32), get_num_threads(), out)
+    return out
+
+
+def values_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
+    """R T, float32 (block, columns): R (block, width) CSR with its values, T float32 (width, columns)."""
+    return _multiply(rows.indptr, rows.indices, rows.data, table)
+
+
+def tall_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
+    """`values_times` of an R with more rows than T has columns: sorting R's indices would take longer than it saves."""
+    out = np.zeros((rows.shape[0], table.shape[1]), dtype=np.float32)
+    indptr, indices = as_read_only(rows.indptr, np.int64), as_read_only(rows.indices, np.int32)
+    add_products(indptr, indices, as_read_only(rows.data, np.float32), as_read_only(table, np.float32), out)
+    return out
+
+
+def normalize_columns(vectors: np.ndarray) -> np.ndarray:
+    """The vectors divided by their lengths, float32 (K, items); zeros stay zeros."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    return np.ascontiguousarray(vectors.T) / np.where(lengths > 0, lengths, 1).astype(np.float32)
+
+
+def as_read_only(array: np.ndarray, dtype: type) -> np.ndarray:
+    """A C-ordered read-only view, or a converted copy, so that a kernel is compiled for one kind of argument only."""
+    view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+@functools.cache
+def _whole_row(width: int) -> tuple[np.ndarray, np.ndarray]:
+    """CSR index arrays of one row that has an entry in every column."""
+    return as_read_only([0, width], np.int64), as_read_only(np.arange(width), np.int32)
+
+
+def _multiply(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """The product, by the kernel that moves least memory; all give the same bits."""
+    out = np.zeros((len(indptr) - 1, table.shape[1]), dtype=np.float32)
+    indptr, values, table = (
+        as_read_only(indptr, np.int64),
+        as_read_only(values, np.float32),
+        as_read_only(table, np.float32),
+    )
+    if len(out) == 1:
+        add_one_product(indptr, as_read_only(indices, np.int32), values, table, out[0])
+        return out
+    used, positions = np.unique(indices, return_inverse=True)
+    if len(indices) < MIN_REUSE * len(used) or table.shape[1] < MIN_TILED_COLUMNS:
+        add_products(indptr, as_read_only(indices, np.int32), values, table, out)
+    else:
+        used = as_read_only(used, np.uint32)
+        tiled_products(indptr, _pad_positions(positions), values, used, table, get_num_threads(), out)
+    return out
+
+
+def _pad_positions(positions: np.ndarray) -> np.ndarray:
+    """The positions, and AHEAD more, which are asked for early and never used."""
+    return as_read_only(np.append(positions, np.zeros(PREFETCH_DISTANCE, positions.dtype)), np.uint32)

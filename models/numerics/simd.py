@@ -1,0 +1,387 @@
+"""Lanes: short vectors of numbers that a kernel loads, adds, multiplies and stores in one step, as values in numba code.
+
+numba cannot know that two arrays do not overlap. So a plain loop over a few dozen factors keeps no running sum in a
+register, and spends more time on tests and on the rest of the last vector than on arithmetic. Here a kernel says which
+vectors it holds:
+
+    total = total + load(table, at) * load(own, 0)
+
+`total` has 16 float32 or 8 float64 (64 bytes, LANES or DOUBLES of them); `folded` adds the halves of 16 float32 to
+make 8. LLVM maps lanes to what the processor has: one AVX-512 register, two of AVX2, four of SSE or NEON. Lanes add to
+and multiply with lanes of the same kind, and a number of their type multiplies all of them. As everywhere in numba, the
+`fastmath` of the function decides whether a product and a sum become one instruction ("contract").
+
+Arrays are contiguous, and places in them are element numbers. Bounds are not checked: the caller makes sure that all
+lanes from a place on lie in the array. `models.numerics.simd` has loops over whole rows of numbers,
+`models.numerics.simd` holds several rows of lanes at once.
+"""
+
+import operator
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
+
+VECTOR_BYTES = 64  # a cache line, and an AVX-512 register
+F32_WIDTH = VECTOR_BYTES // 4  # float32
+F64_WIDTH = VECTOR_BYTES // 8  # float64
+INDEX = ir.IntType(32)
+
+
+class Vector(types.Type):
+    """The numba type of `count` numbers of the numba type `element`."""
+
+    def __init__(self, element: types.Float, count: int) -> None:
+        self.element, self.count = element, count
+        super().__init__(name=f"Lanes({element}, {count})")
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager, lanes):
+        element = manager.lookup(lanes.element).get_value_type()
+        super().__init__(manager, lanes, ir.VectorType(element, lanes.count))
+
+
+def vector_type(element: types.Float) -> Vector:
+    """The type of BYTES bytes of numbers."""
+    return Vector(element, VECTOR_BYTES * 8 // element.bitwidth)
+
+
+def splat(builder, number, count):
+    """LLVM vector whose `count` lanes are all the number."""
+    empty = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
+    first = builder.insert_element(empty, number, INDEX(0))
+    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(INDEX, count), [0] * count))
+
+
+def _arithmetic(operation, name):
+    @infer_global(operation)
+    class _Rule(AbstractTemplate):
+        def generic(self, arguments, keywords):
+            left, right = arguments
+            scaled = operation is operator.mul and isinstance(right, Vector) and left == right.element
+            if isinstance(right, Vector) and left == right or scaled:
+                return signature(right, left, right)
+
+    @lower_builtin(operation, Vector, Vector)
+    @lower_builtin(operation, types.Float, Vector)
+    def _lower(context, builder, call, arguments):
+        left, right = arguments
+        if call.args[0] != call.args[1]:
+            left = splat(builder, left, call.args[1].count)
+        return getattr(builder, name)(left, right)
+
+
+_arithmetic(operator.add, "fadd")
+_arithmetic(operator.mul, "fmul")
+
+
+def element_pointer(context, builder, array_type, array, at, kind):
+    """LLVM pointer to a place in an array, at which a value of the LLVM type `kind` lies."""
+    data = context.make_array(array_type)(context, builder, value=array).data
+    return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
+
+
+def _loads(kind):
+    """Code that loads a value of the numba type `kind` from its last two arguments, an array and a place."""
+
+    def generate(context, builder, call, arguments):
+        place = element_pointer(context, builder, call.args[-2], *arguments[-2:], context.get_value_type(kind))
+        return builder.load(place, align=call.args[-2].dtype.bitwidth // 8)
+
+    return generate
+
+
+@intrinsic
+def load(typing, array, at):
+    """array[at : at + n] as lanes, n = LANES for float32 and DOUBLES for float64."""
+    lanes = vector_type(array.dtype)
+    return lanes(array, types.intp), _loads(lanes)
+
+
+@intrinsic
+def load_like(typing, lanes, array, at):
+    """array[at : at + n] as lanes of the kind of `lanes`."""
+    return lanes(lanes, array, types.intp), _loads(lanes)
+
+
+@intrinsic
+def element(typing, array, at):
+    """array[at], without numba's test for a negative place."""
+    return array.dtype(array, types.intp), _loads(array.dtype)
+
+
+@intrinsic
+def store(typing, array, at, lanes):
+    """array[at : at + n] = lanes."""
+
+    def generate(context, builder, call, arguments):
+        array, at, value = arguments
+        place = element_pointer(context, builder, call.args[0], array, at, value.type)
+        builder.store(value, place, align=lanes.element.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, lanes), generate
+
+
+@intrinsic
+def broadcast(typing, number):
+    """Lanes (LANES float32 or DOUBLES float64) that are all the number."""
+    lanes = vector_type(number)
+
+    def generate(context, builder, call, arguments):
+        return splat(builder, arguments[0], lanes.count)
+
+    return lanes(number), generate
+
+
+@intrinsic
+def add_halves(typing, lanes):
+    """The first half of the lanes plus the second half: half as many lanes."""
+    count = lanes.count // 2
+
+    def generate(context, builder, call, arguments):
+        halves = (ir.Constant(ir.VectorType(INDEX, count), list(range(part, part + count))) for part in (0, count))
+        return builder.fadd(*(builder.shuffle_vector(arguments[0], arguments[0], half) for half in halves))
+
+    return Vector(lanes.element, count)(lanes), generate
+
+
+@intrinsic
+def horizontal_sum(typing, lanes):
+    """The sum of float32 lanes, by halves: the first half plus the second, and so on."""
+
+    def generate(context, builder, call, arguments):
+        (value,) = arguments
+        number = value.type.element
+        name, kind = f"llvm.vector.reduce.fadd.v{lanes.count}f32", ir.FunctionType(number, [number, value.type])
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [number(-0.0), value], fastmath=("reassoc",))
+
+    return lanes.element(lanes), generate
+
+
+@intrinsic
+def prefetch(typing, array, at):
+    """Prefetch the cache line of array[at] into the first-level cache."""
+
+    def generate(context, builder, call, arguments):
+        place = element_pointer(context, builder, call.args[0], *arguments, ir.IntType(8))
+        kind = ir.FunctionType(ir.VoidType(), [place.type] + [INDEX] * 3)
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [place, INDEX(0), INDEX(3), INDEX(1)])  # to read, first level, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+@njit(cache=True, inline="always")
+def pad_width(width, lanes=F32_WIDTH):
+    """The next multiple of `lanes`."""
+    return -(-width // lanes) * lanes
+
+
+@njit(cache=True)
+def aligned_zeros(size):
+    """Zeros, float32 (size,), aligned so that no lanes of a padded table cross a cache line."""
+    room = np.zeros(size + F32_WIDTH, dtype=np.float32)
+    start = (-room.ctypes.data // 4) % F32_WIDTH
+    return room[start : start + size]
+
+
+ROWS = 8  # rows that are worked on side by side
+UNROLLED = 4  # running sums in `add_weighted`
+ZERO = np.float32(0)
+IN_ORDER = {"cache": True, "fastmath": {"contract"}, "forceinline": True}
+
+
+@njit(**IN_ORDER)
+def prefetch_row(array, at, width):
+    """Ask for the cache lines of array[at : at + width]."""
+    for lane in range(0, width, F32_WIDTH):
+        prefetch(array, at + lane)
+
+
+@njit(**IN_ORDER)
+def copy(target, at, source, source_at, width):
+    """target[at + l] = source[source_at + l], l < width."""
+    for lane in range(0, width, F32_WIDTH):
+        store(target, at + lane, load(source, source_at + lane))
+
+
+@njit(**IN_ORDER)
+def scale(target, at, factor, source, source_at, width):
+    """target[at + l] = factor source[source_at + l], l < width."""
+    for lane in range(0, width, F32_WIDTH):
+        store(target, at + lane, factor * load(source, source_at + lane))
+
+
+@njit(**IN_ORDER)
+def add_scaled(target, at, factor, source, source_at, width):
+    """target[at + l] += factor source[source_at + l], l < width."""
+    for lane in range(0, width, F32_WIDTH):
+        store(target, at + lane, load(target, at + lane) + factor * load(source, source_at + lane))
+
+
+@njit(**IN_ORDER)
+def add_weighted(target, at, weights, weights_at, source, source_at, step, count):
+    """target[at + l] += sum_{c < count} weights[weights_at + c] source[source_at + step c + l], l < LANES.
+
+    `count` is a multiple of UNROLLED. There are UNROLLED running sums, so that an addition need not wait for the last.
+    """
+    s0 = s1 = s2 = s3 = broadcast(ZERO)
+    for c in range(0, count, UNROLLED):
+        weight, row = weights_at + c, source_at + step * c
+        s0 = s0 + element(weights, weight) * load(source, row)
+        s1 = s1 + element(weights, weight + 1) * load(source, row + step)
+        s2 = s2 + element(weights, weight + 2) * load(source, row + 2 * step)
+        s3 = s3 + element(weights, weight + 3) * load(source, row + 3 * step)
+    store(target, at, load(target, at) + ((s0 + s1) + (s2 + s3)))
+
+
+@njit(**IN_ORDER)
+def dot(one, one_at, other, other_at, width):
+    """sum_{l < width} one[one_at + l] other[other_at + l], float32; `width` a multiple of LANES."""
+    total = broadcast(ZERO)
+    for lane in range(0, width, F32_WIDTH):
+        total = total + load(one, one_at + lane) * load(other, other_at + lane)
+    return horizontal_sum(total)
+
+
+@intrinsic
+def _totals(typing, rows):
+    """The total of each of ROWS rows of lanes, as lanes: 24 instructions, instead of 64 for one row after another."""
+    (count,), half = {len(rows)}, Vector(rows.dtype.element, ROWS)
+
+    def generate(context, builder, call, arguments):
+        def shuffled(one, other, lanes):
+            return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(INDEX, len(lanes)), lanes))
+
+        def halved(one, other, part):
+            """Add every second run of `part` lanes to the run before it, in `one` and then in `other`."""
+            lanes = [lane for lane in range(2 * F32_WIDTH) if lane // part % 2 == 0]
+            behind = [lane + part for lane in lanes]
+            return builder.fadd(shuffled(one, other, lanes), shuffled(one, other, behind))
+
+        vectors, part = [builder.extract_value(arguments[0], row) for row in range(count)], F32_WIDTH // 2
+        while len(vectors) > 1:
+            vectors = [halved(one, other, part) for one, other in zip(vectors[::2], vectors[1::2])]
+            part //= 2
+        even, odd = (list(range(first, F32_WIDTH, 2)) for first in range(2))
+        return builder.fadd(*(shuffled(vectors[0], vectors[0], lanes) for lanes in (even, odd)))
+
+    return half(rows), generate
+
+
+@njit(**IN_ORDER)
+def dot_rows(out, at, table, places, places_at, start, width, vector, vector_at):
+    """out[at + e] = sum_{l < width} table[places[places_at + e] + start + l] vector[vector_at + l], e < ROWS."""
+    r0, r1, r2, r3, r4, r5, r6, r7 = _eight(places, places_at)
+    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = broadcast(ZERO)
+    for lane in range(0, width, F32_WIDTH):
+        x, column = load(vector, vector_at + lane), start + lane
+        s0, s1 = s0 + load(table, r0 + column) * x, s1 + load(table, r1 + column) * x
+        s2, s3 = s2 + load(table, r2 + column) * x, s3 + load(table, r3 + column) * x
+        s4, s5 = s4 + load(table, r4 + column) * x, s5 + load(table, r5 + column) * x
+        s6, s7 = s6 + load(table, r6 + column) * x, s7 + load(table, r7 + column) * x
+    store(out, at, _totals((s0, s1, s2, s3, s4, s5, s6, s7)))
+
+
+@njit(**IN_ORDER)
+def add_rows(target, at, weights, weights_at, table, places, places_at, start, width):
+    """target[at + l] += sum_{e < ROWS} weights[weights_at + e] table[places[places_at + e] + start + l], l < width."""
+    r0, r1, r2, r3, r4, r5, r6, r7 = _eight(places, places_at)
+    w0, w1, w2, w3, w4, w5, w6, w7 = _eight(weights, weights_at)
+    for lane in range(0, width, F32_WIDTH):
+        column, total = start + lane, load(target, at + lane)
+        total = total + w0 * load(table, r0 + column) + w1 * load(table, r1 + column)
+        total = total + w2 * load(table, r2 + column) + w3 * load(table, r3 + column)
+        total = total + w4 * load(table, r4 + column) + w5 * load(table, r5 + column)
+        total = total + w6 * load(table, r6 + column) + w7 * load(table, r7 + column)
+        store(target, at + lane, total)
+
+
+@njit(**IN_ORDER)
+def _eight(array, at):
+    """array[at : at + ROWS] as a tuple."""
+    return (
+        element(array, at),
+        element(array, at + 1),
+        element(array, at + 2),
+        element(array, at + 3),
+        element(array, at + 4),
+        element(array, at + 5),
+        element(array, at + 6),
+        element(array, at + 7),
+    )
+
+
+EIGHT = (0,) * ROWS
+
+
+def _places(context, builder, array_type, array, at, stride, tile):
+    """LLVM pointers to the rows of a tile in an array."""
+    for row in range(len(tile)):
+        place = builder.add(at, builder.mul(stride, stride.type(row)))
+        yield element_pointer(context, builder, array_type, array, place, context.get_value_type(tile.dtype))
+
+
+@intrinsic
+def load_tile(typing, rows, lanes, array, at, stride):
+    """A tuple of lanes like `lanes`, as many as the tuple `rows` is long; row r is loaded from at + stride r."""
+    tile = types.UniTuple(lanes, len(rows))
+
+    def generate(context, builder, call, arguments):
+        places = _places(context, builder, call.args[2], *arguments[2:], tile)
+        align = lanes.element.bitwidth // 8
+        return context.make_tuple(builder, tile, [builder.load(place, align=align) for place in places])
+
+    return tile(rows, lanes, array, types.intp, types.intp), generate
+
+
+@intrinsic
+def store_tile(typing, array, at, stride, tile):
+    """Store row r of a tuple of lanes at place at + stride r."""
+
+    def generate(context, builder, call, arguments):
+        for row, place in enumerate(_places(context, builder, call.args[0], *arguments[:3], tile)):
+            value = builder.extract_value(arguments[3], row)
+            builder.store(value, place, align=tile.dtype.element.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, tile), generate
+
+
+@intrinsic
+def plus_outer(typing, tile, array, at, lanes):
+    """The tuple of tile[r] + array[at + r] lanes."""
+
+    def generate(context, builder, call, arguments):
+        tile, array, at, value = arguments
+        rows = []
+        for row in range(len(call.args[0])):
+            place = element_pointer(
+                context, builder, call.args[1], array, builder.add(at, at.type(row)), value.type.element
+            )
+            scaled = builder.fmul(splat(builder, builder.load(place), lanes.count), value)
+            rows.append(builder.fadd(builder.extract_value(tile, row), scaled))
+        return context.make_tuple(builder, call.return_type, rows)
+
+    return tile(tile, array, types.intp, lanes), generate
+
+
+@njit(**IN_ORDER)
+def add_outer(target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
+    """Add `count` outer products to a tile of ROWS x LANES, in their order, with the whole tile in registers.
+
+    target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r] right[right_at + right_step c + l].
+    As in BLAS, each of the three arrays comes with a place and a step; callers hold each in a larger table.
+    """
+    tile = load_tile(EIGHT, broadcast(ZERO), target, at, stride)
+    for c in range(count):
+        tile = plus_outer(tile, left, left_at + left_step * c, load(right, right_at + right_step * c))
+    store_tile(target, at, stride, tile)

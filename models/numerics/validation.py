@@ -1,0 +1,142 @@
+"""What models take: users x items matrices of counts, checked before anything is computed from them."""
+
+import warnings
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from oneclass.models.numerics.sequential_histories import with_recency_ranks
+
+ENTRIES_PER_CHUNK = 1 << 23  # entries that are counted together, 64 MB
+
+
+def check_interactions(interactions: csr_matrix) -> csr_matrix:
+    """The matrix itself, if a model can be fitted on it.
+
+    Raises:
+        TypeError, ValueError: as `check_matrix`; or it has no edge.
+    """
+    check_matrix_type(interactions, "interactions")
+    check_entries(interactions, "interactions")
+    check_edges(interactions)
+    return interactions
+
+
+def check_edges(interactions: csr_matrix) -> None:
+    """Refuse a matrix without an edge.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if interactions.nnz == 0:
+        raise ValueError(f"the {interactions.shape[0]} x {interactions.shape[1]} matrix of interactions has no edge")
+
+
+def check_matrix(matrix: csr_matrix, name: str) -> None:
+    """Refuse anything but a users x items matrix of counts as the models take it.
+
+    Raises:
+        TypeError: it is not of scipy's type `csr_matrix`, or its values are not real numbers.
+        ValueError: columns of a row are not sorted or come twice, or a count is not positive and finite; the first such
+            entry is named.
+    """
+    check_matrix_type(matrix, name)
+    check_entries(matrix, name)
+
+
+def check_matrix_type(matrix: csr_matrix, name: str) -> None:
+    """The part of `check_matrix` that reads no entry.
+
+    Raises:
+        TypeError: as there.
+    """
+    if not isinstance(matrix, csr_matrix):
+        raise TypeError(
+            f"{name}: a {type(matrix).__name__} where a scipy.sparse.csr_matrix of users x items belongs; give "
+            f"csr_matrix({name})"
+        )
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: its values are of type {matrix.dtype}; give counts, such as {name}.astype('float32')")
+
+
+def check_entries(matrix: csr_matrix, name: str, first: int = 0) -> None:
+    """The part of `check_matrix` that reads every entry.
+
+    Args:
+        first: the user of the first row, where these are some rows of a matrix.
+
+    Raises:
+        ValueError: as there.
+    """
+    if not matrix.has_canonical_format:
+        raise ValueError(
+            f"{name}: columns of a row are not sorted, or a column comes twice in a row; call {name}.sum_duplicates()"
+        )
+    counts = matrix.data
+    if len(counts) and not (counts.min() > 0 and counts.max() < np.inf):  # a NaN is the least and the largest
+        bad = ~(np.isfinite(counts) & (counts > 0))
+        entry = int(np.argmax(bad))
+        row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+        raise ValueError(
+            f"{name}: user {first + row} (row), item {matrix.indices[entry]}: the count {counts[entry]} is not a positive "
+            "finite number; leave out what is not a like, and call eliminate_zeros()"
+        )
+
+
+def count_item_degrees(matrix: csr_matrix) -> np.ndarray:
+    """int64 (items,), how many entries each column has; some entries at a time, for a count in 64 bits copies them."""
+    pieces = np.split(matrix.indices, range(ENTRIES_PER_CHUNK, matrix.nnz, ENTRIES_PER_CHUNK))
+    return sum(np.bincount(piece, minlength=matrix.shape[1]) for piece in pieces)
+
+
+def mean_degree(matrix: csr_matrix) -> float:
+    """How many entries the rows have on average, of those that have any."""
+    return matrix.nnz / max(1, np.count_nonzero(np.diff(matrix.indptr)))
+
+
+def single_item_histories(items: np.ndarray, count: int) -> csr_matrix:
+    """Histories of one item each, (len(items), count); `items` are columns."""
+    indptr = np.arange(len(items) + 1, dtype=np.int32)
+    alone = csr_matrix((np.ones(len(items), np.float32), np.asarray(items, np.int32), indptr), (len(items), count))
+    return with_recency_ranks(alone, np.zeros(len(items), dtype=np.int32))
+
+
+def row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
+    """Sums of the entries of each row of a CSR matrix, float64 (rows,)."""
+    ends = np.zeros(len(of_entries) + 1)
+    np.cumsum(of_entries, out=ends[1:])
+    at = ends[indptr]
+    return at[1:] - at[:-1]
+
+
+def drop_unknown_entries(histories: csr_matrix, trained: np.ndarray, model: str) -> csr_matrix:
+    """Histories, (users, items), without the entries of items that have no training edge; a warning says how many.
+
+    The others keep their order, where it is known.
+
+    Args:
+        trained: bool (items,), whether an item has a training edge.
+        model: its name, for the warning.
+
+    Raises:
+        TypeError, ValueError: as `check_matrix`.
+    """
+    check_matrix(histories, "histories")
+    items = len(trained)
+    if histories.shape[1] > items:
+        trained = np.append(trained, np.zeros(histories.shape[1] - items, dtype=bool))
+    known = trained[histories.indices]
+    if known.all() and histories.shape[1] == items:
+        return histories
+    if not known.all():
+        warnings.warn(
+            f"{model}: {np.count_nonzero(~known)} history entries are of items that no training user has; "
+            "they are ignored",
+            stacklevel=4,
+        )
+    indptr = np.concatenate([[0], np.cumsum(known)])[histories.indptr]
+    parts = (histories.data[known], histories.indices[known], indptr.astype(histories.indptr.dtype))
+    places = getattr(histories, "places", None)
+    return with_recency_ranks(
+        csr_matrix(parts, shape=(histories.shape[0], items)), None if places is None else places[known]
+    )

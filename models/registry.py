@@ -1,0 +1,72 @@
+"""Every model by its name. A model's file is imported when the model is first asked for, and not before."""
+
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from pathlib import Path
+
+from oneclass.models.base import Model
+
+
+class ModelRegistry(MutableMapping[str, type[Model]]):
+    """Estimators by name, in the order in which tables without another order list them.
+
+    Args:
+        homes: where each class is: its module, a colon, its name.
+    """
+
+    def __init__(self, homes: dict[str, str]) -> None:
+        self._known: dict[str, str | type[Model]] = dict(homes)
+
+    def __getitem__(self, name: str) -> type[Model]:
+        found = self._known[name]
+        if isinstance(found, str):
+            module, _, kind = found.partition(":")
+            found = self._known[name] = getattr(import_module(module), kind)
+        return found
+
+    def __setitem__(self, name: str, model: type[Model]) -> None:
+        self._known[name] = model
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, name: object) -> bool:  # without an import
+        return name in self._known
+
+
+MODELS = ModelRegistry(
+    {
+        "popularity": "oneclass.models.popularity:Popularity",
+        "bpr_uniform": "oneclass.models.bpr.model:BPRUniform",
+        "bpr_popularity": "oneclass.models.bpr.model:BPRPopularity",
+        "mrf_dense": "oneclass.models.mrf.dense:MRFDense",
+        "mrf_sparse": "oneclass.models.mrf.sparse:MRFSparse",
+        "slim": "oneclass.models.slim.model:SLIM",
+        "wmf": "oneclass.models.wmf.model:WMF",
+        "graph_filter": "oneclass.models.graph_filter.model:GraphFilter",
+        "random_graph": "oneclass.models.random_graph.model:RandomGraph",
+        "paired_symbols": "oneclass.models.paired_symbols.model:PairedSymbols",
+        "binary_matrix": "oneclass.models.binary_matrix.model:BinaryMatrix",
+        "hpf": "oneclass.models.hpf.model:HPF",
+        "cdae": "oneclass.models.autoencoders.cdae:CDAE",
+        "mult_dae": "oneclass.models.autoencoders.mult_dae:MultDAE",
+        "mult_vae": "oneclass.models.autoencoders.mult_vae:MultVAE",
+        "blend": "oneclass.models.blend.model:Blend",
+    }
+)
+
+
+def load_model(name: str, folder: Path, *, threads: int = 1) -> Model:
+    """The fitted model that was saved in the folder.
+
+    Raises:
+        KeyError: no model has that name.
+        ValueError: the folder holds another model.
+    """
+    return MODELS[name].load(folder, threads=threads)

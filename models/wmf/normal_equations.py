@@ -1,0 +1,199 @@
+"""One side of weighted matrix factorization, users or items: its edges, its penalties, and its half of a pass."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.partition import partition_rows
+from oneclass.models.numerics.random_numbers import normals, purpose
+from oneclass.models.numerics.simd import aligned_zeros, pad_width
+from oneclass.models.numerics.validation import row_sums
+from oneclass.models.wmf.kernels import PARTS, conjugate_gradient, gram_parts, solve_blocks
+
+
+def merge_explicit_negatives(
+    interactions: csr_matrix, explicit_negatives: csr_matrix | None, weight: float
+) -> tuple[csr_matrix, np.ndarray | None]:
+    """The pairs of S, and their targets.
+
+    Args:
+        interactions: (users, items) CSR, sorted columns, the likes.
+        considered: of that shape, sorted columns, none of them a like; None where the log does not tell.
+        weight: p of what was considered.
+
+    Returns:
+        (users, items) CSR with sorted columns, whose values are the targets, and these, float64 (pairs,); or the likes
+        themselves and None, where nothing is beside them.
+
+    Raises:
+        ValueError: the shapes differ, or an item was liked and not liked by one user.
+    """
+    if not weight or explicit_negatives is None or not explicit_negatives.nnz:
+        return interactions, None
+    if explicit_negatives.shape != interactions.shape:
+        raise ValueError(
+            f"considered: the shape {explicit_negatives.shape} beside likes of the shape {interactions.shape}"
+        )
+    likes, others = (
+        csr_matrix((np.full(one.nnz, value), one.indices, one.indptr), shape=one.shape)
+        for one, value in ((interactions, 1.0), (explicit_negatives, weight))
+    )
+    both = likes + others
+    if both.nnz < likes.nnz + others.nnz:
+        raise ValueError(f"considered: {likes.nnz + others.nnz - both.nnz} pairs are likes too; leave them out of one")
+    both.sort_indices()
+    return both, both.data
+
+
+NUM_ROW_PARTS = 64  # runs of rows, which are dealt to the threads
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of `models.wmf.model`, in one form for both kinds.
+
+    sum_S w (a (u'v)^2 - 2 (base + a) p u'v + (base + a) p^2) + unobserved sum_all w (u'v)^2
+        + regularization (sum_users w (d + unobserved items)^exponent |u|^2
+                          + sum_items (sum_S w + unobserved sum_users w)^exponent |v|^2)
+
+    with w the weight of the pair's user, d the user's degree, and p = 1 but with `targets`.
+
+    Attributes:
+        unobserved: weight of every pair, observed or not.
+        base: 1 for hu2008, where an observed pair has the weight 1 + a; 0 for rendle2021.
+        alpha: a = alpha count; if it is 0, a = 1.
+        regularization, exponent: lambda and nu of a row's penalty.
+        targets: whether the values of the matrix are p, and not counts.
+    """
+
+    unobserved: float
+    base: float
+    alpha: float
+    regularization: float
+    exponent: float
+    targets: bool = False
+
+    def terms(self, matrix: csr_matrix, others: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """w a and w (base + a) p of every edge, float64; w is the weight of its column's vertex, 1 where `others` is None."""
+        squares = self.alpha * matrix.data.astype(np.float64) if self.alpha > 0 else np.ones(matrix.nnz)
+        pulls = self.base + squares
+        if self.targets:
+            pulls *= matrix.data
+        if others is None:
+            return squares, pulls
+        of_entries = others[matrix.indices]
+        return of_entries * squares, of_entries * pulls
+
+    def constant(self, matrix: csr_matrix, own: np.ndarray | None, others: np.ndarray | None) -> float:
+        """The part that does not depend on the factors; arguments as for `RowSystems`."""
+        of_edges = self.terms(matrix, others)[1]
+        of_rows = row_sums(matrix.indptr, of_edges * matrix.data if self.targets else of_edges)
+        return float(np.sum(of_rows if own is None else own * of_rows))
+
+
+@dataclass(frozen=True)
+class SolverSettings:
+    """How a row is solved: by steps of conjugate gradients from the old row, or by blocks of factors.
+
+    Attributes:
+        steps: number of conjugate gradient steps; 0 for blocks.
+        block: number of factors in a block, a multiple of LANES; with all factors the solution is exact.
+    """
+
+    steps: int
+    block: int
+
+
+class RowSystems:
+    """The linear systems of one side, users or items: one system for each row of a (rows, others) CSR matrix.
+
+    A row's own weight does not change the row's solution, so unseen users need no weight.
+    """
+
+    def __init__(self, matrix: csr_matrix, loss: Loss, own: np.ndarray | None, others: np.ndarray | None) -> None:
+        """`own` and `others` are float64 weights of the own rows and of the other side's; None for weights of one."""
+        self.unobserved = loss.unobserved
+        self.own = own
+        self.others = None if others is None else as_read_only(others, np.float32)
+        squares, pulls = loss.terms(matrix, others)
+        of_rows, all_others = matrix.indptr[1:] - matrix.indptr[:-1], float(matrix.shape[1])
+        if others is not None:
+            of_rows, all_others = row_sums(matrix.indptr, others[matrix.indices]), others.sum()
+        self.graph = (
+            as_read_only(matrix.indptr, np.int64),
+            as_read_only(matrix.indices, np.int32),
+            as_read_only(squares, np.float32),
+            as_read_only(pulls, np.float32),
+        )
+        penalties = loss.regularization * (of_rows + loss.unobserved * all_others) ** loss.exponent
+        self.penalties = as_read_only(penalties, np.float32)
+
+    def solve(
+        self, own: np.ndarray, other: np.ndarray, factors: int, solver: SolverSettings, gram: np.ndarray | None = None
+    ) -> float:
+        """Solve every row of the table `own` while `other` is fixed.
+
+        Args:
+            gram: `gram(other, factors)`, where it is known.
+
+        Returns:
+            The loss without its constant and without the penalty of the other side.
+
+        Raises:
+            ValueError: a system of equations is not positive definite in float32, or a factor is not finite.
+        """
+        width = int(pad_width(factors))
+        gram = self.gram(other, factors) if gram is None else gram
+        values = np.zeros(len(self.penalties))
+        common = (own, other, gram, self.graph, self.penalties, width, self._partition_rows(width))
+        if solver.steps > 0:
+            conjugate_gradient(*common, solver.steps, values)
+        else:
+            solve_blocks(*common, min(solver.block, width), values)
+        if not np.isfinite(values).all():
+            raise ValueError("wmf: the equations of a row cannot be solved in float32; raise regularization")
+        return float((values if self.own is None else self.own * values).sum())
+
+    def penalty(self, own: np.ndarray, factors: int) -> float:
+        """The penalty of this side's factors in the loss."""
+        squares = np.square(factor_view(own, factors)).sum(axis=1, dtype=np.float64)
+        return float(np.sum((squares if self.own is None else squares * self.own) * self.penalties))
+
+    def gram(self, other: np.ndarray, factors: int) -> np.ndarray:
+        """w0 G, float32 (width^2,): the Gram matrix of the other side by its weights, summed in a fixed order."""
+        width = int(pad_width(factors))
+        count, weighted = len(other) // width - 1, other  # a table ends in a row of zeros
+        if self.others is not None and (self.others != 1).any():
+            weighted = (other[: count * width].reshape(count, width) * self.others[:, None]).reshape(-1)
+        parts = np.zeros((PARTS, width * width), dtype=np.float32)
+        gram_parts(weighted, other, count, width, parts)
+        upper = np.triu(parts.sum(axis=0).reshape(width, width))
+        return (upper + np.triu(upper, 1).T).reshape(-1) * np.float32(self.unobserved)
+
+    def _partition_rows(self, width: int) -> np.ndarray:
+        """Bounds int64 of at most RUNS runs of rows with about equal cost; a row costs about as much as width / 2 edges.
+
+        None is empty: each takes the time to clear its scratch arrays, which for one user is most of it.
+        """
+        if len(self.penalties) == 1:  # a user who is folded in, for whom the cuts would take as long as the solution
+            return np.arange(2)
+        return np.unique(partition_rows(self.graph[0], NUM_ROW_PARTS, width // 2))
+
+
+def draw_factor_table(count: int, factors: int, scale: float, seed: int, name: str) -> np.ndarray:
+    """A table of normal factors with standard deviation scale / sqrt(K), in the layout of the kernels."""
+    table = empty_table(count, factors)
+    factor_view(table, factors)[:] = normals(seed, purpose(name), count, factors) * np.float32(scale / np.sqrt(factors))
+    return table
+
+
+def empty_table(count: int, factors: int) -> np.ndarray:
+    """A table of zeros, float32: `count` rows, each filled up to a multiple of LANES, and one more row."""
+    return aligned_zeros((count + 1) * int(pad_width(factors)))
+
+
+def factor_view(table: np.ndarray, factors: int) -> np.ndarray:
+    """The factors in a table, a float32 view (rows, K)."""
+    return table.reshape(-1, int(pad_width(factors)))[:-1, :factors]

@@ -1,0 +1,88 @@
+"""One-class collaborative filtering: the public interface.
+
+import oneclass
+
+shop = oneclass.load("var", "shop")             # what a run published, without Prefect
+shop.recommend(["sku-1", "sku-9"], n=20)
+
+model = oneclass.WMF(seed=0).fit(interactions)  # any estimator, on a users x items CSR matrix
+
+Nothing is imported before it is used.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oneclass.models.autoencoders.cdae import CDAE
+    from oneclass.models.autoencoders.mult_dae import MultDAE
+    from oneclass.models.autoencoders.mult_vae import MultVAE
+    from oneclass.models.base import Model
+    from oneclass.models.binary_matrix.model import BinaryMatrix
+    from oneclass.models.blend.model import Blend
+    from oneclass.models.bpr.model import BPRPopularity, BPRUniform
+    from oneclass.models.graph_filter.model import GraphFilter
+    from oneclass.models.hpf.model import HPF
+    from oneclass.models.mrf.dense import MRFDense
+    from oneclass.models.mrf.sparse import MRFSparse
+    from oneclass.models.paired_symbols.model import PairedSymbols
+    from oneclass.models.popularity import Popularity
+    from oneclass.models.random_graph.model import RandomGraph
+    from oneclass.models.slim.model import SLIM
+    from oneclass.models.wmf.model import WMF
+    from oneclass.tasks.recommend import Recommender, load
+
+__version__ = version("oneclass")
+__all__ = [
+    "CDAE",
+    "HPF",
+    "SLIM",
+    "WMF",
+    "BPRPopularity",
+    "BPRUniform",
+    "BinaryMatrix",
+    "Blend",
+    "GraphFilter",
+    "MRFDense",
+    "MRFSparse",
+    "Model",
+    "MultDAE",
+    "MultVAE",
+    "PairedSymbols",
+    "Popularity",
+    "RandomGraph",
+    "Recommender",
+    "load",
+]
+
+MODULES = {
+    "oneclass.models.autoencoders.cdae": ["CDAE"],
+    "oneclass.models.autoencoders.mult_dae": ["MultDAE"],
+    "oneclass.models.autoencoders.mult_vae": ["MultVAE"],
+    "oneclass.models.base": ["Model"],
+    "oneclass.models.binary_matrix.model": ["BinaryMatrix"],
+    "oneclass.models.blend.model": ["Blend"],
+    "oneclass.models.bpr.model": ["BPRPopularity", "BPRUniform"],
+    "oneclass.models.graph_filter.model": ["GraphFilter"],
+    "oneclass.models.hpf.model": ["HPF"],
+    "oneclass.models.mrf.dense": ["MRFDense"],
+    "oneclass.models.mrf.sparse": ["MRFSparse"],
+    "oneclass.models.paired_symbols.model": ["PairedSymbols"],
+    "oneclass.models.popularity": ["Popularity"],
+    "oneclass.models.random_graph.model": ["RandomGraph"],
+    "oneclass.models.slim.model": ["SLIM"],
+    "oneclass.models.wmf.model": ["WMF"],
+    "oneclass.tasks.recommend": ["Recommender", "load"],
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'oneclass' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

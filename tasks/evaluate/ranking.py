@@ -1,0 +1,133 @@
+"""The ranks of a part's targets in the full rankings of a model, a block of users at a time.
+
+So a users x items array is never held; what is kept of a user is one number a metric.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from oneclass.models.base import Model
+from oneclass.models.evaluation import metrics
+from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
+from oneclass.models.evaluation.metrics import DegreeBin
+from oneclass.models.evaluation.ranking import CannotRank, rank_targets
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.orchestration import progress
+from oneclass.tasks.stores.matrices import Part
+
+ScoreIterator = Callable[[csr_matrix, np.ndarray | None], Iterator[tuple[str, np.ndarray]]]
+
+
+class TargetRankMetrics(NamedTuple):
+    """One score's ranks for the users of a part that have a target.
+
+    Attributes:
+        of_users: `metrics.user_metrics`.
+        of_edges: S of each of their targets.
+    """
+
+    of_users: dict[str, np.ndarray]
+    edge_ranks: np.ndarray
+
+    @classmethod
+    def concatenate(cls, blocks: Sequence[Self]) -> Self:
+        """The ranks of the users of all blocks, in their order."""
+        of_users = {name: np.concatenate([one.of_users[name] for one in blocks]) for name in blocks[0].of_users}
+        return cls(of_users, np.concatenate([one.edge_ranks for one in blocks]))
+
+
+def rank_part_targets(model: Model, score: str, part: Part) -> TargetRankMetrics:
+    """The ranks of the users' targets by one score of a model."""
+
+    def scores(histories: csr_matrix, users: np.ndarray | None) -> Iterator[tuple[str, np.ndarray]]:
+        yield score, model.scores(histories, users=users, score=score)
+
+    return _rank_users(model, scores, part)[score]
+
+
+def rank_targets_by_score(
+    model: Model, part: Part, exposures: Mapping[str, Exposure] = MappingProxyType({}), *, on_progress: bool = True
+) -> dict[str, TargetRankMetrics]:
+    """The ranks of the users' targets by every score of a model, in one pass over the users.
+
+    Args:
+        exposures: by score; count these users' first recommendations, where they are wanted.
+        told: say how far it is, after every block.
+
+    Returns:
+        by score; empty where no user has a target.
+
+    Raises:
+        OneclassError: a user's items cannot be ranked; it names the model, the score and the user.
+    """
+    return _rank_users(
+        model, lambda histories, users: model.iterate_scores(histories, users=users), part, exposures, on_progress
+    )
+
+
+def _rank_users(
+    model: Model,
+    each: ScoreIterator,
+    part: Part,
+    exposures: Mapping[str, Exposure] = MappingProxyType({}),
+    on_progress: bool = True,
+) -> dict[str, TargetRankMetrics]:
+    users, size = users_with_targets(part), model.users_at_once
+    starts = range(0, len(users), size)
+    found: dict[str, list[TargetRankMetrics]] = {}
+    for start in (
+        progress.iterate_with_progress(starts, f"{model.name} ranks for {len(users):,} users")
+        if on_progress
+        else starts
+    ):
+        block = users[start : start + size]
+        rows = None if part.rows is None else part.rows[block]
+        of_block = Part(part.histories[block], part.targets[block], part.users[block], rows)
+        for score, scores in each(of_block.histories, rows):
+            ranks = _rank_block(model, score, scores, of_block, exposures.get(score))
+            found.setdefault(score, []).append(ranks)
+    return {score: TargetRankMetrics.concatenate(blocks) for score, blocks in found.items()}
+
+
+def _rank_block(
+    model: Model, score: str, scores: np.ndarray, block: Part, exposure: Exposure | None
+) -> TargetRankMetrics:
+    try:
+        with kernel_threads(model.threads):
+            ranks = rank_targets(scores, block.histories, block.targets, 0 if exposure is None else TOP_K)
+        if exposure is not None:
+            exposure.add(ranks.first, block.histories)
+    except CannotRank as error:
+        user = int(block.users[error.row])
+        raise OneclassError(
+            f"{model.name}, score {score!r}, user_index {user}: {error.reason}; its items cannot be ranked"
+        ) from error
+    return TargetRankMetrics(metrics.compute_user_metrics(ranks), metrics.compute_edge_ranks(ranks))
+
+
+def users_with_targets(part: Part) -> np.ndarray:
+    """Positions in the part of the users that have a target."""
+    return np.flatnonzero(np.diff(part.targets.indptr))
+
+
+def target_degrees(user_degrees: np.ndarray, item_degrees: np.ndarray, targets: csr_matrix) -> dict[str, np.ndarray]:
+    """Training degrees of the user and of the item of every target.
+
+    Args:
+        user_degrees: (users,) of the rows of `targets`.
+        item_degrees: (items,).
+    """
+    return {
+        "user": np.repeat(user_degrees, np.diff(targets.indptr)),
+        "item": item_degrees[targets.indices],
+    }
+
+
+def group_ranks_by_degree(edge_ranks: np.ndarray, sides: dict[str, np.ndarray]) -> list[tuple[str, DegreeBin]]:
+    """(side, bin): the ranks of the targets by the degrees of `target_degrees`, side by side."""
+    return [(side, one) for side, degrees in sides.items() for one in metrics.group_by_degree(edge_ranks, degrees)]

@@ -1,0 +1,75 @@
+"""The pages' templates: every name that any of them takes for granted, and the shell round them."""
+
+from importlib.resources import files
+
+import jinja2
+from markupsafe import Markup
+
+from oneclass.tasks.html import numbers
+from oneclass.tasks.terminal import escape_controls
+
+LIGHT_COLOURS = {
+    "ink": "#1f2430",
+    "soft": "#5b6270",
+    "faint": "#b9bec8",
+    "line": "#dfe2e8",
+    "paper": "#fdfdfe",
+    "blue": "#0062b0",
+    "orange": "#dd6410",
+    "green": "#008a60",
+    "pink": "#c757a0",
+    "gold": "#6e5300",
+    "sky": "#259ad3",
+    "wine": "#6b1232",
+}
+DARK_COLOURS = {
+    "ink": "#e7e9ee",
+    "soft": "#a3aab8",
+    "faint": "#5a6170",
+    "line": "#343a46",
+    "paper": "#14171d",
+    "blue": "#4c9bf0",
+    "orange": "#f58b3c",
+    "green": "#4fd8a6",
+    "pink": "#ea8cc6",
+    "gold": "#efe07a",
+    "sky": "#a5e3fa",
+    "wine": "#cf4a66",
+}
+
+
+def css_variables(colours: dict[str, str]) -> str:
+    """The colours as CSS declarations."""
+    return " ".join(f"--{name}: {value};" for name, value in colours.items())
+
+
+def load_template(room: str, name: str) -> jinja2.Template:
+    """The template `name` of a room such as `tasks.report`; what it extends or includes lies there, or here.
+
+    What is put into it is escaped, and a name that nobody gave is an error.
+    """
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.ChoiceLoader(
+            [
+                jinja2.FunctionLoader(lambda asked, at=at: _template_text(at, asked))
+                for at in (room, "oneclass.tasks.html")
+            ]
+        ),
+    )
+    environment.globals |= {
+        "style": Markup(_template_text("oneclass.tasks.html", "style.css")),
+        "light": Markup(css_variables(LIGHT_COLOURS)),
+        "dark": Markup(css_variables(DARK_COLOURS)),
+        "number": numbers,
+    }
+    environment.filters["printable"] = escape_controls
+    return environment.get_template(name)
+
+
+def _template_text(room: str, name: str) -> str | None:
+    found = files(room).joinpath(name)
+    return found.read_text(encoding="utf-8") if found.is_file() else None

@@ -1,0 +1,44 @@
+"""The record of decisions on what is published, `operations.promotions`, as those that show it read it."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+import duckdb
+import polars as pl
+
+from oneclass.tasks.stores import warehouse
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A row of `operations.promotions`."""
+
+    run_id: str
+    decided_at: datetime
+    champion: str | None
+    challenger: str
+    metric: str | None
+    difference: float | None
+    standard_error: float | None
+    margin: float
+    promoted: bool
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """The decision for people."""
+        if self.promoted:
+            return f"{self.challenger} was promoted: {self.reason}"
+        return f"not promoted: {self.challenger}. {self.champion} stays as it was published: {self.reason}"
+
+
+def record_decision(connection: duckdb.DuckDBPyConnection, decision: Decision) -> None:
+    """Write a decision, in place of one that an earlier try of the same run wrote."""
+    connection.execute("delete from operations.promotions where run_id = ?", [decision.run_id])
+    warehouse.insert(connection, "operations.promotions", pl.DataFrame([asdict(decision)], infer_schema_length=None))
+
+
+def load_decisions(connection: duckdb.DuckDBPyConnection, run_id: str | None = None, limit: int = 1) -> list[Decision]:
+    """The last decisions, newest first; those of one run where it is named."""
+    found = warehouse.select(connection, "promotion/decisions", run_id=run_id, rows=limit)
+    return [Decision(**row) for row in found.iter_rows(named=True)]

@@ -1,0 +1,31 @@
+"""Whether what a run made takes the place of what is published: the comparison, the gates, and the record of decisions."""
+
+from oneclass.tasks.publish.promotion.compare import (
+    PROMOTION_METRIC,
+    PROMOTION_PROTOCOL,
+    ChallengerRun,
+    assess_challenger,
+    observed_sizes,
+)
+from oneclass.tasks.publish.promotion.decision import (
+    Assessment,
+    Candidate,
+    check_recommendations,
+    load_champion,
+    record_promotion,
+)
+from oneclass.tasks.publish.promotion.gates import PromotionLimits
+
+__all__ = [
+    "PROMOTION_METRIC",
+    "PROMOTION_PROTOCOL",
+    "Assessment",
+    "Candidate",
+    "ChallengerRun",
+    "PromotionLimits",
+    "assess_challenger",
+    "check_recommendations",
+    "load_champion",
+    "observed_sizes",
+    "record_promotion",
+]

@@ -1,0 +1,154 @@
+"""Publish: recommendations in the logs' own ids, and the evaluation as Parquet, CSV and Markdown.
+
+The files of a run lie in `publications/<run>/`, and `published` is a link to the newest complete one. The link is
+changed in one step, so that a reader sees either the old tables or the new.
+
+Beside them `published.duckdb`, the same tables and what an explanation needs, for readers: `tasks/stores/publications.py`;
+and `model/`, which answers for any history: `tasks/stores/publications.py`.
+Where the champion stays (`tasks/publish/promotion/`), nothing of this changes: neither the link nor the recommendations.
+"""
+
+import logging
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from oneclass import sql
+from oneclass.models import registry
+from oneclass.tasks import leaderboard
+from oneclass.tasks.cluster import LOCAL, Executor
+from oneclass.tasks.orchestration.stage_task import stage_task
+from oneclass.tasks.promotion_log import Decision
+from oneclass.tasks.protocols import VALIDATION_METRIC
+from oneclass.tasks.publish import files, promotion, recommend_all
+from oneclass.tasks.publish.recommend_all import RecommendationSpec
+from oneclass.tasks.stores import checksums, publications, warehouse
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.stage_cache import stage_output_digest
+
+logger = logging.getLogger(__name__)
+
+
+class PublishSettings(promotion.PromotionLimits):
+    """Which model makes the published recommendations, how many, and when they take the place of those that stand."""
+
+    model: str | None = Field(None, description="The model to publish; by default the best validation nDCG@100.")
+    top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
+    titles: str | None = Field(
+        None, description="A table of item ids and titles, such as movies.csv; they are kept with what is published."
+    )
+    keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")
+
+
+@dataclass(frozen=True)
+class ChosenModel:
+    """The model and score that fill `published.recommendations`."""
+
+    model: str
+    score: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a run left for its readers.
+
+    Attributes:
+        decision: whether the run's recommendations were promoted; None where it made none.
+    """
+
+    folder: Path
+    report: Path
+    recommendations: int
+    table: list[leaderboard.LeaderboardRow]
+    decision: Decision | None = None
+
+
+def choose_model(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> ChosenModel:
+    """The model to publish: the one asked for, else the best candidate on validation, else popularity.
+
+    The last case is that of a log with no validation user, or of a run without strong_generalization; the
+    test part is never chosen on. Where popularity is no candidate either, the first one is taken.
+    """
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        models = [settings.model] if settings.model else candidates
+        values = {"run_id": run_id, "models": models, "metric": VALIDATION_METRIC}
+        best = warehouse.select(connection, "publish/best_on_validation", **values)
+    if len(best):
+        return ChosenModel(**best.row(0, named=True))
+    model = settings.model or ("popularity" if "popularity" in candidates else candidates[0])
+    if settings.model is None:
+        logger.warning(
+            "no user of a validation part to choose by; %s is published. Name another with publish.model.", model
+        )
+    return ChosenModel(model, registry.MODELS[model].score_names[0])
+
+
+def publish(
+    home: Home,
+    run_id: str,
+    settings: PublishSettings,
+    *,
+    choice: ChosenModel | None = None,
+    assessment: promotion.Assessment | None = None,
+    model_digest: str | None = None,
+    matrices_digest: str | None = None,
+    evaluated: str | None = None,
+    executor: Executor = LOCAL,
+) -> Published:
+    """Fill `published.recommendations` by the chosen model, fitted on every curated edge, and write the files.
+
+    Where the judgement, or a look at the recommendations, speaks against the choice, nothing changes but that the
+    decision is noted.
+
+    Args:
+        choice: None leaves the recommendations as they are (a run of `given` alone).
+        judgement: of the choice; without it there is nothing to decide.
+        model_digest: of its fit on every edge; not needed where the judgement refuses it already.
+        evaluated: the run whose evaluation is published; this one by default.
+        executor: where users' recommendations are made.
+    """
+    of_runs = {"run_id": run_id, "evaluated": evaluated or run_id}
+    fresh = publications.create_publication(home, run_id)
+    parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n}
+    decision = made = None
+    with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
+        if choice is not None:
+            stand = False
+            if assessment is None or not assessment.stays:
+                lists = RecommendationSpec(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
+                made, stand = recommend_all.store_recommendations(connection, home, lists, executor)
+                assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
+            decision = assessment and promotion.record_promotion(connection, run_id, assessment)
+            parameters["recommendations_made"] = decision is None or decision.promoted
+            if parameters["recommendations_made"] and not stand:
+                connection.execute("delete from published.recommendations")
+                connection.execute(sql.statement("publish/recommendations"))
+                made.keep({})
+        recommendations = connection.execute("select count(*) from published.recommendations").fetchone()[0]
+        table = leaderboard.load_leaderboard(connection, of_runs["evaluated"])
+        sources = {"lists": made and made.made_from, "logs": stage_output_digest(connection, "binarize", "published")}
+        if decision is None or decision.promoted:
+            files.write_publication_tables(
+                connection, home, of_runs, table, fresh, publications.find_reusable_publication(home, **sources)
+            )
+            if choice is None:  # the recommendations are those that stood
+                publications.copy_published_model(home.published.resolve(), fresh)
+            else:
+                recommends = {"model": choice.model, "score": choice.score, "digest": model_digest}
+                files.write_publication_model(connection, home, fresh, recommends, matrices_digest, settings.titles)
+        fits_of_run = warehouse.select(connection, "publish/fits", **of_runs).rows()
+    if decision is None or decision.promoted:
+        made_of = asdict(assessment.challenger) if assessment else None
+        if choice is None:  # the recommendations are those that stood
+            made_of = publications.load_current(home).get("recommended")
+        facts = {"run_id": run_id, "fits": fits_of_run, "recommended": made_of, **sources}
+        publications.activate_publication(home, fresh, facts, settings.keep)
+        by = f" by {choice.model}" if choice else ""
+        logger.info("%s recommendations%s, tables in %s", f"{recommendations:,}", by, home.published)
+    else:
+        checksums.remove_path(fresh)
+    return Published(home.published, home.report / "index.html", recommendations, table, decision)
+
+
+publish_task = stage_task(publish)

@@ -1,0 +1,247 @@
+"""The verdict, the page's first words: what is published and how good it is, and which model is best by which measure."""
+
+from dataclasses import dataclass, field
+
+import polars as pl
+from markupsafe import Markup
+
+from oneclass.tasks.html import numbers
+from oneclass.tasks.html.numbers import NO_BREAK_SPACE
+from oneclass.tasks.html.sparkline import draw_sparkline
+from oneclass.tasks.leaderboard import LeaderboardRow
+from oneclass.tasks.promotion_log import Decision
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.report.changes import RunDiffSection
+from oneclass.tasks.report.plotting import Row, join_words
+
+MODEL_CHOICE_NOTE = "A run chooses on validation users, never on these."
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What is published, in a word, a figure and three sentences.
+
+    Attributes:
+        label: what `name` is: `Published`, or `Best` where nothing is recommended.
+        name: model and score.
+        row: of the main table; None where the run did not evaluate it.
+        lead: by how much it leads, and over whom.
+        why: promoted or kept, and the reason.
+        since: since when it stands.
+    """
+
+    label: str
+    name: str
+    row: LeaderboardRow | None
+    lead: str
+    why: str = ""
+    since: str = ""
+
+
+def describe_ranked_list(model: str, score: str) -> str:
+    """A ranked list in words."""
+    return model if score == "score" else f"{model} ({score})"
+
+
+def describe_configuration(of_list: str) -> str:
+    """The same of what a decision calls `model/score`."""
+    return describe_ranked_list(*of_list.split("/", 1)) if "/" in of_list else of_list
+
+
+def build_headline(
+    main: dict[str, list[LeaderboardRow]], leads: list[Row], standing: Row | None, decision: Decision | None
+) -> Headline:
+    """The verdict by the first protocol's first metric.
+
+    Args:
+        leads: of each protocol's best list over every other, as `sql/report/against_best.sql` has them.
+        standing: what is published; None where nothing is, or where this run does not speak of it.
+        decision: of this run; None where it recommended nothing.
+    """
+    rows = next(iter(main.values()), [])
+    of_protocol = [lead for lead in leads if rows and lead["protocol"] == rows[0].protocol]
+    if standing is None or decision is None:
+        if not rows:
+            return Headline("Published", "nothing", None, "No user had anything held out, so nothing was evaluated.")
+        best = describe_ranked_list(rows[0].model, rows[0].score)
+        return Headline(
+            "Best", best, rows[0], describe_lead(rows, 0, of_protocol), "This run recommends nothing to anybody."
+        )
+    place = next((at for at, row in enumerate(rows) if f"{row.model}/{row.score}" == standing["list"]), None)
+    lead = describe_lead(rows, place, of_protocol) if place is not None else "This run did not evaluate it."
+    row = None if place is None else rows[place]
+    return Headline(
+        "Published",
+        describe_configuration(standing["list"]),
+        row,
+        lead,
+        _promotion_reason(decision),
+        _published_since(standing),
+    )
+
+
+def describe_lead(rows: list[LeaderboardRow], place: int, leads: list[Row]) -> str:
+    """Where the list at a place of the main table stands: over whom it leads, or behind whom it is."""
+    over = f"over {rows[0].users:,} test users ({PROTOCOLS[rows[0].protocol].title.lower()})"
+    by_list = {(lead["model"], lead["score"]): lead for lead in leads}
+    if place:
+        own = by_list.get((rows[place].model, rows[place].score))
+        behind = "" if own is None else f": {_describe_difference(own, ' behind it')}"
+        where = "Level with" if rows[place].standing == "level" else "Significantly worse than"
+        return f"{where} {describe_ranked_list(rows[0].model, rows[0].score)}, the best of {len(rows)} lists{behind}, {over}. {MODEL_CHOICE_NOTE}"
+    said = [f"The best of {numbers.format_count(len(rows), 'list')} {over}"]
+    worse = next((row for row in rows[1:] if row.standing != "level"), None)
+    if worse and (beyond := by_list.get((worse.model, worse.score))):
+        next_best = "the next" if worse is rows[1] else "the first that it can be told from"
+        said.append(
+            f"It leads {describe_ranked_list(worse.model, worse.score)}, {next_best}, by {_describe_difference(beyond, '')}"
+        )
+    if level := find_tied_models(rows):
+        said.append(f"{join_words(level)} cannot be told from it")
+    return ". ".join(said) + "."
+
+
+def find_tied_models(rows: list[LeaderboardRow]) -> list[str]:
+    """The other models that cannot be told from the best, each once."""
+    return list(dict.fromkeys(row.model for row in rows if row.standing == "level" and row.model != rows[0].model))
+
+
+def describe_best(rows: list[LeaderboardRow]) -> str:
+    """Which model is best by the metric that judges a protocol: one answer, with its measure."""
+    metric, (value, error) = next(iter(rows[0].cells.items()))
+    sure = "" if error is None else f"{NO_BREAK_SPACE}±{NO_BREAK_SPACE}{numbers.format_fixed(error, 4)}"
+    level = find_tied_models(rows)
+    others = (
+        f"; {join_words(level)} cannot be told from it"
+        if level
+        else "; no other model is level with it" * (len(rows) > 1)
+    )
+    return f"{describe_ranked_list(rows[0].model, rows[0].score)}, by {metric}: {numbers.format_fixed(value, 4)}{sure}{others}."
+
+
+def _describe_difference(lead: Row, words: str) -> str:
+    error = (
+        ""
+        if lead["standard_error"] is None
+        else f"{NO_BREAK_SPACE}±{NO_BREAK_SPACE}{numbers.format_fixed(lead['standard_error'], 4)}"
+    )
+    chance = lead["p_value"]
+    likely = (
+        ""
+        if chance is None
+        else f" (p{NO_BREAK_SPACE}{'' if chance <= 0.001 else f'={NO_BREAK_SPACE}'}{numbers.format_p_value(chance)})"
+    )
+    return f"{numbers.format_fixed(lead['lead'], 4)}{error}{words}{likely}"
+
+
+def _promotion_reason(decision: Decision) -> str:
+    reason = numbers.replace_minus(decision.reason)
+    if decision.promoted:
+        return f"Promoted: {reason}." if reason else "Promoted."
+    return f"Kept, and {describe_configuration(decision.challenger)} not promoted: {reason}."
+
+
+def _published_since(standing: Row) -> str:
+    made = f"Its recommendations were made on {numbers.format_minute(standing['made_at'])}"
+    if standing["publications"] < 2:
+        return f"{made}."
+    return f"{made}, the last of {standing['publications']:,} in a row by it since {numbers.format_minute(standing['since'])}."
+
+
+@dataclass(frozen=True)
+class KpiCard:
+    """One figure.
+
+    Attributes:
+        small: what stands beside the figure: its error, its unit.
+        note: a sentence or two below.
+        section: the anchor of what tells more.
+        line: its last 30 nights.
+    """
+
+    label: str
+    figure: str
+    small: str
+    note: str
+    section: str
+    line: Markup = field(default_factory=Markup)
+
+
+def build_quality_card(found: Headline, nights: pl.DataFrame) -> KpiCard:
+    """The metric that judges, of what is published, and its line over the last nights."""
+    metric, (value, error) = next(iter(found.row.cells.items()))
+    note = f"{metric} on test users; 1 would be perfect."
+    if len(nights) > 1:
+        when = numbers.format_day_range(nights["night"][0], nights["night"][-1])
+        gap = " A gap: a night that did not evaluate it." if nights["value"].null_count() else ""
+        note = f"{metric} of what stood, {len(nights)} nights, {when}; the band is one standard error.{gap}"
+    label = f"{metric} of {len(nights)} nights{_format_first_and_last(nights['value'].drop_nulls().to_list(), 4)}"
+    line = draw_sparkline(nights["value"].to_list(), label, nights["standard_error"].to_list())
+    return KpiCard(
+        "Quality", numbers.format_fixed(value, 4), _format_error(error), note, f"main-{found.row.protocol}", line
+    )
+
+
+def build_change_card(found: Headline, changed: RunDiffSection, decision: Decision | None) -> KpiCard:
+    """What is published, now against the run before; and what it took the place of."""
+    if changed.previous is None:
+        return KpiCard("Since last night", "first run", "", "The next one is held against it.", "changes")
+    sentence = changed.sentence
+    if decision and decision.promoted and decision.champion not in (None, decision.challenger):
+        sentence = f"It took the place of {describe_configuration(decision.champion)}. {sentence}"
+    row = found.row
+    own = next(
+        (one for one in changed.judging if row and _ranked_list_name(one) == (row.protocol, row.model, row.score)), None
+    )
+    if own is None or own["change"] is None:
+        return KpiCard("Since last night", "new", "", sentence, "changes")
+    figure = numbers.format_fixed(own["change"], 4, signed=True)
+    note = f"{own['verdict'].capitalize()}. {sentence}"
+    return KpiCard("Since last night", figure, _format_error(own["standard_error"]), note, "changes")
+
+
+def _ranked_list_name(row: Row) -> tuple[str, str, str]:
+    return row["protocol"], row["model"], row["score"]
+
+
+def build_contracts_card(contracts: pl.DataFrame) -> KpiCard:
+    """How many rules of the contracts were met, as one count."""
+    rules, broken, warnings = (int(contracts[key].sum()) for key in ("rules", "broken", "warnings"))
+    if not rules:
+        return KpiCard("Soundness", "unchecked", "", "No contract was checked.", "soundness")
+    if not broken + warnings:
+        return KpiCard("Soundness", f"all {rules:,}", "rules met", f"Of {len(contracts):,} contracts.", "soundness")
+    said = [numbers.format_count(broken, "broken rule")] if broken else []
+    said += [numbers.format_count(warnings, "warning")] if warnings else []
+    figure = f"{rules - broken - warnings:,} of {rules:,}"
+    return KpiCard("Soundness", figure, "rules met", f"{' and '.join(said)}.", "soundness")
+
+
+def build_volume_card(overview: Row, nights: pl.DataFrame, days: pl.DataFrame) -> KpiCard:
+    """What the last night brought where nights are known, else how many likes there are; as a line either way."""
+    likes = f"{overview['edges']:,} likes of {overview['users']:,} users and {overview['items']:,} items"
+    if len(nights):
+        values, usual = nights["value"].to_list(), nights["usual"][-1]
+        line = draw_sparkline(values, f"events of {len(nights)} nights{_format_first_and_last(values)}", from_zero=True)
+        level = "" if usual is None else f", {numbers.format_fixed(usual)} are usual"
+        return KpiCard(
+            "Volume", numbers.format_fixed(values[-1]), "new events", f"Last night{level}. {likes} in all.", "log", line
+        )
+    values = days["likes"].to_list()
+    line = draw_sparkline(values, f"likes a day{_format_first_and_last(values)}", from_zero=True)
+    per_day = (
+        f"The line: likes a day, {numbers.format_day_range(days['day'][0], days['day'][-1])}." if len(days) else ""
+    )
+    note = f"Of {overview['users']:,} users and {overview['items']:,} items. {per_day}".strip()
+    return KpiCard("Volume", f"{overview['edges']:,}", "likes", note, "log", line)
+
+
+def _format_error(error: float | None) -> str:
+    return "" if error is None else f"± {numbers.format_fixed(error, 4)}"
+
+
+def _format_first_and_last(values: list[float], digits: int = 0) -> str:
+    if not values:
+        return ""
+    low, high, last = (numbers.format_fixed(value, digits) for value in (min(values), max(values), values[-1]))
+    return f", from {low} to {high}, the last {last}"

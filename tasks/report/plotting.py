@@ -1,0 +1,342 @@
+"""How every figure looks: colours that follow the page's theme, one mark a model, and SVG that can lie in a page.
+
+Figures are drawn in the colours of `LIGHT_COLOURS`; in the SVG each becomes a CSS variable of the same name, so that a
+page, or the style that a file of its own carries, can give it another value in the dark.
+"""
+
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html import escape
+from itertools import groupby
+from math import ceil, floor, log10
+from typing import Any
+
+import matplotlib
+import numpy as np
+from markupsafe import Markup
+
+from oneclass.tasks.html import numbers
+
+ERRORS_PER_BAR = 2  # that a bar goes to each side, about 95 %
+MAX_TICKS = 5
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From `low` at the left to `high` at the right.
+
+    Attributes:
+        ticks: values that are marked, with the digits after the point that they need.
+        reference: a value to hold the others against, popularity's.
+    """
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    digits: int
+    reference: float | None = None
+
+    def at(self, value: float) -> str:
+        """Where a value lies, in per cent of the width."""
+        return f"{100 * (value - self.low) / (self.high - self.low):.2f}%"
+
+    def axis(self) -> Markup:
+        """The labels of the ticks."""
+        labels = "".join(
+            f'<text x="{self.at(tick)}" y="11" text-anchor="middle">{numbers.format_fixed(tick, self.digits)}</text>'
+            for tick in self.ticks
+        )
+        return Markup(f'<svg class="axis" aria-hidden="true">{labels}</svg>')
+
+    def dot(self, value: float, error: float | None) -> Markup:
+        """One list; its figures stand beside it as text."""
+        parts = [
+            f'<line class="tick" x1="{self.at(tick)}" x2="{self.at(tick)}" y1="0" y2="100%"/>' for tick in self.ticks
+        ]
+        if self.reference is not None:
+            x = self.at(self.reference)
+            parts.append(f'<line class="reference" x1="{x}" x2="{x}" y1="0" y2="100%"/>')
+        if error:
+            left, right = self.at(value - ERRORS_PER_BAR * error), self.at(value + ERRORS_PER_BAR * error)
+            parts.append(f'<line class="bar" x1="{left}" x2="{right}" y1="50%" y2="50%"/>')
+        parts.append(f'<circle cx="{self.at(value)}" cy="50%" r="4.5"/>')
+        return Markup(f'<svg class="dot" aria-hidden="true">{"".join(parts)}</svg>')
+
+
+def fit_scale(cells: list[tuple[float, float | None]], reference: float | None = None) -> Scale:
+    """The scale on which every mean with its error bar has room."""
+    ends = [value + sign * ERRORS_PER_BAR * (error or 0.0) for value, error in cells for sign in (-1, 1)]
+    low, high = min(ends), max(ends)
+    room = 0.04 * (high - low) or 0.01
+    low, high = low - room, high + room
+    rough = (high - low) / MAX_TICKS
+    power = floor(log10(rough))
+    step = next(one * 10.0**power for one in (1, 2, 2.5, 5, 10) if one * 10.0**power >= rough)
+    ticks = tuple(at * step for at in range(ceil((low + room) / step), floor((high - room) / step) + 1))
+    return Scale(low, high, ticks, max(0, -floor(log10(step)) + (step / 10.0 ** floor(log10(step)) == 2.5)), reference)
+
+
+matplotlib.use("svg")
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from oneclass.tasks.html.numbers import MINUS
+from oneclass.tasks.html.templates import DARK_COLOURS, LIGHT_COLOURS, css_variables
+
+HUES = ("blue", "orange", "green", "pink", "gold", "sky", "wine")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8")
+DASHES = ("-", (0, (5, 1.6)), (0, (1.6, 1.2)))
+MODEL_ORDER = (
+    "random_graph", "bpr_uniform", "mrf_dense", "paired_symbols", "hpf", "binary_matrix", "bpr_popularity",
+    "mrf_sparse", "wmf", "slim", "mult_vae", "cdae", "mult_dae",
+    "graph_filter",
+)  # fmt: skip
+PLOT_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "",
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "text.color": LIGHT_COLOURS["ink"],
+    "axes.edgecolor": LIGHT_COLOURS["faint"],
+    "axes.facecolor": "none",
+    "axes.labelcolor": LIGHT_COLOURS["ink"],
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlepad": 6,
+    "figure.facecolor": "none",
+    "grid.color": LIGHT_COLOURS["line"],
+    "grid.linewidth": 0.7,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "legend.handlelength": 2.3,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "path.simplify": True,
+    "xtick.color": LIGHT_COLOURS["faint"],
+    "xtick.labelcolor": LIGHT_COLOURS["soft"],
+    "ytick.color": LIGHT_COLOURS["faint"],
+    "ytick.labelcolor": LIGHT_COLOURS["soft"],
+}
+NUM_SHADES, MAX_SHADE = 10, 0.85
+CSS_COLOURS = {value: f"var(--{name}, {value})" for name, value in LIGHT_COLOURS.items()}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing of a figure: `figures/<name>.svg`.
+
+    Attributes:
+        title: what it shows, for those who do not see it.
+    """
+
+    name: str
+    title: str
+    figure: Figure
+
+    @property
+    def axes(self) -> Axes:
+        return self.figure.axes[0]
+
+
+@dataclass(frozen=True)
+class ModelStyle:
+    """How one model is drawn wherever it appears: a colour, a marker and a dash of its own."""
+
+    colour: str
+    marker: str
+    dash: str | tuple
+
+    @property
+    def line(self) -> dict:
+        """Keywords of `Axes.plot`."""
+        return {"color": self.colour, "marker": self.marker, "linestyle": self.dash}
+
+
+def model_style(model: str) -> ModelStyle:
+    """The same from run to run, whichever models a run has. Popularity, the baseline, is drawn in ink."""
+    if model == "popularity":
+        return ModelStyle(LIGHT_COLOURS["ink"], ".", (0, (1, 1)))
+    at = MODEL_ORDER.index(model) if model in MODEL_ORDER else len(MODEL_ORDER) + sum(model.encode()) % len(HUES)
+    return ModelStyle(
+        LIGHT_COLOURS[HUES[at % len(HUES)]], MARKERS[at % len(MARKERS)], DASHES[at // len(HUES) % len(DASHES)]
+    )
+
+
+@contextmanager
+def plot_style() -> Iterator[None]:
+    """The settings that `panel` and everything drawn on it count on."""
+    with matplotlib.rc_context(PLOT_STYLE):
+        yield
+
+
+def new_panel(name: str, title: str, *, width: float = 4.0, height: float = 3.0, left: float = 0.56) -> Panel:
+    """A panel with one pair of axes; sizes and the left margin in inches, at a known place, which spares a layout."""
+    figure = Figure(figsize=(width, height))
+    figure.add_axes((left / width, 0.5 / height, (width - left - 0.12) / width, (height - 0.5 - 0.3) / height))
+    return Panel(name, title, figure)
+
+
+def format_tick(value: float, _position: int | None = None) -> str:
+    """A tick's label in few characters: 0.001, 0.9, 20, 1,024, 5k, 2M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size and value % (size / 10) == 0:
+            return f"{value / size:.10g}{letter}"
+    return (f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.10g}").replace("-", MINUS)
+
+
+def set_log_axis(axes: Axes, which: str, low: float, high: float) -> None:
+    """A logarithmic axis over low .. high, both above zero, labelled at whole decades, or at 1, 2, 5 where few."""
+    getattr(axes, f"set_{which}scale")("log")
+    first, last = int(np.floor(np.log10(low))), int(np.ceil(np.log10(high)))
+    within = [10.0**power for power in range(first, last + 1) if low * 0.999 <= 10.0**power <= high * 1.001]
+    if len(within) < 3:
+        every = [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
+        within = [value for value in every if low * 0.999 <= value <= high * 1.001] or [low, high]
+    step = -(-len(within) // 6)
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(FixedLocator(within[::step]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(format_tick))
+    room = (high / low) ** 0.03 if high > low else 1.5
+    getattr(axes, f"set_{which}lim")(low / room, high * room)
+
+
+def limit_ticks(axes: Axes, which: str, count: int = 5) -> None:
+    """At most `count` ticks on a linear axis."""
+    getattr(axes, f"{which}axis").get_major_locator().set_params(nbins=count)
+    getattr(axes, f"{which}axis").set_major_formatter(FuncFormatter(format_tick))
+
+
+def draw_cells(axes: Axes, left: np.ndarray, bottom: np.ndarray, size: tuple[float, float], shade: np.ndarray) -> None:
+    """Rectangles of one size, the darker the higher their shade in 0 .. 1, in `NUM_SHADES` steps.
+
+    Those of a step are one path: a drawing stays small, and is drawn fast, however many there are.
+    """
+    steps = np.clip(np.ceil(shade * NUM_SHADES), 1, NUM_SHADES).astype(np.int64)
+    corners = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)]) * size
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+    for step in np.unique(steps):
+        starts = np.stack([left, bottom], axis=1)[steps == step]
+        path = Path((starts[:, None] + corners).reshape(-1, 2), codes * len(starts))
+        axes.add_patch(
+            PathPatch(path, facecolor=LIGHT_COLOURS["blue"], alpha=step / NUM_SHADES * MAX_SHADE, linewidth=0)
+        )
+
+
+def render_svg(drawn: Panel) -> str:
+    """The panel as an `<svg>` element: ids of its own, colours as CSS variables, text as text, a title."""
+    image = io.StringIO()
+    for line in (line for axes in drawn.figure.axes for line in axes.lines):
+        line.set_clip_on(False)  # what lies at the frame is drawn whole
+    drawn.figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
+    text = image.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"\s*<metadata>.*?</metadata>|<!--.*?-->\s*|\s*<style.*?</style>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\b(?:d|x|y|transform)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
+    text = re.sub(r'(?<=<g) id="[^"]*"|\s*transform="rotate\(-0 [^"]*"', "", text)
+    text = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", text))  # spaces and names that nobody sees
+    text = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{drawn.name}-", text)
+    text = re.sub(r"#[0-9a-f]{6}\b", lambda found: CSS_COLOURS.get(found[0], found[0]), text)
+    text = text.replace("'DejaVu Sans'", "system-ui, sans-serif")
+    text = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', r"\1", text, count=1)
+    label = f'<title id="{drawn.name}-title">{escape(drawn.title)}</title>'
+    opening = text.index(">") + 1
+    return f'{text[: opening - 1]} role="img" aria-labelledby="{drawn.name}-title">{label}{text[opening:].strip()}'
+
+
+def render_svg_file(element: str) -> str:
+    """The text of a file of its own: the element with the colours of the reader's theme."""
+    rules = f"svg {{background: {DARK_COLOURS['paper']}; {css_variables(DARK_COLOURS)}}}"
+    rules = f"*{{stroke-linejoin: round}} @media (prefers-color-scheme: dark) {{{rules}}}"
+    opening = element.index(">") + 1
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{element[:opening]}<style>{rules}</style>{element[opening:]}\n'
+
+
+Row = dict[str, Any]  # of a table of the warehouse, by column: what drawings take
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the page, or the reason why it is not there.
+
+    Attributes:
+        name: its anchor in the page, and the beginning of its panels' names.
+        see: what to see in it, from the data.
+        how: how to read it: axes, lines, colours.
+        table: the warehouse table that it draws.
+        absent: why it is missing and how to get it; shown where there are no panels.
+        size: of its panels: `small`, `medium`, or ``, two abreast on a wide screen.
+    """
+
+    name: str
+    heading: str
+    see: str
+    how: str
+    table: str
+    absent: str
+    panels: list[Panel] = field(default_factory=list)
+    size: str = ""
+
+
+def group_rows(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
+    """Rows by one column, or by a tuple of several, in order of first appearance."""
+
+    def key(row: Row) -> Any:
+        return row[keys[0]] if len(keys) == 1 else tuple(row[name] for name in keys)
+
+    found: dict[Any, list[Row]] = {}
+    for value, of_value in groupby(rows, key):
+        found.setdefault(value, []).extend(of_value)
+    return found
+
+
+def column_values(rows: list[Row], name: str) -> np.ndarray:
+    """One column as float64; NULL is NaN."""
+    return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
+
+
+def bin_centres(rows: list[Row], prefix: str = "degree") -> np.ndarray:
+    """Where a bin of degrees lies on a logarithmic axis; a bin that holds zero begins at one half."""
+    low, high = column_values(rows, f"{prefix}_low"), column_values(rows, f"{prefix}_high")
+    return np.sqrt(np.maximum(low, 0.5) * np.maximum(high, 0.5))
+
+
+def weighted_mean(
+    rows: list[Row], value: str, weight: str = "edges", where: Callable[[Row], bool] | None = None
+) -> float:
+    """The mean of a column weighted by another, over the rows asked for; NaN where there are none."""
+    chosen = [row for row in rows if where is None or where(row)]
+    total = sum(row[weight] for row in chosen)
+    return sum(row[value] * row[weight] for row in chosen) / total if total else float("nan")
+
+
+def add_legend_below(panel: Panel, columns: int = 2, **keywords: Any) -> None:
+    """The legend under the axes; the panel grows by the rows that it needs."""
+    handles, labels = panel.axes.get_legend_handles_labels()
+    lines = -(-len(labels) // columns)
+    width, height = panel.figure.get_size_inches()
+    room = 0.17 * lines + 0.06
+    left, bottom, wide, high = panel.axes.get_position().bounds
+    panel.figure.set_size_inches(width, height + room)
+    scale = height / (height + room)
+    panel.axes.set_position((left, (bottom * height + room) / (height + room), wide, high * scale))
+    panel.figure.legend(
+        handles, labels, loc="lower left", ncols=columns, bbox_to_anchor=(0.01, 0.0), borderaxespad=0.1,
+        columnspacing=1.2, labelspacing=0.25, labelcolor=LIGHT_COLOURS["ink"], **keywords,
+    )  # fmt: skip
+
+
+def join_words(words: list[str]) -> str:
+    """a; a and b; a, b and c."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

@@ -1,0 +1,92 @@
+"""What a stage made its tables from, so that a night with nothing new leaves them as they are.
+
+Beside the tables lies the digest of all that they depend on: the rows that were read, the settings, the source, the
+versions of the libraries; and the digest of what was made. A stage that comes to the same first digest, and finds the
+second still true, has nothing to do but to have its contract checked. Tables that were changed by hand are made anew.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from oneclass import sql
+from oneclass.models import fingerprint
+from oneclass.tasks.stores import warehouse
+
+logger = logging.getLogger(__name__)
+
+LIBRARIES = ("duckdb", "numpy", "numba", "polars", "scipy")
+
+
+class StageCache:
+    """The result that a stage keeps, and whether it still stands.
+
+    Args:
+        connection: inside the stage's transaction.
+        stage: its name, which is that of its folder in `sql/`.
+        source: the module that the stage is in, or the folder of its room.
+        reads: a digest of the rows that it reads.
+        parameters: settings and seed, as plain data.
+        tables: those that it makes.
+
+    Attributes:
+        made_from: the digest of all that the tables depend on.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        stage: str,
+        source: Path,
+        *,
+        reads: str,
+        parameters: Mapping[str, Any],
+        tables: Sequence[str],
+    ) -> None:
+        self._connection, self._stage, self._tables = connection, stage, tables
+        modules = sorted(source.glob("*.py")) if source.is_dir() else [source]
+        digests = [*map(fingerprint.fingerprint_file, modules), sql.folder_digest(stage)]
+        versions = [importlib.metadata.version(name) for name in LIBRARIES]
+        parts = [stage, reads, dict(parameters), digests, versions]
+        self.made_from = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+    def standing(self) -> dict[str, Any] | None:
+        """What the stage returned when it made its tables; None where they are of something else, or not as made."""
+        query = "select made, result from operations.stage_results where stage = ? and made_from = ?"
+        found = self._connection.execute(query, [self._stage, self.made_from]).fetchone()
+        if found is None:
+            return None
+        if found[0] != self._tables_digest():
+            logger.warning("%s: %s changed since; made anew", self._stage, " or ".join(self._tables))
+            return None
+        logger.info("%s: nothing is new; %s stay as they are", self._stage, ", ".join(self._tables))
+        return json.loads(found[1])
+
+    def keep(self, result: Mapping[str, Any]) -> None:
+        """Note that the stage's tables are made, and what it returned, as plain data."""
+        self._connection.execute("delete from operations.stage_results where stage = ?", [self._stage])
+        row = [self._stage, self.made_from, self._tables_digest(), json.dumps(dict(result))]
+        self._connection.execute("insert into operations.stage_results values (?, ?, ?, ?)", row)
+
+    def _tables_digest(self) -> str:
+        return "; ".join(table_digest(self._connection, table) for table in self._tables)
+
+
+def stage_output_digest(connection: duckdb.DuckDBPyConnection, stage: str, read_by: str) -> str | None:
+    """A digest of what a stage last made, of what, and of the statements in a folder of `sql/` that read it; None where it
+    has kept nothing.
+    """
+    query = "select concat_ws(' ', made_from, made) from operations.stage_results where stage = ?"
+    found = connection.execute(query, [stage]).fetchone()
+    return found and hashlib.sha256(f"{found[0]} {sql.folder_digest(read_by)}".encode()).hexdigest()
+
+
+def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:
+    """A digest of the rows of a table, whatever order they lie in."""
+    return warehouse.select(connection, "runs/table_digest", {"table": table}).item()

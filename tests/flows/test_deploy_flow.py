@@ -1,0 +1,339 @@
+"""The nightly deployment: the README's commands as pasted, with a real server and worker; and which nights run at all."""
+
+import os
+import pty
+import subprocess
+import sys
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, LogFilter
+from prefect.flow_engine import run_flow
+from prefect.states import AwaitingRetry, Running, Scheduled
+
+from oneclass.flows import deploy, deploy_flow, pipeline, prefect_server, promote
+from oneclass.flows import signals as run_signals
+from oneclass.flows.parameters import BackfillParameters, DeployParameters
+from oneclass.flows.run_hooks import notify_outcome
+from oneclass.flows.settings import resolve_settings
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores.home import Home
+
+ROOT = Path(__file__).parents[2]
+SMALL = [
+    "--param",
+    'models=["popularity"]',
+    "--param",
+    'settings={"demo.users": 120, "demo.items": 50, "demo.likes": 1500}',
+]
+
+
+@pytest.fixture
+def environment(prefect_server, tmp_path):
+    """That of a shell in which the server's address was exported, as the README has it."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PREFECT_API_URL": prefect_server, "ONECLASS_HOME": str(tmp_path / "home")}
+
+
+def readme(start: str) -> str:
+    """The README's command that begins so."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    return next(line.strip() for line in lines if line.startswith(f"    {start}"))
+
+
+def pasted(command: str, environment: dict[str, str], *more: str) -> str:
+    """Run a command on a terminal of its own, as a person would, at which nobody answers; what it said."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*command.split(), *more], cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, text=True
+    ) as process:
+        os.close(theirs)
+        said = b""
+        try:
+            while piece := os.read(ours, 4096):
+                said += piece
+        except OSError:  # the terminal is gone with the process
+            pass
+        os.close(ours)
+        assert process.wait(60) == 0, said.decode()
+    return said.decode()
+
+
+@pytest.mark.slow
+def test_the_readmes_commands_deploy_and_run_a_night_whose_tables_are_in_the_home(environment, tmp_path):
+    pasted(readme("prefect work-pool create"), environment)
+    said = pasted(readme("prefect deploy"), environment)
+    assert "successfully created" in said and "?" not in said
+    pasted(readme("prefect deployment run nightly-retrain"), environment, *SMALL)
+    pasted(readme("prefect worker start"), environment, "--run-once")
+    home = tmp_path / "home" / "demo"
+    assert (home / "published" / "recommendations.parquet").exists()
+    with duckdb.connect(str(home / "warehouse.duckdb"), read_only=True) as connection:
+        assert connection.execute("select flow, state from operations.runs").fetchall() == [
+            ("nightly-retrain", "completed")
+        ]
+    full_form = pasted(readme("prefect deployment run nightly-retrain/"), environment, "--start-in", "1 day")
+    assert "Created flow run" in full_form
+
+
+def stars(folder, value):
+    """A log in which sixty people give all that they have seen so many stars."""
+    lines = [f"{u},{m},{value},{10**9 + u}" for u in range(1, 61) for m in range(1, 21) if (u * m) % 3]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *lines]) + "\n")
+
+
+@pytest.mark.slow
+def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment, tmp_path):
+    home, name = tmp_path / "home" / "ml-latest-small", "nightly-retrain/nightly-retrain-ml-latest-small"
+    stars(home / "landing", 1)  # nobody likes anything
+    assert deploy.main(["--dataset", home.name, "--models", "popularity", "--home", str(home.parent)]) == 0
+    worker = readme("prefect worker start")
+    with get_client(sync_client=True) as client:
+        begun = client.create_flow_run_from_deployment(client.read_deployment_by_name(name).id)
+        pasted(worker, environment, "--run-once")
+        night = client.read_flow_run(begun.id)
+        why = "none of 560 events has a value of at least binarize.threshold = 4"
+        assert night.state.is_failed() and why in night.state.message
+        assert any(why in log.message for log in client.read_logs(LogFilter(flow_run_id={"any_": [night.id]})))
+        shown = client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id={"any_": [night.id]}))
+        assert any(why in str(one.data) for one in shown if one.key == "ml-latest-small-summary")
+        stars(home / "landing", 5)  # the log is mended, and the page's `Retry` sets this state
+        client.set_flow_run_state(night.id, AwaitingRetry(message="Retry from the UI"), force=True)
+        pasted(worker, environment, "--run-once")
+        assert client.read_flow_run(night.id).state.is_completed()
+    with duckdb.connect(str(home / "warehouse.duckdb"), read_only=True) as connection:
+        runs_kept = connection.execute("select run_id, state from operations.runs order by started_at").fetchall()
+    assert runs_kept == [(str(night.id), "failed"), (f"{night.id}-2", "completed")]
+    assert (home / "published" / "recommendations.parquet").exists()
+
+
+def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tuned.toml").write_text("[slim]\nl1 = 2.0\n")
+    given = ["--dataset", "ml-1m", "--config", "tuned.toml", "--models", "slim", "--cron", "30 2 * * *"]
+    for _ in range(2):  # a second time it is updated
+        assert deploy.main([*given, "--home", "kept", "--timezone", "Europe/Paris"]) == 0
+    assert "nightly-retrain/nightly-retrain-ml-1m" in capsys.readouterr().out
+    with get_client(sync_client=True) as client:
+        made = client.read_deployment_by_name("nightly-retrain/nightly-retrain-ml-1m")
+    assert made.parameters == {
+        "dataset": "ml-1m",
+        "home": str(tmp_path / "kept"),
+        "config": [str(tmp_path / "tuned.toml")],
+        "models": ["slim"],
+    }
+    assert made.entrypoint == "oneclass.flows.pipeline.nightly_retrain" and not made.pull_steps
+    assert [(one.schedule.cron, one.schedule.timezone) for one in made.schedules] == [("30 2 * * *", "Europe/Paris")]
+    assert (
+        made.global_concurrency_limit is None
+    )  # one run at a time is the data set's own rule, whichever deployment it is of
+
+
+def test_a_deployment_with_a_wrong_setting_is_refused(prefect_server, tmp_path):
+    with pytest.raises(InputError, match="slim.l9"):
+        deploy_flow.deploy(DeployParameters(dataset="ml-1m", home=str(tmp_path), settings={"slim.l9": 1}))
+
+
+@pytest.fixture
+def night(prefect_server, tmp_path):
+    """The parameters of a small night, after one that was completed."""
+    given = {
+        "dataset": "demo",
+        "home": str(tmp_path),
+        "models": ["popularity"],
+        "settings": {"demo.users": 60, "demo.items": 30, "demo.likes": 500},
+    }
+    home = resolve_settings(BackfillParameters(**given)).home
+    with runs.record_run(home, "earlier", pipeline.NIGHTLY_DEPLOYMENT, {}):
+        pass
+    return given, home
+
+
+def ended(given):
+    """The state that a night ends in."""
+    return pipeline.nightly_retrain(**given, return_state=True)
+
+
+def telling(file):
+    """The setting that has a run write the state that it tells of, and its summary, into a file."""
+    code = f"import os, sys; open('{file}', 'w').write(os.environ['ONECLASS_STATE'] + chr(10) + sys.stdin.read())"
+    return {"notify.command": f'{sys.executable} -c "{code}"'}
+
+
+def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(night, tmp_path):
+    given, home = night
+    with runs.lock_data_set(home):
+        state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "told")}})
+    assert state.is_cancelled() and "another run is at work" in state.message
+    assert (tmp_path / "told").read_text() == f"cancelled\n{state.message}"
+
+
+def test_a_night_whose_home_cannot_be_opened_is_told_of(night, tmp_path):
+    given, home = night
+    home.warehouse.write_bytes(b"no database")
+    state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "told")}})
+    assert state.is_failed() and "cannot be opened as a DuckDB warehouse" in state.message
+    assert (tmp_path / "told").read_text().startswith("failed\n")
+
+
+KILLED = """
+import os, signal, sys
+import duckdb
+connection = duckdb.connect(sys.argv[1])
+connection.execute("insert into raw.rejects select 1, i, 'line', 'reason' from range(150) r(i)")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_a_night_sets_a_log_aside_that_a_crash_left_and_that_cannot_be_replayed(night):
+    given, home = night
+    subprocess.run([sys.executable, "-c", KILLED, str(home.warehouse)], capture_output=True, check=False)
+    log = home.warehouse.with_name("warehouse.duckdb.wal")
+    damaged = bytearray(log.read_bytes())
+    damaged[len(damaged) // 2] ^= 255
+    log.write_bytes(damaged)
+    assert ended(given).is_completed()
+    assert [file.read_bytes() for file in home.folder.glob("*.unreadable")] == [damaged]
+
+
+def test_a_late_night_ends_as_cancelled_where_a_later_one_did_its_work(night):
+    given, _ = night
+    due = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=3))
+    with get_client(sync_client=True) as client:
+        late = client.create_flow_run(pipeline.nightly_retrain, parameters=given, state=due)
+    state = run_flow(pipeline.nightly_retrain, flow_run=late, parameters=given, return_type="state")
+    assert state.is_cancelled() and "run earlier began" in state.message
+
+
+@pytest.mark.slow
+def test_a_night_that_began_late_is_told_of(prefect_server, night, tmp_path):
+    given, home = night
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute("update operations.runs set started_at = now()::timestamp - interval 1 day")
+    due = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=3))
+    parameters = {**given, "settings": {**given["settings"], **telling(tmp_path / "told")}}
+    with get_client(sync_client=True) as client:
+        late = client.create_flow_run(pipeline.nightly_retrain, parameters=parameters, state=due)
+    state = run_flow(pipeline.nightly_retrain, flow_run=late, parameters=parameters, return_type="state")
+    assert state.is_completed()
+    assert (tmp_path / "told").read_text().startswith("late\n**Late**: it began 3 h")
+
+
+@pytest.mark.parametrize(
+    ("noted", "shown"),
+    [
+        ("running", "CRASHED"),
+        ("crashed", "CRASHED"),  # by a run that was killed before it told Prefect
+        ("completed", "COMPLETED"),  # but killed before Prefect was told
+    ],
+)
+def test_a_run_whose_process_died_is_put_right_by_the_next(prefect_server, home, noted, shown):
+    @flow
+    def killed():
+        return None
+
+    with get_client(sync_client=True) as client:
+        ids = [client.create_flow_run(killed, state=state()).id for state in (Scheduled, Scheduled)]
+        client.set_flow_run_state(ids[0], Running(), force=True)
+        with warehouse.open_warehouse(home) as connection:
+            for run_id in (ids[0], uuid.uuid4()):  # the second ran with a server that knows nothing here
+                connection.execute(
+                    "insert into operations.runs (run_id, flow, dataset, started_at, state, settings, code_version) "
+                    "values (?, 'nightly-retrain', 'small', now()::timestamp, ?, '{}', '')",
+                    [str(run_id), noted],
+                )
+
+        @flow
+        def following():
+            with runs.record_run(home, "next", "nightly-retrain", {}) as earlier:
+                pipeline.crashed_runs.settle(earlier)
+
+        following()
+        assert client.read_flow_run(ids[0]).state.type.name == shown
+        assert client.read_flow_run(ids[1]).state.is_scheduled()
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        states = connection.execute("select distinct state from operations.runs where run_id <> 'next'")
+        assert states.fetchall() == [(shown.lower(),)]
+
+
+def test_a_promotion_by_hand_puts_runs_right_whose_process_died(after_first, prefect_server, capsys):
+    @flow
+    def killed():
+        return None
+
+    home = Home(after_first, "ml-latest-small")
+    with get_client(sync_client=True) as client:
+        dead = client.create_flow_run(killed, state=Scheduled()).id
+        client.set_flow_run_state(dead, Running(), force=True)
+        with warehouse.open_warehouse(home) as connection:
+            connection.execute(
+                "insert into operations.runs (run_id, flow, dataset, started_at, state, settings, code_version) "
+                "values (?, 'nightly-retrain', 'ml-latest-small', now()::timestamp, 'running', '{}', '')",
+                [str(dead)],
+            )
+        assert promote.main(["--dataset", "ml-latest-small", "--home", str(after_first), "--model", "popularity"]) == 0
+        assert client.read_flow_run(dead).state.is_crashed()
+
+
+AWAY = "http://127.0.0.1:9/api"
+
+
+def test_a_server_that_is_away_is_done_without_and_said(monkeypatch, caplog):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: AWAY}):
+        with prefect_server.ensure_server():
+            assert PREFECT_API_URL.value() != AWAY
+        assert PREFECT_API_URL.value() == AWAY
+        with pytest.raises(InputError, match="prefect server start"):
+            prefect_server.require_server()
+    assert AWAY in caplog.text and "goes on" in caplog.text
+
+
+def test_a_deployment_without_its_server_says_which_one_is_away(tmp_path, capsys):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: AWAY}):
+        assert deploy.main(["--dataset", "ml-1m", "--home", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert f"{AWAY}: no Prefect server answers there" in told and "goes on" not in told
+
+
+def test_a_run_whose_summary_cannot_be_made_has_ended_as_it_has_and_someone_is_told(tmp_path, caplog):
+    code = f"import sys; open('{tmp_path}/told', 'w').write(sys.stdin.read())"
+    settings = {"notify.command": f'{sys.executable} -c "{code}"'}
+    run = resolve_settings(BackfillParameters(dataset="demo", home=str(tmp_path), settings=settings))
+
+    def summary():
+        raise InputError("the warehouse is held")
+
+    notify_outcome(run, "r7", "failed", summary, None)
+    assert (tmp_path / "told").read_text().startswith("demo: run r7 failed; its summary cannot be made: the warehouse")
+    assert "cannot be made" in caplog.text
+
+
+@pytest.mark.parametrize(("signals", "state"), [([], "failed"), ([15], "cancelled")])
+def test_an_error_on_the_way_to_the_end_of_a_run_that_is_told_to_end_is_no_failure(
+    tmp_path, monkeypatch, signals, state
+):
+    monkeypatch.setattr(run_signals, "_received_signals", signals)
+    run = resolve_settings(BackfillParameters(dataset="demo", home=str(tmp_path)))
+    run.home.folder.mkdir()
+    notify_outcome(run, "r7", "failed", lambda: "the server is gone", None)
+    assert f">{state}" in (tmp_path / "index.html").read_text()
+
+
+def test_a_server_that_answers_is_used(prefect_server):
+    from prefect.settings import PREFECT_API_URL
+
+    with prefect_server.ensure_server():
+        assert PREFECT_API_URL.value() == prefect_server
+    prefect_server.require_server()

@@ -1,0 +1,59 @@
+"""The drift along lines: against its definition in plain Python, and how it is spread where there is none."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from oneclass.models.evaluation.temporal_drift import MAX_USERS, MIN_HISTORY, MIN_USERS, measure_drift
+
+
+def of_lines(lines, items):
+    """(matrix with sorted rows, the places of its entries)."""
+    starts = np.cumsum([0] + [len(line) for line in lines])
+    places = np.concatenate([np.arange(len(line)) for line in lines])
+    matrix = csr_matrix((places + 1.0, np.concatenate(lines), starts), shape=(len(lines), items))
+    matrix.sort_indices()
+    return matrix, matrix.data
+
+
+def drawn(seed, users=200, items=80):
+    generator = np.random.default_rng(seed)
+    share = 1 / np.arange(1, items + 1)
+    lengths = generator.integers(1, 40, size=users)
+    liked = [generator.choice(items, size=length, replace=False, p=share / share.sum()) for length in lengths]
+    return [generator.permutation(line) for line in liked]  # for `choice` has the popular ones first
+
+
+def test_it_is_the_mean_difference_of_cosines_in_its_standard_errors():
+    lines = drawn(1)
+    pattern = (of_lines(lines, 80)[0].toarray() > 0).astype(float)
+    columns = pattern / np.maximum(1, np.linalg.norm(pattern, axis=0))
+    cosine = columns.T @ columns
+    found = []
+    for line in lines:
+        if len(line) < MIN_HISTORY:
+            continue
+        last = len(line) // 10
+        half = (len(line) - last) // 2
+        rest, end = line[:-last], line[-last:]
+        found.append(cosine[np.ix_(end, rest[-half:])].mean() - cosine[np.ix_(end, rest[:half])].mean())
+    z, users = measure_drift(*of_lines(lines, 80))
+    assert users == len(found) > 100
+    assert z == pytest.approx(np.mean(found) / (np.std(found, ddof=1) / np.sqrt(len(found))))
+
+
+@pytest.mark.slow
+def test_without_an_order_it_is_as_a_standard_normal_draw():
+    found = np.array([measure_drift(*of_lines(drawn(seed, users=60), 80))[0] for seed in range(100)])
+    assert abs(found.mean()) < 0.35 and 0.8 < found.std() < 1.2 and np.abs(found).max() < 4
+
+
+def test_too_few_lines_say_nothing_and_of_many_some_are_looked_at():
+    lines = [np.arange(MIN_HISTORY)] * (MIN_USERS - 1)
+    assert measure_drift(*of_lines(lines, MIN_HISTORY)) == (0.0, MIN_USERS - 1)
+    assert measure_drift(*of_lines([*lines, np.arange(3)], MIN_HISTORY)) == (0.0, MIN_USERS - 1)
+    assert measure_drift(*of_lines([np.arange(MIN_HISTORY)] * (MAX_USERS + 5), MIN_HISTORY)) == (
+        0.0,
+        MAX_USERS,
+    )  # all cosines are 1
+    assert measure_drift(csr_matrix((3, 4)), np.empty(0)) == (0.0, 0)

@@ -1,0 +1,77 @@
+"""The order of histories: what keeps it, and the weights by it against their formula, a row at a time."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from oneclass.models.numerics.sequential_histories import SequentialHistories, recency_weights, with_recency_ranks
+from oneclass.models.numerics.validation import drop_unknown_entries, single_item_histories
+
+
+def drawn(seed, users=30, items=40):
+    """Histories, some of them empty, and {(user, item): place}; places are a row's permutation, with gaps."""
+    generator = np.random.default_rng(seed)
+    likes = generator.random((users, items)) < generator.random((users, 1))
+    likes[3] = False
+    histories = csr_matrix(likes.astype(np.float32))
+    places = np.concatenate([generator.permutation(3 * len(row.indices))[: len(row.indices)] for row in histories])
+    return with_recency_ranks(histories, places.astype(np.int32)), by_pair(histories, places)
+
+
+def by_pair(histories, values):
+    users = np.repeat(np.arange(histories.shape[0]), np.diff(histories.indptr))
+    return dict(zip(zip(users.tolist(), histories.indices.tolist(), strict=True), values.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "key", [slice(4, 20), slice(None), [0, 29, 3, 7], np.array([5]), 6, (slice(None), [1, 4, 39]), slice(9, 9)]
+)
+def test_rows_and_columns_that_are_taken_keep_their_places(key):
+    histories, places = drawn(1)
+    numbered = csr_matrix((np.arange(histories.nnz) + 1, histories.indices, histories.indptr), shape=histories.shape)
+    found, entries = histories[key], numbered[key].data - 1
+    assert isinstance(found, SequentialHistories)
+    np.testing.assert_array_equal(found.places, histories.places[entries])
+    assert by_pair(histories, histories.places) == places
+
+
+def test_no_order_is_made_up():
+    histories, _ = drawn(2)
+    for other in (histories.astype(np.float64), histories + histories, csr_matrix(histories.toarray())):
+        with pytest.raises(ValueError, match="recency_exponent = 0.5 weighs likes by their order"):
+            recency_weights(other, 0.5)
+        assert (recency_weights(other, 0) == 1).all()
+    with pytest.raises(ValueError, match="3 places but"):
+        with_recency_ranks(histories, np.arange(3))
+    assert with_recency_ranks(histories, None) is histories
+
+
+@pytest.mark.parametrize("exponent", [0.3, 1.0, 4.0])
+def test_weights_are_as_written(exponent):
+    histories, places = drawn(3)
+    found = by_pair(histories, recency_weights(histories, exponent))
+    for (user, item), weight in found.items():
+        newer = sum(places[pair] < places[user, item] for pair in places if pair[0] == user)
+        assert weight == pytest.approx((1 + newer) ** -exponent, rel=1e-6)
+
+
+def test_of_equal_places_the_first_entry_is_the_newer():
+    histories = with_recency_ranks(csr_matrix(np.ones((2, 3), np.float32)), np.array([0, 0, 0, 1, 0, 0]))
+    np.testing.assert_allclose(recency_weights(histories, 1.0), [1, 1 / 2, 1 / 3, 1 / 3, 1, 1 / 2], rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*no training user has")
+def test_items_that_nobody_trained_on_are_not_counted():
+    histories, places = drawn(4)
+    trained = np.arange(38) % 3 > 0  # of 40 columns; the last two are of later items
+    known = drop_unknown_entries(histories, trained, "mrf_dense")
+    assert known.shape == (30, 38)
+    left = {pair: place for pair, place in places.items() if pair[1] < 38 and trained[pair[1]]}
+    assert by_pair(known, known.places) == left
+    for (user, item), weight in by_pair(known, recency_weights(known, 1.0)).items():
+        newer = sum(place < left[user, item] for pair, place in left.items() if pair[0] == user)
+        assert weight == pytest.approx(1 / (1 + newer))
+
+
+def test_a_history_of_one_item_weighs_one():
+    assert (recency_weights(single_item_histories(np.array([4, 0, 4]), 5), 2.0) == 1).all()

@@ -1,0 +1,177 @@
+"""Fits by blocks of users: where users are cut, what is kept between calls, and each family against its fit as a whole."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix, vstack
+
+from oneclass.models.distributed import add_arrays, partition_by_edges, partition_users
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.random_graph.messages import message_size
+from oneclass.models.registry import MODELS
+from tests.models.block_fits import Backwards, Processes, Scales, assert_close, assert_same_bits, counted, shelved
+
+SHORT = {"factors": 5, "iterations": 14, "t_tau": 4, "t_epsilon": 6, "bound_every": 3}
+EXACT, ROUNDED = 0.0, 2e-5  # random_graph's blocks add an item's sums in float32
+FAMILIES = [
+    ("popularity", {}, EXACT),
+    ("mrf_dense", {}, EXACT),
+    ("mrf_dense", {"l2": 2.0, "centred": True, "alpha": 0.75, "user_weight_exponent": 1.0}, EXACT),
+    ("mrf_dense", {"l2": 2.0, "centred": True, "user_weight_exponent": 0.0}, EXACT),
+    ("mrf_dense", {"intercept": True, "popularity_discount": 0.5}, EXACT),
+    ("random_graph", SHORT, ROUNDED),
+    ("random_graph", {**SHORT, "joint_bias": True}, ROUNDED),
+    ("random_graph", {**SHORT, "user_biases": True}, ROUNDED),
+    ("random_graph", {**SHORT, "joint_bias": True, "user_biases": True}, ROUNDED),
+    ("random_graph", {**SHORT, "learn_tau": False, "balance_popular": True}, ROUNDED),
+]
+TURNS = ("random_graph", {**SHORT, "refreshed": 2, "user_biases": True})
+
+
+def _label(family):
+    name, settings, *_ = family
+    return " ".join([name, *(f"{key}={value}" for key, value in settings.items() if key not in SHORT)])
+
+
+def _with_mark(name, *others):
+    marks = [pytest.mark.slow] if name == "random_graph" else []  # it compiles kernels that only blocks need
+    return pytest.param(name, *others, marks=marks, id=_label((name, *others)))
+
+
+def fitted(name, matrix, *, threads=1, options=None, **settings):
+    return MODELS[name](MODELS[name].Settings(**settings), seed=3, threads=threads).fit(matrix, options or FitOptions())
+
+
+def test_every_family_with_blocks_is_tested():
+    with_blocks = {name for name, kind in MODELS.items() if "blocks" in kind.Settings.model_fields}
+    assert with_blocks == {name for name, *_ in FAMILIES}
+
+
+@pytest.mark.parametrize("count", [3, 7])
+@pytest.mark.parametrize(("name", "settings", "within"), [_with_mark(*family) for family in FAMILIES])
+def test_blocks_make_the_fit_of_one_machine(long_tailed, name, settings, within, count):
+    matrix = counted(long_tailed)  # with a user and an item without an edge
+    seen = {1: [], count: []}
+    one, many = (
+        fitted(name, matrix, blocks=of, options=FitOptions(on_epoch=epochs.append), **settings)
+        for of, epochs in seen.items()
+    )
+    np.testing.assert_array_equal(one.item_degrees, many.item_degrees)
+    assert_close(one, many, within)
+    for before, after in zip(seen[1], seen[count], strict=True):
+        assert before.values == pytest.approx(after.values, rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "settings"), [_with_mark(*family[:2]) for family in [*FAMILIES[:6], TURNS]])
+def test_threads_and_calls_in_another_order_or_made_twice_change_no_bit(long_tailed, name, settings):
+    one = fitted(name, long_tailed, blocks=5, **settings)
+    assert_same_bits(one, fitted(name, long_tailed, blocks=5, threads=2, **settings))
+    workers = FitOptions(workers=Backwards())
+    assert_same_bits(one, fitted(name, long_tailed, blocks=5, options=workers, **settings))
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_changes_no_bit_and_leaves_nothing(long_tailed, tmp_path):
+    settings = {**SHORT, "iterations": 8, "blocks": 5}
+    workers, scratch = Processes(), tmp_path / "seen by all"
+    many = fitted("random_graph", long_tailed, options=FitOptions(workers=workers, scratch=scratch), **settings)
+    workers.pool.shutdown()
+    assert workers.killed == 1
+    assert_same_bits(many, fitted("random_graph", long_tailed, **settings))
+    assert not list(scratch.iterdir())
+
+
+ITEMS = 120
+TRAVELS = [  # the most bytes that a call takes and gives
+    ("popularity", {}, 1500, 8 * ITEMS + 500),
+    ("mrf_dense", {}, 1500, 8 * ITEMS**2 + 500),
+    ("random_graph", {**SHORT, "iterations": 4}, ITEMS * 4 * (2 * 5 + 2) + 3000, ITEMS * 4 * message_size(5) + 1000),
+]
+
+
+@pytest.mark.parametrize("copies", [1, 6])
+@pytest.mark.parametrize(("name", "settings", "taken", "given"), [_with_mark(*case) for case in TRAVELS])
+def test_items_alone_travel_however_many_users_there_are(long_tailed, tmp_path, name, settings, taken, given, copies):
+    matrix, scales = csr_matrix(vstack([long_tailed] * copies)), Scales()
+    options = FitOptions(workers=scales, rows=shelved(matrix, tmp_path))
+    model = fitted(name, matrix, blocks=3, options=options, **settings)
+    assert max(scales.taken) <= taken and max(scales.given) <= given
+    assert_same_bits(model, fitted(name, matrix, blocks=3, **settings))
+
+
+AWKWARD = [np.ones((6, 5)), np.eye(1), np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]), np.ones((4, 1))]
+
+
+@pytest.mark.parametrize(
+    "likes", AWKWARD, ids=["all ones", "one edge", "a user and an item without an edge", "one item"]
+)
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        _with_mark(*case)
+        for case in [("mrf_dense", {}), ("random_graph", SHORT), ("random_graph", {**SHORT, "refreshed": 1})]
+    ],
+)
+def test_awkward_data_get_finite_scores(name, settings, likes):
+    matrix = csr_matrix(likes.astype(np.float32))
+    model = fitted(name, matrix, blocks=9, **settings)
+    assert np.isfinite(model.scores(matrix, users=np.arange(len(likes)))).all()
+    assert all(np.isfinite(array).all() for array in model._arrays().values())
+
+
+def test_blocks_have_about_equal_numbers_of_edges_and_none_is_empty(long_tailed):
+    starts = long_tailed.indptr
+    bounds = partition_by_edges(starts, 4)
+    assert bounds[0][0] == 0 and bounds[-1][1] == 300 and all(a[1] == b[0] for a, b in pairwise(bounds))
+    loads = [starts[end] - starts[first] + 8 * (end - first) for first, end in bounds]
+    assert max(loads) - min(loads) < 2 * (8 + np.diff(starts).max())
+    assert partition_by_edges(np.array([0, 1, 2]), 9) == [(0, 1), (1, 2)]
+
+
+def doubled(block, state, add):
+    """A call as a model has it: it reads the users, writes them, and answers."""
+    users = block.read(state)["users"]
+    block.write(state + 1, {"users": 2 * users + add, "same": block.read(state)["same"]})
+    return block.number, users.sum()
+
+
+@pytest.fixture
+def begun(long_tailed, tmp_path):
+    with partition_users(long_tailed, 3, "terms", FitOptions(workers=Backwards(), scratch=tmp_path), "any") as blocks:
+        blocks.begin({"users": np.arange(300.0), "same": np.arange(600).reshape(300, 2)})
+        yield blocks
+    assert not list(tmp_path.iterdir())
+
+
+def test_blocks_keep_what_their_calls_write_and_a_call_that_is_made_twice_writes_the_same(begun):
+    assert [number for number, _ in begun.ask(doubled, 1.0, writes=True)] == [0, 1, 2]
+    np.testing.assert_array_equal(begun.gathered()["users"], 2 * np.arange(300.0) + 1)
+    np.testing.assert_array_equal(begun.gathered()["same"], np.arange(600).reshape(300, 2))
+
+
+def test_some_blocks_are_asked_and_the_others_stay(begun):
+    begun.ask(doubled, 0.0, of=begun[1:2], writes=True)
+    middle, users = begun[1], np.arange(300.0)
+    users[middle.first : middle.end] *= 2
+    np.testing.assert_array_equal(begun.gathered()["users"], users)
+
+
+def test_two_writes_of_a_block_are_kept(begun, tmp_path):
+    for _ in range(4):
+        begun.ask(doubled, 0.0, writes=True)
+    names = sorted(file.name for file in tmp_path.glob("*/*"))
+    assert names == [f"block-{number}-{state}.npz" for number in range(3) for state in (3, 4)]
+
+
+def test_a_block_has_its_rows_and_refuses_those_of_another_matrix(begun, long_tailed):
+    for block in begun:
+        assert (block.matrix(120) != long_tailed[block.first : block.end]).nnz == 0
+    with pytest.raises(ValueError, match=r"rows 0 to \d+ came as a matrix of .*90 columns"):
+        begun[0].matrix(90)
+
+
+def test_parts_are_added_in_float64_in_their_order():
+    parts = [np.array([1e8], np.float32), np.array([1.0], np.float32), np.array([-1e8], np.float32)]
+    assert add_arrays(parts) == 1.0 and add_arrays(parts).dtype == np.float64
+    assert parts[0] == 1e8

@@ -1,0 +1,93 @@
+"""What a fit by blocks of users says that it takes, against what its calls and its coordinator allocate."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from oneclass.models.distributed import partition_by_edges
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.memory_estimates import estimate_block_bytes, estimate_coordinator_bytes
+from oneclass.models.registry import MODELS
+from tests.models.block_fits import planted, shelved
+
+WITH_BLOCKS = sorted(name for name, kind in MODELS.items() if "blocks" in kind.Settings.model_fields)
+FITS = [  # with fixed costs that are small beside the arrays
+    ("random_graph", {"factors": 20, "iterations": 2}),
+    ("random_graph", {"factors": 20, "iterations": 2, "refreshed": 2}),
+    ("mrf_dense", {}),
+    ("popularity", {}),
+]
+
+
+class Weighing:
+    """Calls are made here, apart from what this process allocates meanwhile, and are weighed."""
+
+    def __init__(self):
+        self.most = self.here = 0
+
+    def map(self, function, calls):
+        self.here = max(self.here, tracemalloc.get_traced_memory()[1])
+        answers = []
+        for call in calls:
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            answers.append(function(*call))
+            self.most = max(self.most, tracemalloc.get_traced_memory()[1] - before)
+            tracemalloc.reset_peak()
+        return answers
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    matrix = planted(8000, 200)
+    return matrix, shelved(matrix, tmp_path_factory.mktemp("log"))
+
+
+def test_every_model_with_blocks_is_weighed():
+    assert {name for name, _ in FITS} == set(WITH_BLOCKS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "given"), FITS, ids=[" ".join(map(str, (name, *of.values()))) for name, of in FITS])
+def test_a_call_and_the_coordinator_take_about_what_is_said(log, name, given):
+    matrix, rows = log
+    settings, kind = MODELS[name].Settings(blocks=4, **given), MODELS[name]
+    kind(settings).fit(matrix, FitOptions(rows=rows))  # numba allocates too where it compiles
+    workers = Weighing()
+    tracemalloc.start()
+    try:
+        kind(settings).fit(matrix, FitOptions(workers=workers, rows=rows))
+        here = max(workers.here, tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+    starts, items = matrix.indptr, matrix.shape[1]
+    sizes = kind.block_sizes(settings, items)
+    said = max(
+        estimate_block_bytes(sizes, end - first, int(starts[end] - starts[first]))
+        for first, end in partition_by_edges(starts, 4)
+    )
+    said_here = estimate_coordinator_bytes(sizes, 4, matrix.shape, kind.item_matrices)
+    assert said / 5 < workers.most < 1.1 * said
+    assert said_here / 5 < here < 1.1 * said_here
+
+
+@pytest.mark.parametrize("name", WITH_BLOCKS)
+def test_more_blocks_need_less_each_but_for_the_items(name):
+    shape, edges = (10_000_000, 1000), 10**9
+    kind = MODELS[name]
+    one, few, many = (kind.Settings(blocks=blocks) for blocks in (1, 10, 1000))
+    assert kind.block_sizes(one, 1000) is None
+    sizes = [kind.block_sizes(of, 1000) for of in (few, many)]
+    each = [
+        estimate_block_bytes(size, shape[0] // of.blocks, edges // of.blocks) - estimate_block_bytes(size, 0, 0)
+        for size, of in zip(sizes, (few, many), strict=True)
+    ]
+    assert each[1] == pytest.approx(each[0] / 100)
+    whole = (
+        estimate_coordinator_bytes(sizes[0], 10, shape, kind.item_matrices)
+        + each[0]
+        + estimate_block_bytes(sizes[0], 0, 0)
+    )
+    assert kind.fit_bytes(few, shape, edges) == whole < kind.fit_bytes(one, shape, edges)
+    assert np.log10(whole) > 7

@@ -1,0 +1,121 @@
+"""What users considered and did not like, fitted to a value between 0 and 1: against normal equations and the loss in float64."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy.sparse import csr_matrix
+
+from oneclass.models.blend import Blend, BlendSettings
+from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
+from oneclass.models.wmf.model import WMF, WMFSettings
+from oneclass.models.wmf.normal_equations import merge_explicit_negatives
+
+WEIGHT = 0.3
+SETTINGS = {"factors": 8, "unobserved_weight": 0.1, "regularization": 0.01, "tolerance": 0.0}
+
+
+@pytest.fixture(scope="module")
+def log():
+    """Likes and what was considered, 80 x 40, disjoint; user 5 likes nothing, user 6 considered nothing else, and item 39
+    was considered only."""
+    rng = np.random.default_rng(7)
+    kinds = (rng.random((80, 40)) < 1.2 / np.sqrt(np.arange(1, 41))) * (1 + (rng.random((80, 40)) < 0.4))
+    kinds[5][kinds[5] == 1] = 0
+    kinds[6][kinds[6] == 2] = 0
+    kinds[:, 39][kinds[:, 39] == 1] = 2
+    return (kinds == 1).astype(float), (kinds == 2).astype(float)
+
+
+def fit(likes, considered=None, threads=1, **more):
+    settings = WMFSettings(**{**SETTINGS, "considered_weight": WEIGHT, **more})
+    options = DEFAULT_OPTIONS if considered is None else FitOptions(negatives=csr_matrix(considered))
+    counts = likes * np.random.default_rng(2).integers(1, 4, likes.shape)  # how often an item was liked is not read
+    return WMF(settings, seed=3, threads=threads).fit(csr_matrix(counts), options)
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_items_solve_their_normal_equations(log, solver):
+    """Those of the last half pass: pairs in S pull with p, and all pairs with alpha0."""
+    likes, considered = log
+    p = likes + WEIGHT * considered
+    model = fit(likes, considered, solver=solver, cg_steps=30, iterations=3)
+    active = p.any(axis=1)
+    weights = np.where(active, np.where(active, p.sum(axis=1), 1.0) ** -0.3, 0.0)
+    weights = np.where(active, weights / weights[active].mean(), 1.0)
+    u, seen = model.user_factors.astype(float), p > 0
+    for item in range(40):
+        of_users = weights * (seen[:, item] + 0.1)
+        ridge = 0.01 * ((weights * seen[:, item]).sum() + 0.1 * weights.sum())
+        solved = np.linalg.solve((of_users[:, None] * u).T @ u + ridge * np.eye(8), u.T @ (weights * p[:, item]))
+        np.testing.assert_allclose(model.item_factors[item], solved, atol=2e-4)
+
+
+def test_the_loss_falls_to_that_of_the_factors(log):
+    likes, considered = log
+    values = []
+    settings = WMFSettings(**SETTINGS, considered_weight=WEIGHT, user_weight_exponent=0.0)
+    options = FitOptions(negatives=csr_matrix(considered), on_epoch=lambda epoch: values.append(epoch.values["loss"]))
+    model = WMF(settings, seed=3).fit(csr_matrix(likes), options)
+    u, v, p = model.user_factors.astype(float), model.item_factors.astype(float), likes + WEIGHT * considered
+    of_users, of_items = (0.01 * ((p > 0).sum(axis=side) + 0.1 * p.shape[side]) for side in (1, 0))
+    loss = ((p > 0) * (u @ v.T - p) ** 2).sum() + 0.1 * ((u @ v.T) ** 2).sum()
+    loss += of_users @ (u**2).sum(axis=1) + of_items @ (v**2).sum(axis=1)
+    assert values == sorted(values, reverse=True) and values[-1] == pytest.approx(loss, rel=1e-5)
+
+
+def same(one, other):
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("user_factors", "item_factors"))
+
+
+def test_of_weight_one_they_are_likes(log):
+    likes, considered = log
+    one, other = fit(likes, considered, considered_weight=1.0), fit(likes + considered)
+    np.testing.assert_allclose(one.user_factors, other.user_factors, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(one.item_factors, other.item_factors, rtol=1e-4, atol=1e-5)
+
+
+def test_where_the_log_tells_of_none_or_the_weight_is_0_nothing_changes(log):
+    likes, considered = log
+    plain = fit(likes, considered_weight=0.0)
+    assert same(plain, fit(likes)) and same(plain, fit(likes, np.zeros_like(likes)))
+    assert same(plain, fit(likes, considered, considered_weight=0.0)) and not same(plain, fit(likes, considered))
+
+
+def test_threads_do_not_change_a_bit(log):
+    assert same(fit(*log), fit(*log, threads=2))
+
+
+def test_new_users_are_folded_in_by_their_likes(log):
+    """How often they liked an item is not taken for what it is fitted to."""
+    model, histories = fit(*log), csr_matrix(log[0][:9])
+    found, liked = model.fold_in(histories), model.fold_in(histories) @ model.item_factors.T
+    np.testing.assert_array_equal(found, model.fold_in(3 * histories))
+    assert liked[log[0][:9] > 0].mean() > WEIGHT + 0.1
+
+
+def test_it_is_refused_where_it_cannot_be(log):
+    likes, considered = log
+    with pytest.raises(ValueError, match="pairs are likes too"):
+        fit(likes, considered + likes)
+    with pytest.raises(ValueError, match="shape"):
+        fit(likes, considered[:, 1:])
+    with pytest.raises(ValidationError, match="take loss = rendle2021"):
+        WMFSettings(considered_weight=0.1, loss="hu2008")
+    assert WMFSettings(considered_weight=0.1).reads_negatives and not WMFSettings().reads_negatives
+
+
+def test_members_of_a_blend_get_them(log):
+    likes, considered = log
+    members = [{"model": "wmf", "settings": {**SETTINGS, "considered_weight": WEIGHT}}, {"model": "mrf_dense"}]
+    settings = BlendSettings(members=members)
+    assert settings.reads_negatives and not BlendSettings().reads_negatives
+    made = Blend(settings, seed=3).fit(csr_matrix(likes), FitOptions(negatives=csr_matrix(considered)))
+    assert same(made.members[0], fit(likes, considered))
+
+
+def test_pairs_are_in_the_order_of_the_columns(log):
+    likes, considered = map(csr_matrix, log)
+    pairs, targets = merge_explicit_negatives(likes, considered, WEIGHT)
+    assert pairs.has_sorted_indices and pairs.nnz == likes.nnz + considered.nnz
+    np.testing.assert_array_equal(pairs.toarray(), log[0] + WEIGHT * log[1])
+    np.testing.assert_array_equal(targets, pairs.data)

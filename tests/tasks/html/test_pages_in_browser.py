@@ -1,0 +1,140 @@
+"""Every page in Chromium: axe-core finds nothing, both themes, wide and narrow; no script is needed; and they are light."""
+
+import json
+import shutil
+from datetime import datetime
+from importlib.resources import files
+
+import polars as pl
+import pytest
+
+from oneclass.tasks import home_page
+from oneclass.tasks.explain import page as explain_page
+from oneclass.tasks.explain.explanation import Explanation, HistoryItem
+from oneclass.tasks.explain.lists import ModelRecommendations, RecommendedItem
+from oneclass.tasks.serve import description
+from oneclass.tasks.serve.app import create_app
+from oneclass.tasks.stores.home import Home
+from tests.browser import CHROMIUM, chromium
+from tests.report_rows import RUN
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+PAGES = ("report", "explain", "overview", "docs")
+HEAVIEST = 1_500_000  # bytes
+
+
+@pytest.fixture(scope="module")
+def pages(reported, tmp_path_factory):
+    """The pages of a home with one whole data set and one that is damaged."""
+    root = shutil.copytree(reported.root, tmp_path_factory.mktemp("copied") / "home", symlinks=True)
+    home = Home(root, "small", reported.limits)
+    items = [
+        RecommendedItem(f"i{at}", -1.5 * at, 20 + at, (0.5, 0.1), at == 2, (("i9", 0.25), ("i8", -0.1)))
+        for at in range(12)
+    ]
+    lists = [
+        ModelRecommendations(name, "like", "leave_one_out", at == 0, 7, items)
+        for at, name in enumerate(("wmf", "slim"))
+    ]
+    history = [HistoryItem(f"i{at}", at, datetime(2026, 11, 20), 5) for at in range(30)]
+    found = Explanation("small", "u1", history, lists, lists[0], asked="i3: place 4 of 20.")
+    explained = explain_page.write_user_page(home, found, {f"i{at}": f"A film <of> {at}" for at in range(9)})
+    broken = home.root / "broken" / "report"
+    broken.mkdir(parents=True)
+    (broken / home_page.SUMMARY_FILE).write_text("{")
+    home_page.record_outcome(home, RUN, "completed")
+    docs = home.root / "docs.html"
+    docs.write_text(description.render_api_page(create_app(None, home).openapi(), Shop()))
+    return {
+        "report": home.report / "index.html",
+        "explain": explained,
+        "overview": home.root / "index.html",
+        "docs": docs,
+    }
+
+
+class Shop:
+    """What the server's description takes of a publication."""
+
+    publication = "small 1"
+    items = pl.DataFrame({"item_id": ["i<1>", "i&2", "i3"]})
+    users = pl.DataFrame({"user_id": ["u 1"]})
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.fixture
+def axe(page):
+    """The source of axe-core, and a page that lets it run for all that its policy forbids."""
+    page.call("Page.setBypassCSP", enabled=True)
+    yield (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+    page.call("Page.setBypassCSP", enabled=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_no_violation(page, pages, axe, name, dark, width):
+    page.open(pages[name], width=width, dark=dark)
+    page.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+    page.js(f"{axe}; null")
+    found = page.js("axe.run(document).then(found => JSON.stringify([found.passes.length, found.violations]))")
+    passes, violations = json.loads(found)
+    told = [f"{one['id']}: {one['help']}: {node['html'][:200]}" for one in violations for node in one["nodes"][:3]]
+    assert told == [] and passes > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_needs_a_script_or_a_network_or_is_heavy(page, pages, name):
+    page.open(pages[name])
+    words = "document.body.innerText.split(/\\s+/)"
+    seen = page.js(words)
+    page.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        page.open(pages[name])
+        assert page.js("document.querySelectorAll('button').length") == 0
+        assert page.js(words) == seen and len(seen) > 50
+    finally:
+        page.call("Emulation.setScriptExecutionDisabled", value=False)
+    text = pages[name].read_text(encoding="utf-8")
+    assert "default-src 'none'" in text and "://" not in text.replace("http://www.w3.org/", "")
+    assert len(text.encode()) < HEAVIEST
+
+
+@pytest.mark.parametrize("width", [360, 768, 1400])
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_scrolls_sideways(page, pages, name, width):
+    page.open(pages[name], width=width)
+    page.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert page.js("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
+
+
+@pytest.mark.parametrize("table", ["#main-strong_generalization", "#datasets", "#metric_changes"])
+def test_rows_are_cards_on_a_narrow_screen_and_each_value_has_its_name(page, pages, table):
+    page.open(pages["overview" if table == "#datasets" else "report"], width=360)
+    cells = f"[...document.querySelectorAll('{table} tbody td')].filter(td => td.offsetWidth)"
+    assert page.js(f"{cells}.every(td => td.getBoundingClientRect().right <= innerWidth)")
+    assert page.js(f"document.querySelector('{table}').parentElement.scrollWidth <= innerWidth")
+    assert page.js(f"getComputedStyle(document.querySelector('{table} tbody tr')).display") == "grid"
+    numbers = page.js(
+        f"{cells}.filter(td => !td.classList.contains('text')).map(td => getComputedStyle(td, '::before').content)"
+    )
+    assert numbers and "none" not in numbers
+    page.open(pages["overview" if table == "#datasets" else "report"], width=1400)
+    assert page.js(f"getComputedStyle(document.querySelector('{table} tbody tr')).display") == "table-row"
+
+
+@pytest.mark.slow
+def test_text_of_figures_and_their_legends_can_be_read_on_a_narrow_screen(page, pages):
+    page.open(pages["report"], width=360)
+    sizes = page.js(
+        "[...document.querySelectorAll('.panels svg')].flatMap(svg => [...svg.querySelectorAll('text')].map(text => "
+        "parseFloat(getComputedStyle(text).fontSize) * svg.getScreenCTM().a))"
+    )
+    assert len(sizes) > 100 and min(sizes) >= 8.5

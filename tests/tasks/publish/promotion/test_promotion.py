@@ -1,0 +1,226 @@
+"""Promotion: bad nights injected into a small data set that has a publication, and what people do by hand."""
+
+import hashlib
+import shutil
+
+import numpy as np
+import pytest
+
+from oneclass.models.evaluation.metrics import Mean
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.evaluate.stage import evaluate
+from oneclass.tasks.publish import promotion
+from oneclass.tasks.publish.promotion import gates, manual
+from oneclass.tasks.publish.stage import ChosenModel, PublishSettings, publish
+from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.stores import checksums, publications, runs, warehouse
+from oneclass.tasks.train import train
+from tests.conftest import home_in, two_tastes
+
+PROTOCOL = "strong_generalization"
+SETTINGS = {"mrf_dense": MODELS["mrf_dense"].Settings(), "popularity": MODELS["popularity"].Settings()}
+
+
+def prepared(home):
+    binarize(home, BinarizeSettings(), "x")
+    return split(home, SplitSettings(held_out_share=0.25), "x", protocols=[PROTOCOL], seed=1).digests
+
+
+def fitted(home, run_id, digests, protocol, model, **settings):
+    return train(
+        home, run_id, protocol=protocol, matrices_digest=digests[protocol], model=model,
+        settings=MODELS[model].Settings(**settings), seed=0,
+    ).digest  # fmt: skip
+
+
+def night(home, run_id, digests, model="mrf_dense", limits=None, **settings):
+    """What a run does from its fit on: the decision, and what is published."""
+    fit = fitted(home, run_id, digests, PROTOCOL, model, **settings)
+    return judged(home, run_id, digests, model, {model: fit}, limits, **settings)
+
+
+def judged(home, run_id, digests, model, fits, limits=None, **settings):
+    of_run = {**SETTINGS, model: MODELS[model].Settings(**settings)}
+    limits = limits or PublishSettings(top_n=5)
+    tonight = promotion.ChallengerRun(model, "score", of_run, fits, digests[PROTOCOL])
+    judgement = promotion.judge(home, tonight, limits)
+    digest = None if judgement.stays else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
+    return publish(
+        home, run_id, limits, choice=ChosenModel(model, "score"), assessment=judgement, model_digest=digest,
+        matrices_digest=digests[ALL_EDGES],
+    ).decision  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """(home, digests) after a night that published: two tastes, 240 people, 200 items."""
+    home = home_in(tmp_path_factory.mktemp("first"))
+    two_tastes(home, users=240, items=100, likes=24)
+    with runs.record_run(home, "first", "backfill", {"models": {"mrf_dense": {}, "popularity": {}}, "seed": 0}):
+        digests = prepared(home)
+        fits = {model: fitted(home, "first", digests, PROTOCOL, model) for model in SETTINGS}
+        evaluate(home, "first", PROTOCOL, digests[PROTOCOL], fits)
+        assert night(home, "first", digests).promoted
+    return home, digests
+
+
+@pytest.fixture
+def digests(home, first):
+    shutil.copytree(first[0].root, home.root, symlinks=True)
+    return first[1]
+
+
+def changed(home, statement):
+    """The digests after a change to the log."""
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute(statement)
+        connection.execute("update operations.log_files set events = (select count(*) from raw.events)")
+    return prepared(home)
+
+
+def stays(home, decision, words):
+    """Whether nothing moved, and the row says why."""
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        row = connection.execute("select promoted, reason from operations.promotions order by rowid desc").fetchone()
+    assert row == (False, decision.reason) and words in decision.reason, decision.reason
+    assert home.published.resolve().name == "first"
+    assert not list(home.publications.glob("bad*"))
+    return True
+
+
+@pytest.mark.slow
+def test_the_same_configuration_is_promoted_again(home, digests):
+    decision = night(home, "second", digests, limits=PublishSettings(top_n=5, margin=0))
+    assert decision.promoted and decision.difference == decision.standard_error == 0
+    assert home.published.resolve().name == "second"
+
+
+def test_a_worse_configuration_is_not_promoted_and_a_wide_margin_lets_it(home, digests):
+    decision = night(home, "bad", digests, "popularity")
+    assert stays(home, decision, "worse by more than publish.margin = 1 standard errors")
+    assert decision.champion == "mrf_dense/score" and decision.difference < -decision.standard_error
+    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    assert night(home, "next", digests, "popularity", wide).promoted
+
+
+def test_a_champion_that_is_none_of_tonights_models_is_fitted_for_the_comparison(home, digests):
+    decision = night(home, "bad", digests, l2=1e7)
+    assert decision.champion == decision.challenger == "mrf_dense/score" and decision.difference != 0
+    assert "over the same validation users" in decision.reason
+
+
+def test_where_the_champion_failed_its_value_of_its_own_night_is_held_against(home, digests):
+    fit = fitted(home, "bad", digests, PROTOCOL, "popularity")
+    assert stays(home, judged(home, "bad", digests, "popularity", {"popularity": fit}), "of the champion's own night")
+
+
+def test_a_champion_that_reads_an_order_which_tonights_split_lacks_is_not_fitted(home, digests, caplog):
+    settings = SplitSettings(held_out_share=0.25, order=True)
+    ordered = split(home, settings, "x", protocols=[PROTOCOL], seed=1).digests
+    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    assert night(home, "second", ordered, limits=wide, recency_exponent=1.0).promoted
+    decision = night(home, "third", digests, limits=wide)
+    assert decision.promoted and "mrf_dense with its settings could not be fitted tonight" in decision.reason
+    assert "reads the order of likes, which tonight's split does not keep" in caplog.text
+
+
+def test_a_halved_log_is_not_promoted(home, digests):
+    halved = changed(home, "delete from raw.events where hash(user_id, item_id) % 2 = 0")
+    assert stays(home, night(home, "bad", halved), "publish.min_size_ratio = 0.8")
+
+
+def test_shuffled_items_are_not_promoted(home, digests):
+    shuffled = changed(home, "update raw.events set item_id = 'i' || hash(user_id, item_id) % 200")
+    limits = PublishSettings(top_n=5, min_size_ratio=0)
+    assert stays(home, night(home, "bad", shuffled, limits=limits), "Are ids mixed up?")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(np.nan, "NaN"), (np.inf, "NaN or infinite"), (0.0, "everybody the same scores")]
+)
+def test_a_diverged_model_is_not_promoted(home, digests, number, words):
+    decision = judged_with(home, digests, lambda weights: np.full_like(weights, number))
+    assert stays(home, decision, words)
+
+
+def test_a_model_that_ranks_worse_than_guesses_is_not_promoted(home, digests):
+    assert stays(home, judged_with(home, digests, lambda weights: weights.max() - weights), "guesses have 0.5")
+
+
+def judged_with(home, digests, change):
+    """The decision on a fit of mrf_dense whose weights were changed."""
+    fit = fitted(home, "bad", digests, PROTOCOL, "mrf_dense")
+    folder = home.models / "mrf_dense" / fit
+    np.save(folder / "weights.npy", change(np.load(folder / "weights.npy")))
+    checksums.write_manifest(folder, "fit.json", checksums.load_facts(folder, "fit.json"))
+    return judged(home, "bad", digests, "mrf_dense", {"mrf_dense": fit})
+
+
+def test_lists_of_few_items_or_one_score_are_not_promoted(home, digests):
+    few = {"entries": 9, "not_finite": 0, "constant": False, "items": 4, "standing_items": 9}
+    reason = gates.check_lists("m", few, PublishSettings())
+    assert "4 different items, the standing lists 9" in reason
+    assert gates.check_lists("m", few | {"items": 5}, PublishSettings()) is None
+    for bad, words in (({"entries": 0}, "nothing"), ({"not_finite": 1}, "NaN"), ({"constant": True}, "same score")):
+        assert words in gates.check_lists("m", few | {"items": 5} | bad, PublishSettings())
+    assert stays(
+        home, night(home, "bad", digests, "popularity", PublishSettings(top_n=5, margin=1e9)), "different items"
+    )
+
+
+def contents(home):
+    files = (file for file in sorted(home.published.resolve().rglob("*")) if file.is_file())
+    return {
+        str(file.relative_to(home.published.resolve())): hashlib.sha256(file.read_bytes()).hexdigest() for file in files
+    }
+
+
+def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_them(home, digests):
+    before = contents(home)
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        lists = connection.execute("from published.recommendations order by all").fetchall()
+    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    assert night(home, "second", digests, "popularity", wide).promoted
+    assert manual.roll_back(home, "by hand") == "first"
+    assert contents(home) == before
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        assert connection.execute("from published.recommendations order by all").fetchall() == lists
+    assert "rolled back from run second to run first" in manual.format_status(home)
+    assert night(home, "third", digests).champion == "mrf_dense/score"
+    assert publications.load_current(home)["before"] == "first"  # to which a rollback would go, not to `second`
+    with pytest.raises(
+        InputError, match="--rollback gone: that publication is not kept. Kept are: third, second, first"
+    ):
+        manual.roll_back(home, "by hand", "gone")
+
+
+def test_a_damaged_publication_is_not_rolled_back_to(home, digests):
+    assert night(home, "second", digests).promoted
+    (home.publications / "first" / "recommendations.parquet").write_bytes(b"?")
+    with pytest.raises(checksums.DamagedFile):
+        manual.roll_back(home, "by hand")
+    assert home.published.resolve().name == "second"
+
+
+def test_a_model_of_the_latest_run_is_published_by_hand(home, digests):
+    decision = manual.promote_model(home, "by-hand", "popularity").decision
+    assert decision.promoted and decision.reason.startswith("by hand: popularity of run first")
+    assert home.published.resolve().name == "by-hand"
+    with publications.open_published_tables(home) as connection:
+        assert connection.execute("select count(*) > 0 from metrics").fetchone() == (True,)
+        assert ("popularity", ALL_EDGES) in connection.execute("select model, protocol from fits").fetchall()
+    assert promotion.load_champion(home).name == "popularity/score"
+    with pytest.raises(InputError, match="--model slim: run first did not fit it"):
+        manual.promote_model(home, "again", "slim")
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"), [(0.33, True), (0.479, True), (0.481, False), (0.5, False), (0.9, False)]
+)
+def test_a_mean_rank_below_that_of_guesses_is_not_promoted(value, refused):
+    """By more than two standard errors, here of .01."""
+    told = gates.check_better_than_random("slim/score", Mean(value, 0.01, 60))
+    assert (told is not None) == refused
+    assert not refused or ("slim/score" in told and f"{value:.3f}" in told and "0.5" in told)

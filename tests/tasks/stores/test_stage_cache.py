@@ -1,0 +1,136 @@
+"""A night with nothing new redoes nothing; whatever is new, changed or damaged is made anew, as from nothing."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from oneclass.tasks import diagnose as diagnose_stage
+from oneclass.tasks.binarize import BinarizeSettings
+from oneclass.tasks.binarize import stage as binarize_stage
+from oneclass.tasks.split import SplitSettings
+from oneclass.tasks.split import stage as split_stage
+from oneclass.tasks.stores import matrices, warehouse
+
+pytestmark = pytest.mark.slow
+
+REDONE = {"binarize": binarize_stage, "split": split_stage, "diagnose": diagnose_stage}
+TABLES = (
+    "curated.interactions",
+    "splits.strong_generalization",
+    "splits.leave_one_out",
+    "indexed.users",
+    "indexed.items",
+    "diagnostics.degrees",
+    "diagnostics.power_law_fits",
+)
+EVENTS = [
+    (f"u{user}", f"i{item}", value)
+    for user in range(40)
+    for item, value in zip(np.random.default_rng(user).choice(25, 9, replace=False), np.arange(9) % 5 + 1, strict=True)
+]
+CHANGED_BY_HAND = [
+    ("update indexed.interactions set event_count = 9 where user_index = 1", "binarize"),
+    ("delete from indexed.interactions where user_index = 1", "binarize"),
+    ("update indexed.users set user_id = user_id || '!'", "binarize"),
+    ("update indexed.leave_one_out set role = 'train'", "split"),
+    ("delete from diagnostics.degrees", "diagnose"),
+]
+
+
+@pytest.fixture
+def redone(monkeypatch):
+    """The stages that made their tables anew, in the order in which they did."""
+    names = []
+    for name, module in REDONE.items():
+        of_stage = "rewrite" if name == "diagnose" else "_rewrite"
+        monkeypatch.setattr(module, of_stage, noting(names, name, getattr(module, of_stage)))
+    return names
+
+
+def noting(names, name, made):
+    few = {"replicates": 2} if name == "diagnose" else {}
+
+    def noted(*arguments):
+        names.append(name)
+        return made(*arguments, **few)
+
+    return noted
+
+
+def night(home, *, threshold=2, seed=3):
+    """The stages from binarize to diagnose; what they return."""
+    binarized = binarize_stage.binarize(home, BinarizeSettings(threshold=threshold), "r1")
+    protocols = ["strong_generalization", "leave_one_out"]
+    splits = split_stage.split(home, SplitSettings(held_out_share=0.2), "r1", protocols=protocols, seed=seed)
+    return binarized, splits, diagnose_stage.diagnose(home, "r1", seed)
+
+
+def rows(home):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return {table: connection.execute(f"select * from {table} order by all").fetchall() for table in TABLES}
+
+
+def test_a_night_with_nothing_new_redoes_nothing(home, log_events, redone):
+    log_events(EVENTS)
+    first, before = night(home), rows(home)
+    assert redone == ["binarize", "split", "diagnose"]
+    assert night(home) == first and rows(home) == before
+    assert redone == ["binarize", "split", "diagnose"]
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        checked = "select stage, count(*) from operations.contract_results group by stage, rule having count(*) = 2"
+        assert {stage for stage, _ in connection.execute(checked).fetchall()} >= {"binarize", "split", "diagnose"}
+
+
+def test_a_night_with_something_new_comes_out_as_from_nothing(home, log_events, redone, tmp_path):
+    fresh = type(home)(tmp_path / "fresh", home.dataset, home.limits)
+    log_events(EVENTS)
+    night(home)
+    log_events([("u1", "new", 5), ("newcomer", "i3", 5)], file_id=2)
+    shutil.copytree(home.root, fresh.root)
+    with warehouse.open_warehouse(fresh) as connection:
+        connection.execute("delete from operations.stage_results")
+    assert night(home) == night(fresh) and rows(home) == rows(fresh)
+    assert redone == ["binarize", "split", "diagnose"] * 3
+
+
+def test_a_log_without_a_new_edge_is_counted_and_no_more(home, log_events, redone):
+    log_events(EVENTS)
+    night(home)
+    log_events([("u1", "disliked", 1)], file_id=2)
+    night(home)
+    assert redone == ["binarize", "split", "diagnose", "binarize"]
+
+
+@pytest.mark.parametrize(
+    ("change", "again"), [({"seed": 4}, ["split", "diagnose"]), ({"threshold": 3}, ["binarize", "split", "diagnose"])]
+)
+def test_other_settings_are_another_result(home, log_events, redone, change, again):
+    log_events(EVENTS)
+    night(home)
+    night(home, **change)
+    assert redone[3:] == again
+
+
+def test_tables_that_were_changed_by_hand_are_made_anew(home, log_events, redone, caplog):
+    log_events(EVENTS)
+    night(home)
+    before = rows(home)
+    for statement, again in CHANGED_BY_HAND:
+        redone.clear(), caplog.clear()
+        with warehouse.open_warehouse(home) as connection:
+            connection.execute(statement)
+        night(home)
+        assert redone == [again] and rows(home) == before
+        assert "changed since; made anew" in caplog.text
+
+
+def test_matrices_that_are_gone_or_damaged_are_made_anew(home, log_events, redone):
+    log_events(EVENTS)
+    _, splits, _ = night(home)
+    shutil.rmtree(home.matrices / splits.digests["all_edges"])
+    assert night(home)[1] == splits and redone[3:] == ["split"]
+    file = home.matrices / splits.digests["leave_one_out"] / "train_indices.npy"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
+    assert night(home)[1] == splits and redone[3:] == ["split", "split"]
+    assert matrices.has_split(home, splits.digests["leave_one_out"])

@@ -1,0 +1,81 @@
+"""The main table's words on models that are worse than a trivial one, on planted rows."""
+
+import polars as pl
+import pytest
+
+from oneclass.tasks import leaderboard
+from oneclass.tasks.leaderboard import LeaderboardRow, add_weaknesses, list_weaknesses
+from oneclass.tasks.report import model_tables
+from oneclass.tasks.report.warnings import collect_warnings
+
+RANKS = {
+    "popularity": {"score": (0.30, 0.80)},
+    "mrf_dense": {"score": (0.40, 0.90)},
+    "slim": {"score": (0.35, 0.33)},
+    "wmf": {"score": (0.29, 0.85)},
+    "random_graph": {"like": (0.10, 0.45), "popularity_x_odds": (0.38, 0.91)},
+    "paired_symbols": {"like": (0.10, 0.45), "popularity_x_odds": (0.20, 0.49)},
+}
+RECALL = {"recall@20": (0.2, 0.01), "recall@50": (0.3, 0.01)}
+SENTENCES = [
+    "slim on strong_generalization ranks worse than guessing: mean_rank 0.3300, and guesses have 0.5",
+    "wmf on strong_generalization is worse than popularity: ndcg@100 0.2900, and popularity has 0.3000",
+    "paired_symbols on strong_generalization ranks worse than guessing: mean_rank 0.4900, and guesses have 0.5",
+    "paired_symbols on strong_generalization is worse than popularity: ndcg@100 0.2000, and popularity has 0.3000",
+]
+
+
+def table(ranks=RANKS, protocol="strong_generalization"):
+    return [
+        LeaderboardRow(protocol, model, score, 40, {"ndcg@100": (ndcg, 0.01), **RECALL, "mean_rank": (rank, None)}, "")
+        for model, scores in ranks.items()
+        for score, (ndcg, rank) in scores.items()
+    ]
+
+
+def test_a_model_is_named_where_its_best_score_is_worse_than_a_trivial_one():
+    rows = add_weaknesses(table())
+    assert list_weaknesses(rows) == SENTENCES
+    assert {row.model for row in rows if row.weaknesses} == {"slim", "wmf", "paired_symbols"}
+
+
+def test_without_popularity_only_guesses_are_a_measure():
+    ranks = {name: scores for name, scores in RANKS.items() if name != "popularity"}
+    assert list_weaknesses(add_weaknesses(table(ranks))) == [SENTENCES[0], SENTENCES[2]]
+
+
+def test_popularity_is_held_against_guesses_alone_and_protocols_apart():
+    rows = add_weaknesses(
+        [*table({"popularity": {"score": (0.2, 0.4)}}), *table({"wmf": {"score": (0.1, 0.6)}}, "given")]
+    )
+    (sentence,) = list_weaknesses(rows)
+    assert sentence.startswith("popularity on strong_generalization ranks worse than guessing")
+
+
+def test_half_is_no_weakness_nor_is_popularitys_own_figure():
+    assert (
+        list_weaknesses(add_weaknesses(table({"popularity": {"score": (0.3, 0.8)}, "wmf": {"score": (0.3, 0.5)}})))
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    "shown", [leaderboard.format_plain, lambda rows: leaderboard.format_markdown(rows, "Evaluation")]
+)
+def test_the_table_marks_the_model_and_says_why_below(shown):
+    lines = shown(add_weaknesses(table())).splitlines()
+    marked = [line for line in lines if "(!)" in line and "0.8500" in line]
+    assert len(marked) == 1 and "wmf (!)" in marked[0]
+    assert [line.removeprefix("- ") for line in lines if line.removeprefix("- ").startswith("(!)")] == [
+        f"(!) {sentence}." for sentence in SENTENCES
+    ]
+    assert "(!)" not in shown(add_weaknesses(table({"mrf_dense": {"score": (0.4, 0.9)}})))
+
+
+def test_the_report_alarms_and_marks_the_rows():
+    rows = leaderboard.group_by_protocol(add_weaknesses(table()))
+    found = collect_warnings({"events": 9, "rejects": 0}, [], [], rows, None)
+    assert {(alarm.text, alarm.severe) for alarm in found} == {(one, "guessing" in one) for one in SENTENCES}
+    fits = pl.DataFrame(schema={"protocol": pl.String, "model": pl.String, "seconds": pl.Float64})
+    shown = model_tables.build_leaderboards(rows, fits)["strong_generalization"].frame
+    assert dict(shown.select("model", "standing").rows())["wmf"] == "weak"

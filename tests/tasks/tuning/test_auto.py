@@ -1,0 +1,373 @@
+"""The search that a run makes by itself: which models it is for, what it finds, and how long that is kept."""
+
+import dataclasses
+import functools
+import json
+from datetime import date, timedelta
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from oneclass.models.base import Model
+from oneclass.models.popularity import Popularity
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import ModelSettings, NumericRange, RelativeRange
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.tuning import auto, search, trial_task
+from oneclass.tasks.tuning.sampler import QUICK_STARTUP_TRIALS
+from oneclass.tasks.tuning.stage import tune
+
+DAY = date(2026, 3, 1)
+BEST = 0.3  # times the rule
+
+
+class DialSettings(ModelSettings):
+    """One setting that counts, relative to the number of edges; one that costs; one that does nothing."""
+
+    search_space: ClassVar = {
+        "dial": RelativeRange(8),
+        "factors": NumericRange(1, 9, manual_only=True),
+        "idle": NumericRange(0.0, 1.0),
+    }
+
+    dial: float | None = Field(None, description="Best at BEST times the edges.")
+    factors: int = Field(2, description="Nothing.")
+    idle: float = Field(0.5, description="Nothing.")
+
+    def resolve(self, interactions):
+        return self if self.dial is not None else self.model_copy(update={"dial": float(interactions.nnz)})
+
+
+class Dial(Model):
+    """Popularity, spoilt by noise the further the dial is from its best."""
+
+    name = "dial"
+    Settings = DialSettings
+    fits: ClassVar[list] = []
+
+    def _fit(self, interactions, options):
+        if self.settings.idle < 0:
+            raise ValueError("idle is below 0")
+        self.fits.append((interactions.nnz, self.settings))
+        off = abs(np.log(self.params.dial / (BEST * interactions.nnz)))
+        self.draws = 2 * off * np.random.default_rng(self.seed).random(interactions.shape[1])
+
+    def _scores(self, histories, users, score):
+        scores = self.item_degrees / self.item_degrees.max() + self.draws
+        return np.tile(scores.astype(np.float32), (histories.shape[0], 1))
+
+
+@pytest.fixture(autouse=True)
+def dial(monkeypatch):
+    monkeypatch.setitem(MODELS, "dial", Dial)
+    monkeypatch.setattr(Dial, "fits", [])
+    alone = functools.partial(auto.SearchData, trial=trial_task.fn)  # without a server for the task runs
+    monkeypatch.setattr("oneclass.tasks.tuning.stage.SearchData", alone)
+    return Dial
+
+
+@pytest.fixture
+def log(home, log_events):
+    """Makes a log of so many users, 60 items with a long tail; the digests of its splits."""
+
+    def of(users, file_id=1, protocols=("strong_generalization",)):
+        generator = np.random.default_rng(file_id)
+        share = 1 / np.arange(1, 61) ** 1.2
+        liked = [generator.choice(60, size=12, replace=False, p=share / share.sum()) for _ in range(users)]
+        log_events([(f"{file_id}u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items], file_id=file_id)
+        binarize(home, BinarizeSettings(), "run")
+        return split(home, SplitSettings(held_out_share=0.3), "run", protocols=protocols, seed=1).digests
+
+    return of
+
+
+def settled(home, digests, run_id="run", **asked):
+    """The dial's settings after `tune`, and its row."""
+    models = {"dial": DialSettings(), "popularity": Popularity.Settings()}
+    asked = {"models": models, "when": "auto", "day": DAY, "seed": 1} | asked
+    wanted = auto.SearchRequest(**{name: asked.pop(name) for name in ("when", "given", "tuned") if name in asked})
+    found = tune(home, run_id, digests=digests, request=wanted, **asked)
+    assert found.keys() == {"dial", "popularity"}
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        query = "select * from operations.model_settings where run_id = ?"
+        [row] = connection.sql(query, params=[run_id]).pl().to_dicts()
+    assert json.loads(row["settings"]) == found["dial"].model_dump()
+    return found["dial"], row
+
+
+@pytest.mark.slow
+def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log, dial):
+    digests = log(300)
+    found, row = settled(home, digests)
+    train = search(home, "strong_generalization", digests["strong_generalization"], 1).train
+    assert row["origin"] == "search" and row["trials"] == auto.NUM_TRIALS == len(dial.fits)
+    assert row["reached"] > row["at_start"] and row["metric"] == "ndcg@100"
+    assert (row["users"], row["items"], row["edges"]) == (*train.shape, train.nnz)
+    assert row["searched_on"] == DAY and "dial" in row["reason"]
+    assert 0.15 < found.dial / train.nnz < 0.6 and found.factors == 2  # what costs is left alone
+    assert dial.fits[0] == (train.nnz, DialSettings())  # the settings as they are come first
+
+
+def test_the_same_seed_finds_the_same(home, log):
+    digests = log(300)
+    found, row = settled(home, digests)
+    again, other = settled(home, digests, "again", when="always")
+    assert other["origin"] == "search" and again == found and other["reached"] == row["reached"]
+    assert settled(home, digests, "another", when="always", seed=2)[0] != found
+
+
+def test_on_a_sample_the_multiple_is_found_and_put_on_the_whole_log(home, log, dial, monkeypatch):
+    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
+    digests = log(300)
+    found, row = settled(home, digests)
+    *of_trials, at_start, at_best = dial.fits
+    assert len(of_trials) == auto.NUM_TRIALS and all(0.8 < edges / 600 < 1.2 for edges, _ in of_trials)
+    assert row["edges"] > 1200 and 0.15 < found.dial / row["edges"] < 0.6
+    assert at_start == (row["edges"], DialSettings()) and at_best == (row["edges"], found)
+    assert row["reached"] > row["at_start"] and row["trials"] == auto.NUM_TRIALS
+
+
+@pytest.mark.parametrize("on_all", ["worse", "refused", "as good"])
+def test_what_a_sample_found_has_to_be_better_on_more_edges_too(home, log, dial, monkeypatch, on_all):
+    class OfItsSize(dial):
+        """On many edges BEST is not the best."""
+
+        def _fit(self, interactions, options):
+            many = interactions.nnz > 1000
+            if many and on_all == "refused" and self.settings != DialSettings():
+                raise MemoryError("no room")
+            super()._fit(interactions, options)
+            if many:
+                self.draws = (
+                    0 * self.draws if on_all == "as good" or self.settings == DialSettings() else 9 * self.draws
+                )
+
+    monkeypatch.setitem(MODELS, "dial", OfItsSize)
+    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
+    found, row = settled(home, log(300))
+    assert found == DialSettings() and row["origin"] == "search"
+    assert "on more edges" in row["reason"] and row["reached"] == row["at_start"] > 0
+
+
+def test_where_more_edges_tell_nothing_the_sample_decides(home, log, dial, monkeypatch):
+    class Small(dial):
+        def _fit(self, interactions, options):
+            if interactions.nnz > 1000:
+                raise MemoryError("no room")
+            super()._fit(interactions, options)
+
+    monkeypatch.setitem(MODELS, "dial", Small)
+    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
+    found, row = settled(home, log(300))
+    assert 0.15 < found.dial / row["edges"] < 0.6 and row["reached"] > row["at_start"]
+
+
+def test_no_more_edges_than_a_stated_number_are_asked(home, log, dial, monkeypatch):
+    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
+    monkeypatch.setattr(auto, "MAX_CHECK_EDGES", 1000)
+    _, row = settled(home, log(300))
+    assert row["edges"] > 1200 and all(0.8 < edges / 1000 < 1.2 for edges, _ in dial.fits[auto.NUM_TRIALS :])
+    assert len(dial.fits) == auto.NUM_TRIALS + 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["strong_generalization", "leave_one_out"])
+def test_a_sample_has_some_users_with_all_of_their_edges_and_the_items_that_they_have(home, log, protocol):
+    digest = log(300, protocols=(protocol,))[protocol]
+    whole, some = (search(home, protocol, digest, 1, edges) for edges in (None, 500))
+    assert 400 < some.train.nnz < 600 and some.train.shape[1] <= whole.train.shape[1]
+    assert np.bincount(some.train.indices, minlength=some.train.shape[1]).min() >= 1
+    assert some.part.histories.shape == some.part.targets.shape and some.part.targets.shape[1] == some.train.shape[1]
+    rows = {tuple(sorted(row)) for row in np.split(whole.train.indices, whole.train.indptr[1:-1])}
+    degrees = sorted(np.diff(some.train.indptr))
+    assert set(degrees) <= {len(row) for row in rows} and some.users == np.count_nonzero(
+        np.diff(some.part.targets.indptr)
+    )
+    if protocol == "leave_one_out":  # the users who judge are those who train
+        assert some.part.rows.max() < some.train.shape[0]
+        assert (some.part.histories != some.train[some.part.rows]).nnz == 0
+        assert (np.diff(some.part.targets.indptr) == 1).all()
+    else:
+        assert some.part.rows is None
+
+
+@pytest.mark.slow
+def test_a_search_is_kept_for_a_month_and_until_the_log_has_moved(home, log, dial):
+    digests = log(300)
+    found, first = settled(home, digests)
+    for later, origin in ((0, "kept"), (30, "kept"), (-1, "search"), (31, "search")):
+        dial.fits.clear()
+        again, row = settled(home, digests, f"after {later}", day=DAY + timedelta(later))
+        assert row["origin"] == origin and bool(dial.fits) == (origin == "search")
+        assert again == found
+        if origin == "kept":
+            assert {**row, "run_id": 0, "origin": 0} == {**first, "run_id": 0, "origin": 0}
+    grown = log(40, file_id=2)
+    assert settled(home, grown, "a little more", day=DAY + timedelta(3))[1]["origin"] == "kept"
+    doubled = log(300, file_id=3)
+    assert settled(home, doubled, "twice as much", day=DAY + timedelta(4))[1]["origin"] == "search"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "other",
+    [{"seed": 3}, {"given": {"dial": ["idle"]}}, {"models": {"dial": DialSettings(factors=3), "popularity": Popularity.Settings()}}],
+    ids=["seed", "given", "fixed"],
+)  # fmt: skip
+def test_a_search_for_something_else_is_not_taken(home, log, other):
+    digests = log(300)
+    settled(home, digests)
+    assert settled(home, digests, "other", **other)[1]["origin"] == "search"
+
+
+@pytest.mark.slow
+def test_a_search_on_drawn_edges_is_not_taken_for_one_on_the_last(home, log):
+    protocol = "leave_one_out"
+    digests = log(300, protocols=(protocol,))
+    settled(home, digests)
+    drawn = matrices.load_split(home, digests[protocol])
+    ends = np.arange(drawn.train.nnz) % 4 == 3
+    by_ends = {protocol: matrices.store_split(home, dataclasses.replace(drawn, ends=ends))}
+    assert search(home, protocol, by_ends[protocol], 1).train.nnz == (~ends).sum()
+    origins = [settled(home, one, f"run {at}")[1]["origin"] for at, one in enumerate((by_ends, by_ends, digests))]
+    assert origins == ["search", "kept", "kept"]
+
+
+def test_what_was_given_stays(home, log, dial):
+    digests = log(300)
+    mine = {"dial": DialSettings(dial=900.0), "popularity": Popularity.Settings()}
+    found, row = settled(home, digests, models=mine, given={"dial": ["dial"]})
+    assert found.dial == 900.0 and row["origin"] == "search"
+    dial.fits.clear()
+    found, row = settled(home, digests, "all", models=mine, given={"dial": ["dial", "idle"]})
+    assert found == mine["dial"] and row["origin"] == "given" and not dial.fits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "users", "origin", "reason"),
+    [
+        ({"when": "off"}, 300, "default", "train.tune is off"),
+        ({"tuned": ["dial"]}, 300, "data set", "the data set's file has settings for it"),
+        ({"tuned": ["dial"], "when": "off"}, 300, "data set", "train.tune is off"),
+        ({}, 60, "default", "validation users are too few to choose by"),
+    ],
+    ids=["off", "tuned", "tuned and off", "few users"],
+)
+def test_where_there_is_no_search_the_reason_is_told(home, log, dial, asked, users, origin, reason):
+    found, row = settled(home, log(users), **asked)
+    assert found == DialSettings() and row["origin"] == origin and reason in row["reason"] and not dial.fits
+
+
+def test_always_searches_what_the_data_set_has_settings_for_too(home, log):
+    assert settled(home, log(300), tuned=["dial"], when="always")[1]["origin"] == "search"
+
+
+@pytest.mark.slow
+def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them_and_held_against_the_start_on_all(
+    home, log, dial, monkeypatch
+):
+    digests = log(300)
+    monkeypatch.setattr(dial, "cost_is_of_items", True)
+    whole = settled(home, digests)[1]
+    few = {edges for edges, _ in dial.fits}
+    monkeypatch.setattr(auto, "MAX_ITEMS", 20)
+    monkeypatch.setattr(dial, "fits", [])
+    found, row = settled(home, digests, "many", when="always")
+    degrees = np.sort(matrices.load_split(home, digests["strong_generalization"]).train.getnnz(axis=0))
+    *of_trials, at_start, at_best = [edges for edges, _ in dial.fits]
+    assert few == {degrees.sum()} == {at_start, at_best} and set(of_trials) == {degrees[-20:].sum()}
+    assert row["edges"] == whole["edges"] and 0.15 < found.dial / row["edges"] < 0.6
+
+
+def test_a_search_in_which_every_trial_fails_leaves_the_settings_as_they_are(home, log):
+    digests = log(300)
+    mine = {"dial": DialSettings(idle=-1.0), "popularity": Popularity.Settings()}
+    found, row = settled(home, digests, models=mine, given={"dial": ["idle"]})
+    assert found == mine["dial"] and row["origin"] == "given" and "idle is below 0" in row["reason"]
+
+
+def test_without_an_edge_to_train_on_nothing_is_searched(home):
+    asked = {"wanted": auto.SearchRequest("auto"), "day": DAY, "seed": 1}
+    assert tune(home, "run", digests={}, models={"dial": DialSettings()}, **asked) == {"dial": DialSettings()}
+
+
+def test_a_multiple_rests_on_the_values_before_it():
+    """wmf: the rule for the penalty asks for the weight of the pairs that are not edges; 13 users have an edge."""
+    settings = MODELS["wmf"].Settings()
+    likes = csr_matrix(np.eye(20, 10, dtype=np.float32) + np.eye(20, 10, -3, dtype=np.float32))
+    density = likes.nnz / 200
+    found = settings.tried({"unobserved_weight": 2.0, "regularization": 3.0, "factors": 64}, likes)
+    assert found.unobserved_weight == pytest.approx(24 * density)
+    assert found.regularization == pytest.approx(3 * 2.8 / (likes.nnz / 13) / (1 + 24)) and found.factors == 64
+    assert settings.tried({}, likes) == settings
+    with pytest.raises(ValueError, match="unobserved_weight"):
+        settings.tried({"unobserved_weight": 1e6}, likes)
+
+
+@pytest.fixture
+def elsewhere(dial, monkeypatch):
+    """Five factors, of which three are too few: the model is spoilt without them. And the best dial; then another."""
+
+    class Spoilt(dial):
+        def _fit(self, interactions, options):
+            super()._fit(interactions, options)
+            if self.settings.factors < 5:
+                self.draws += 2 * np.random.default_rng(9).random(interactions.shape[1])
+
+    monkeypatch.setattr(DialSettings, "elsewhere", ({"factors": 5, "dial": BEST}, {"dial": BEST / 2}))
+    monkeypatch.setitem(MODELS, "dial", Spoilt)
+
+
+@pytest.mark.slow
+def test_trials_from_the_second_on_have_what_ranks_well_elsewhere_and_later_ones_what_costs_of_the_best(
+    home, log, dial, elsewhere
+):
+    found, row = settled(home, log(300))
+    tried = [settings for _, settings in dial.fits]
+    edges = row["edges"]
+    assert tried[0] == DialSettings() and tried[1].factors == 5
+    assert tried[1].dial == pytest.approx(BEST * edges) and tried[1].idle == tried[0].idle
+    assert tried[2].dial == pytest.approx(BEST / 2 * edges) and tried[2].factors == 2
+    assert {settings.factors for settings in tried[3:]} == {5} and found.factors == 5
+    assert "factors 5" in row["reason"] and row["reached"] > row["at_start"]
+
+
+def test_what_ranks_well_elsewhere_and_worse_here_is_left(home, log, dial, monkeypatch):
+    monkeypatch.setattr(DialSettings, "elsewhere", ({"factors": 7, "dial": 8.0},))
+    found, _ = settled(home, log(300))
+    assert [settings.factors for _, settings in dial.fits] == [2, 7] + [2] * (auto.NUM_TRIALS - 2)
+    assert found.factors == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("why", ["given", "long fits"])
+def test_what_costs_is_not_taken_from_elsewhere_where_it_was_given_or_fits_are_long(
+    home, log, dial, elsewhere, why, monkeypatch
+):
+    if why == "long fits":
+        monkeypatch.setattr(auto, "MAX_QUICK_EDGES", 1000)
+    given = {"dial": ["factors"]} if why == "given" else {}
+    _, row = settled(home, log(300), given=given)
+    tried = [settings for _, settings in dial.fits]
+    assert {settings.factors for settings in tried} == {2}
+    assert [one.dial for one in tried[1:3]] == [pytest.approx(dial * row["edges"]) for dial in (BEST, BEST / 2)]
+
+
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.Settings.initial_trials])
+def test_what_a_model_has_of_elsewhere_is_valid_and_not_its_default(name):
+    kind = MODELS[name].Settings
+    rows, places = np.indices((60, 8))
+    likes = csr_matrix((np.ones(480, dtype=np.float32), (rows.ravel(), (7 * rows + 5 * places).ravel() % 400)))
+    start = kind().resolve(likes)
+    assert len(kind.initial_trials) < QUICK_STARTUP_TRIALS
+    for values in kind.initial_trials:
+        tried = kind().tried(values, likes)
+        plain = {key for key in values if not isinstance(kind.search_space.get(key), RelativeRange)}
+        assert {key: getattr(tried, key) for key in plain} == {key: values[key] for key in plain}
+        assert all(getattr(tried, key) != getattr(start, key) for key in values)

@@ -1,0 +1,229 @@
+"""Who may import whom: flows -> tasks -> models, sql, data_contracts; and the rooms within models and tasks."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MAY_IMPORT = {  # room: the project's other rooms that it may import
+    "flows": {"tasks"},
+    "tasks": {"models", "sql", "data_contracts"},
+    "models": set(),
+    "sql": set(),
+    "data_contracts": {"sql"},  # whose own queries are longer than a line too
+}
+OUTSIDE_OF_MODELS = {"prefect", "duckdb", "great_expectations"}
+SHARED = {"evaluation", "negatives", "degrees", "generator", "numerics"}  # rooms in models/
+BESIDE_THEM = {
+    "base",
+    "distributed",
+    "fingerprint",
+    "fit_options",
+    "memory_estimates",
+    "numba_cache",
+    "registry",
+    "settings",
+}
+NO_FAMILY = SHARED | BESIDE_THEM  # everything else in models/ is a family of models
+TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
+    "stores": {"errors"},
+    "orchestration": {
+        "anomalies",
+        "errors",
+        "leaderboard",
+        "memory_errors",
+        "promotion_log",
+        "protocols",
+        "run_diff",
+        "stores",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import of one file, by dotted names.
+
+    Attributes:
+        target: the module, with the name that is taken from it, if any.
+        where: file and line, for people.
+        for_types: it stands under `if TYPE_CHECKING:`, and never runs.
+    """
+
+    importer: str
+    target: str
+    where: str
+    for_types: bool
+
+
+def imports(root: Path) -> list[Import]:
+    """Every import in the project's rooms, those within functions and under `if TYPE_CHECKING` included."""
+    found = []
+    for file in sorted(file for room in MAY_IMPORT for file in (root / room).rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        name = file.relative_to(root).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+        for_types = {id(inner) for node in ast.walk(tree) if _only_for_types(node) for inner in ast.walk(node)}
+        for node in ast.walk(tree):
+            for written in _targets(node):
+                target = written.removeprefix("oneclass.")
+                where = f"{file.relative_to(root)}:{node.lineno} imports {written}"
+                found.append(Import(name, target, where, id(node) in for_types))
+    return found
+
+
+def _only_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def _targets(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.has_converged == 0, f"line {node.lineno}: write the import in full"
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
+def breaches(found: list[Import]) -> list[str]:
+    """Every import that goes against the rules."""
+    return [one.where for one in found if not _allowed(*_rooms(one.importer), *_rooms(one.target))]
+
+
+def _allowed(room: str, inner: str, other: str, neighbour: str) -> bool:
+    """Whether the room `inner` of `room` may import the room `neighbour` of `other`."""
+    if other != room:
+        outside = OUTSIDE_OF_MODELS if room == "models" else set()
+        return other not in (MAY_IMPORT.keys() - MAY_IMPORT[room]) | outside
+    if neighbour == inner:
+        return True
+    if room == "models":
+        return neighbour in (SHARED if inner in SHARED else NO_FAMILY - {"registry"})
+    return room != "tasks" or inner not in TASKS_BELOW_THE_STAGES or neighbour in TASKS_BELOW_THE_STAGES[inner]
+
+
+def _rooms(name: str) -> tuple[str, str]:
+    """The outer room of a dotted name, and the one within."""
+    room, inner, *_ = [*name.split("."), "", ""]
+    return room, inner
+
+
+def cycles(found: list[Import]) -> Iterator[str]:
+    """Rooms that import each other when they run, straight or by way of others; modules are rooms of their own."""
+    reached: dict[str, set[str]] = {}
+    for one in found:
+        if one.for_types:
+            continue
+        importer, target = (".".join(_rooms(name)).rstrip(".") for name in (one.importer, one.target))
+        if importer != target and target.partition(".")[0] in MAY_IMPORT:
+            reached.setdefault(importer, set()).add(target)
+    for start, ahead in reached.items():
+        seen, ahead = set(), list(ahead)
+        while ahead:
+            room = ahead.pop()
+            if room not in seen:
+                seen.add(room)
+                ahead += reached.get(room, ())
+        if start in seen:
+            yield start
+
+
+@pytest.fixture(scope="module")
+def ours() -> list[Import]:
+    return imports(ROOT)
+
+
+def test_every_import_points_down(ours):
+    assert breaches(ours) == []
+
+
+def test_the_packages_are_imported_as_oneclass(ours):
+    """A bare `tasks` or `models` would be the user's own module of that name."""
+    assert [one.where for one in ours if re.search(rf" imports (?:{'|'.join(MAY_IMPORT)})\b", one.where)] == []
+
+
+def test_no_rooms_import_each_other(ours):
+    assert list(cycles(ours)) == []
+
+
+def is_there(name: str) -> bool:
+    """Whether a file, a module, or what a module defines, is there by that name."""
+    if "/" in name:
+        return (ROOT / name).exists()
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        place = ROOT.joinpath(*parts[:end])
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.exists():
+                rest = parts[end:]
+                return not rest or re.search(rf"\b{rest[0]}\b", file.read_text(encoding="utf-8")) is not None
+    return False
+
+
+@pytest.mark.parametrize("room", [*MAY_IMPORT, "benchmarks"])
+def test_what_docstrings_and_comments_name_is_there(room):
+    """Names between backticks, such as `models.negatives.distributions`; what is only an example has no backticks."""
+    lost = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in sorted((ROOT / room).rglob("*.py"))
+        for name in re.findall(
+            rf"`((?:{'|'.join(MAY_IMPORT)}|benchmarks|tests)(?:[./]\w+)+)`", file.read_text(encoding="utf-8")
+        )
+        if not is_there(name)
+    ]
+    assert lost == []
+
+
+def test_a_name_of_before_is_found_to_be_lost():
+    assert is_there("models.negatives.distributions.NegativeDistribution") and is_there("sql/ingest/netflix.sql")
+    assert not is_there("models.negative_laws") and not is_there("models.negatives.distributions.Side")
+    assert not is_there("sql/netflix.sql")
+
+
+def test_the_imports_are_found(ours):
+    assert {one.importer.partition(".")[0] for one in ours} == set(MAY_IMPORT)
+    assert any(one.importer == "flows.train_and_publish" and one.target.startswith("tasks.train.") for one in ours)
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("flows/tune.py", "from models.registry import MODELS"),
+        ("flows/data_docs.py", "def build():\n    from data_contracts import docs"),
+        ("tasks/train.py", "import flows.settings"),
+        ("tasks/stores/home.py", "from tasks.orchestration import artifacts"),
+        ("tasks/stores/runs.py", "from tasks.train import Fit"),
+        ("tasks/orchestration/artifacts.py", "from tasks.publish.stage import ChosenModel"),
+        ("models/slim/model.py", "import sql"),
+        ("models/slim/model.py", "from prefect import task"),
+        ("models/base.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import duckdb"),
+        ("models/base.py", "from models.random_graph import RandomGraph"),
+        ("models/numerics/simd.py", "from models.wmf.lanes import EDGES"),
+        ("models/negatives/distributions.py", "from models.base import Model"),
+        ("models/wmf/model.py", "from models.slim.model import SLIM"),
+        ("models/wmf/model.py", "from models.registry import MODELS"),
+        ("models/base.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from models.slim import SLIM"),
+        ("data_contracts/checks.py", "from tasks.errors import InputError"),
+        ("sql/__init__.py", "import tasks"),
+    ],
+)
+def test_an_import_that_points_up_is_found(tmp_path, file, line):
+    _write(tmp_path, file, line)
+    (breach,) = breaches(imports(tmp_path))
+    assert breach.startswith(f"{file}:")
+
+
+def test_a_cycle_is_found(tmp_path):
+    _write(tmp_path, "tasks/split.py", "from tasks.evaluate import stage")
+    _write(tmp_path, "tasks/evaluate/stage.py", "from tasks.report import page")
+    assert list(cycles(imports(tmp_path))) == []
+    _write(tmp_path, "tasks/report/page.py", "def page():\n    from tasks.split import Splits")
+    assert sorted(cycles(imports(tmp_path))) == ["tasks.evaluate", "tasks.report", "tasks.split"]
+
+
+def _write(root: Path, file: str, text: str) -> None:
+    (root / file).parent.mkdir(parents=True, exist_ok=True)
+    (root / file).write_text(text + "\n", encoding="utf-8")
