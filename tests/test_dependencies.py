@@ -38,7 +38,7 @@ def imported() -> set[str]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 tops |= {name.name.split(".")[0] for name in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.has_converged:
+            elif isinstance(node, ast.ImportFrom) and not node.level:
                 tops.add(node.module.split(".")[0])
     others = tops - set(OURS) - sys.stdlib_module_names
     of = packages_distributions()

@@ -83,7 +83,7 @@ def _targets(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
-        assert node.has_converged == 0, f"line {node.lineno}: write the import in full"
+        assert node.level == 0, f"line {node.lineno}: write the import in full"
         return [f"{node.module}.{alias.name}" for alias in node.names]
     return []
 

@@ -28,15 +28,15 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 ADDED = "item_knn"  # the model that docs/how-to/adding_a_model.md adds
 COMMANDS = {
-    "oneclass.flows.backfill": backfill.parser,
-    "oneclass.flows.deploy": deploy.parser,
-    "oneclass.flows.nightly_retrain": nightly_retrain.parser,
-    "oneclass.flows.tune": tune.parser,
-    "oneclass.flows.explain": explain.parser,
-    "oneclass.flows.sweep": sweep.parser,
-    "oneclass.flows.promote": promote.parser,
-    "oneclass.flows.recommend": recommend.parser,
-    "oneclass.flows.serve": serve.parser,
+    "flows.backfill": backfill.parser,
+    "flows.deploy": deploy.parser,
+    "flows.nightly_retrain": nightly_retrain.parser,
+    "flows.tune": tune.parser,
+    "flows.explain": explain.parser,
+    "flows.sweep": sweep.parser,
+    "flows.promote": promote.parser,
+    "flows.recommend": recommend.parser,
+    "flows.serve": serve.parser,
 }
 
 

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
+import oneclass
 from tests.tasks.cluster.conftest import started
 from tests.typed import indented, page, run, served
 
@@ -34,10 +35,10 @@ QUICK = ["--models", "mrf_dense,slim", "--protocols", "strong_generalization"]
 SETTINGS = ["--set", "train.tune=off", "mrf_dense.l2=6.0"]
 FIT = ["--set", "random_graph.factors=2", "random_graph.iterations=1"]
 SHORTER = {
-    "oneclass.flows.backfill": [*QUICK, *SETTINGS],
-    "oneclass.flows.nightly_retrain": [*QUICK, *SETTINGS],
-    "oneclass.flows.sweep": ["--sweep", "random_graph_r", *FIT],
-    "oneclass.flows.tune": ["--trials", "1"],
+    "flows.backfill": [*QUICK, *SETTINGS],
+    "flows.nightly_retrain": [*QUICK, *SETTINGS],
+    "flows.sweep": ["--sweep", "random_graph_r", *FIT],
+    "flows.tune": ["--trials", "1"],
     "--model wmf": ["--set", "wmf.factors=4", "wmf.iterations=1"],
     "--model random_graph": FIT,
     "--model hpf": ["--set", "hpf.factors=2", "hpf.max_iterations=1"],
@@ -126,7 +127,7 @@ def test_the_commands_of_the_readme_and_the_guides_run(after_the_pages):
         "demo", "mine", "ml-1m", "ml-100k", "ml-latest-small", "lastfm", "netflix", "gowalla", "shop",
     }  # fmt: skip
     for line, text in printed.items():
-        if "oneclass.flows.backfill" in line and "--every" not in line:
+        if "flows.backfill" in line and "--every" not in line:
             assert "mrf_dense" in text and "Tables: var/" in text
     recommended = printed["python -m flows.recommend --dataset demo --user 42"]
     assert len(re.findall(r"^ +\d+ +\d+ ", recommended, flags=re.MULTILINE)) == 20
@@ -137,7 +138,7 @@ def test_the_commands_of_the_readme_and_the_guides_run(after_the_pages):
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [README, RECOMMEND], ids=["README.md", "recommend.md"])
 def test_the_snippet_on_publications_runs(there, text):
-    (snippet,) = (block for block in indented(text) if block.startswith("from oneclass.flows import published"))
+    (snippet,) = (block for block in indented(text) if block.startswith("import oneclass\n\nshop"))
     names = {"frame": pl.DataFrame({"user_id": ["42", "7"]})}
     for line in filter(None, snippet.splitlines()):
         if line.startswith("shop."):
@@ -150,9 +151,9 @@ def test_the_snippet_on_publications_runs(there, text):
 
 
 def test_the_snippet_on_models_runs():
-    (snippet,) = (block for block in indented(README) if block.startswith("from models.random_graph"))
+    (snippet,) = (block for block in indented(README) if block.startswith("model = oneclass"))
     edges = csr_matrix(np.random.default_rng(1).random((40, 30)) < 0.3, dtype=np.float32)
-    names = {"interactions": edges, "histories": edges[:3]}
+    names = {"oneclass": oneclass, "interactions": edges, "histories": edges[:3]}
     exec(snippet, names)  # noqa: S102
     assert names["ids"].shape == (3, 20) and names["deviation"].shape == (3, 30)
 

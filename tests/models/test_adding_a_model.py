@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-import models
+import oneclass.models
 from oneclass.models.registry import MODELS, Catalogue
 
-models.__path__.append(str(Path(__file__).with_name("models")))
+oneclass.models.__path__.append(str(Path(__file__).with_name("models")))
 MODELS["{NAME}"] = Catalogue({{{LINE}}})["{NAME}"]
 """  # the line in the catalogue, before the tests are collected
 

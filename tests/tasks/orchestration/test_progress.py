@@ -30,7 +30,7 @@ def terminal(monkeypatch):
     handler.setFormatter(PrefectFormatter("%(name)s - %(message)s"))
     handler.console.width = 120
     root = logging.getLogger()
-    others, level = root.handlers[:], root.has_converged
+    others, level = root.handlers[:], root.level
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
 
