@@ -1,4 +1,4 @@
-"""The model of `docs/how-to/adding_a_model.md`, as it stands there, keeps the promises of every model."""
+"""The model of `docs/how-to/adding_a_model.md` passes the contract of every model."""
 
 import os
 import re
@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 import oneclass.models
-from oneclass.models.registry import MODELS, Catalogue
+from oneclass.models.registry import MODELS, ModelRegistry
 
 oneclass.models.__path__.append(str(Path(__file__).with_name("models")))
-MODELS["{NAME}"] = Catalogue({{{LINE}}})["{NAME}"]
+MODELS["{NAME}"] = ModelRegistry({{{LINE}}})["{NAME}"]
 """  # the line in the catalogue, before the tests are collected
 
 
