@@ -48,7 +48,7 @@ def write_evaluation(
     """Replace what this run had written of the protocol before, when it is a retry of the stage."""
     delete_evaluation(connection, run_id, protocol)
     _append_rows(connection, "metrics", _insert_metrics(run_id, protocol, ranked, "means"))
-    _append_rows(connection, "beyond_accuracy", _insert_metrics(run_id, protocol, ranked, "beyond"))
+    _append_rows(connection, "beyond_accuracy", _insert_metrics(run_id, protocol, ranked, "beyond_accuracy"))
     _append_rows(connection, "comparisons", _insert_comparisons(run_id, protocol, ranked))
     _append_rows(connection, "considered", _insert_explicit_feedback(run_id, protocol, explicit_feedback))
     if protocol == "leave_one_out":
