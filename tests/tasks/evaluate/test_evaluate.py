@@ -47,7 +47,7 @@ class Opinion(Model):
         mean = np.where(items < 0, np.nan, (items + np.float32(0.5)) / len(self.opinions)).astype(np.float32)
         return mean, np.zeros_like(mean)
 
-    def negative_law(self):
+    def negative_distribution(self):
         return self.law
 
     def _arrays(self):
