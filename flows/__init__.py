@@ -1,7 +1,7 @@
-"""Which stages run, in which order, with which settings.
+"""The flows and commands: which stages run, in which order, with which settings.
 
-Prefect is set up here, before anything imports it: quiet, offline, and patient on a busy machine. A value
-that the user has set is left alone.
+Prefect's defaults are set here, before anything imports it: quiet, offline, and patient on a busy machine. Values that
+the user has set are kept.
 """
 
 import logging

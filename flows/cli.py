@@ -1,6 +1,6 @@
-"""What the commands share: flags, exit statuses, and errors told in one message without a traceback.
+"""What the commands share: flags, exit statuses, signals, and errors in one message without a traceback.
 
-Prefect, numba and whatever else takes long to load is imported once a command runs, so that `--help` answers at once.
+Prefect, numba and other slow imports happen when a command runs, so that `--help` answers at once.
 """
 
 import argparse
@@ -30,7 +30,8 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.terminal import escape_lines
 
 Parameters = TypeVar("Parameters", bound=BaseModel)
-OBJECTS_BETWEEN_COLLECTIONS = 100_000  # modules that load leave no garbage: looking for it took a sixth of the time
+# Importing modules leaves no garbage, and collecting it takes a sixth of the start-up time.
+OBJECTS_BETWEEN_COLLECTIONS = 100_000
 EXIT_STATUSES = {
     0: "done",
     1: "a contract was broken, or a stage failed",
@@ -41,7 +42,7 @@ EXIT_STATUSES = {
 
 
 def build_parser(module: str, description: str, kind: type[BaseModel]) -> "CommandParser":
-    """The parser of a command, with a flag for every parameter in `kind`, `--debug` and `--version`."""
+    """Build the parser of a command: a flag per parameter in `kind`, `--debug` and `--version`."""
     by_script = sys.argv[0].startswith("oneclass ")
     parser = CommandParser(prog=sys.argv[0] if by_script else f"python -m {module}", description=description)
     parser.kind = kind
@@ -53,16 +54,16 @@ def build_parser(module: str, description: str, kind: type[BaseModel]) -> "Comma
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose help ends with the data sets and models that there are.
+    """A parser whose help ends with the lists of data sets and models.
 
     Attributes:
-        kind: the parameters that its flags give.
+        kind: the parameters that its flags set.
     """
 
     kind: type[BaseModel]
 
     def format_help(self) -> str:
-        """The help."""
+        """Return the help."""
         from oneclass.tasks import datasets, model_names
         from oneclass.tasks.stores import home
 
@@ -72,7 +73,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def parse_parameters(kind: type[Parameters], given: argparse.Namespace) -> Parameters:
-    """What the command line gave, as parameters.
+    """Build the parameters from the parsed command line.
 
     Raises:
         InputError: a `--set` that is not an assignment.
@@ -84,7 +85,7 @@ def parse_parameters(kind: type[Parameters], given: argparse.Namespace) -> Param
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """`key=value` of `--set`: a dotted name, and a value written as in TOML (quotes may be left out).
+    """Parse `key=value` of `--set`: a dotted name, and a TOML value whose quotes may be omitted.
 
     Raises:
         InputError: it has no `=`, or the name has no dot.
@@ -99,12 +100,12 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def flag_name(name: str, field: FieldInfo) -> str:
-    """The flag of a parameter, such as `--split-files` or `--set`."""
+    """Return the flag of a parameter, such as `--split-files` or `--set`."""
     return _flag_metadata(field).name or f"--{name.replace('_', '-')}"
 
 
 def to_command_line(module: str, given: BaseModel) -> str:
-    """The command line that gives these parameters; those at their defaults are left out."""
+    """Format the command line that sets these parameters, omitting defaults."""
     words = ["python", "-m", module]
     for name, field in type(given).model_fields.items():
         value = getattr(given, name)
@@ -124,8 +125,10 @@ def to_command_line(module: str, given: BaseModel) -> str:
 def run_main(main: Callable[[], int]) -> NoReturn:
     """Run a command as the program of this process, and end the process with its exit status."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    atexit.register(_silence_stderr)  # what is registered first runs last: Prefect comes later
-    for number in (signal.SIGINT, signal.SIGTERM):  # until all that a run needs is loaded, which takes seconds
+    # Registered before Prefect's handlers, so that it runs after them.
+    atexit.register(_silence_stderr)
+    # Loading the modules of a run takes seconds; until then a signal ends the process at once.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit_before_start)
     raise SystemExit(main())
 
@@ -136,37 +139,37 @@ def _exit_before_start(number: int, frame: types.FrameType | None) -> NoReturn:
 
 
 def _restore_signals() -> None:
-    """Leave signals to the command from now on."""
+    """Restore the default signal handlers."""
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is _exit_before_start:
             signal.signal(number, usual)
 
 
 def _silence_stderr() -> None:
-    """Say no more on stderr, so that what a command says last is the last.
+    """Discard further output on stderr, so that the command's last line stays the last.
 
-    Prefect's event loops run to the end of the process and keep a failed run's traceback, with the DuckDB connection
-    that was open in it; DuckDB's binding then reports its objects as leaked, in a page that nobody can act on.
-    `flows.pipeline` sees to the runs that do not fail.
+    Prefect's event loops run until the process ends and keep a failed run's traceback with its open DuckDB connection.
+    DuckDB's binding then reports its objects as leaked, in a page that nobody can act on. `flows.pipeline` handles runs
+    that do not fail.
     """
     sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def run_command(command: Callable[[], str], *, debug: bool, with_server: bool = False) -> int:
-    """Run `command` and print what it returns.
+    """Run `command` and print the text that it returns.
 
     Args:
-        with_server: it runs a flow, which needs a server of Prefect's, be it a temporary one.
+        with_server: whether it runs a flow, which needs a Prefect server, if need be a temporary one.
 
     Returns:
         The exit status, one of `EXIT_STATUSES`.
     """
-    # Of a temporary server, this process's child: what it says while it is being ended helps nobody.
+    # Silence the temporary server's shutdown logs.
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
     if with_server:
         prefect_server.start_server()
-    import prefect.main  # noqa: F401  (sets Prefect's logging up, so that its console handler is there)
+    import prefect.main  # noqa: F401  (sets up Prefect's logging, with its console handler)
 
     prefect_server.log_startup()
     from oneclass.flows import signals
@@ -176,7 +179,7 @@ def run_command(command: Callable[[], str], *, debug: bool, with_server: bool = 
     _restore_signals()
     try:
         with signals.handle_signals():
-            words = command()
+            output = command()
     except BaseException as error:
         if number := signals.signal_of(error):
             if debug:
@@ -186,26 +189,26 @@ def run_command(command: Callable[[], str], *, debug: bool, with_server: bool = 
         if not isinstance(error, Exception):
             raise
         return _report_error(error, debug)
-    print(f"\n{escape_lines(words)}")
+    print(f"\n{escape_lines(output)}")
     return 0
 
 
 def run_without_prefect(command: Callable[[], str], *, debug: bool) -> int:
-    """As `run`, for a command without a flow: it loads nothing of Prefect, and a signal ends it as Python does."""
+    """Run a command that has no flow, as `run_command` does, without loading Prefect; signals act as in any Python program."""
     _restore_signals()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("default" if debug else "ignore")  # what matters of them is in the answers
+            warnings.simplefilter("default" if debug else "ignore")  # the output has what matters
             print(escape_lines(command()))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except Exception as error:  # noqa: BLE001  (told in one message, whatever it is)
+    except Exception as error:  # noqa: BLE001  (every error is reported in one message)
         return _report_error(error, debug)
     return 0
 
 
 def _report_error(error: Exception, debug: bool) -> int:
-    """Tell of an error in one message; the exit status."""
+    """Print an error in one message and return the exit status."""
     if debug:
         traceback.print_exception(error)
     print(f"\n{escape_lines(_error_message(error))}", file=sys.stderr)
@@ -217,7 +220,7 @@ def _flag_metadata(field: FieldInfo) -> Flag:
 
 
 def _argument_options(field: FieldInfo) -> dict[str, Any]:
-    """What `add_argument` is told of a parameter: from its type, its default and its `Flag`."""
+    """Return the arguments of `add_argument` for a parameter, from its type, default and `Flag`."""
     flag, kind = _flag_metadata(field), _unwrap_optional(field.annotation)
     if kind is bool:
         return {"action": "store_true", "help": field.description}
@@ -237,7 +240,7 @@ def _argument_options(field: FieldInfo) -> dict[str, Any]:
 
 
 def _unwrap_optional(annotation: Any) -> Any:
-    """`T` of `T | None`; any other type as it is."""
+    """Return `T` for `T | None`, and any other type unchanged."""
     if isinstance(annotation, types.UnionType):
         (annotation,) = (one for one in get_args(annotation) if one is not type(None))
     return annotation
@@ -248,11 +251,11 @@ def _error_message(error: Exception) -> str:
         return str(error)
     from oneclass.tasks import memory_errors
 
-    if words := memory_errors.explain_exhaustion(error, "The home"):
-        return words
+    if explanation := memory_errors.explain_exhaustion(error, "The home"):
+        return explanation
     return f"{type(error).__name__}: {error}\nRun again with --debug for the traceback."
 
 
 def _split_names(text: str) -> list[str]:
-    """The names in a comma-separated list."""
+    """Split a comma-separated list of names."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,6 +1,6 @@
 """The console script `oneclass`: `oneclass backfill --dataset demo` is `python -m flows.backfill --dataset demo`.
 
-It takes the packages that are installed, whatever lies in the current folder.
+It uses the installed package, whatever the current folder contains.
 """
 
 import importlib
@@ -26,8 +26,8 @@ COMMANDS = {
 
 
 def main() -> NoReturn:
-    """Run the command that the first argument names."""
-    # The server that a command starts is a process of its own, with `-m`: it would take the current folder's packages.
+    """Run the command named by the first argument."""
+    # A command starts its server as a process with `-m`, which would import packages from the current folder.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     name = sys.argv[1].replace("-", "_") if len(sys.argv) > 1 else ""
     if name in COMMANDS:

@@ -1,8 +1,8 @@
-"""The command `flows.data_docs`: Great Expectations' own pages on the contracts of a warehouse.
+"""The command `flows.data_docs`: Great Expectations' Data Docs of a warehouse.
 
     python -m flows.data_docs --dataset ml-1m
 
-The pages open offline: a section for every column, shares of rows, and sample rows of rules that are broken.
+The pages open offline: a section per column, shares of rows, and sample rows of broken rules.
 """
 
 import argparse
@@ -12,13 +12,13 @@ from oneclass.flows.parameters import DatasetParameters
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's flags."""
+    """Build the parser of the command."""
     description = "Great Expectations' Data Docs of a warehouse as it stands."
     return cli.build_parser("flows.data_docs", description, DatasetParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     given = parser().parse_args(arguments)
 
     def command() -> str:

@@ -1,4 +1,4 @@
-"""The command `flows.deploy`: the nightly run of a data set as a deployment of its own on the Prefect server.
+"""The command `flows.deploy`: deploy the nightly run of a data set on the Prefect server.
 
 python -m flows.deploy --dataset ml-1m --cron "30 2 * * *" --timezone Europe/Paris
 """
@@ -10,24 +10,24 @@ from oneclass.flows.parameters import DeployParameters
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's flags."""
+    """Build the parser of the command."""
     description = "Deploy the nightly run of a data set; what is given here is given to each night."
     return cli.build_parser("flows.deploy", description, DeployParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     given = parser().parse_args(arguments)
 
     def command() -> str:
         from oneclass.flows.deploy_flow import deploy
 
         parameters = cli.parse_parameters(DeployParameters, given)
-        made = deploy(parameters)
+        deployment = deploy(parameters)
         when = f"{parameters.cron} ({parameters.timezone})"
         return (
-            f"Deployed {made.name}: every night at {when}, in {made.parameters['home']}.\n"
-            f"Start one now:    prefect deployment run {made.flow_name}/{made.name}\n"
+            f"Deployed {deployment.name}: every night at {when}, in {deployment.parameters['home']}.\n"
+            f"Start one now:    prefect deployment run {deployment.flow_name}/{deployment.name}\n"
             f"Start a worker:   prefect worker start --pool {parameters.pool}"
         )
 

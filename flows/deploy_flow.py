@@ -1,7 +1,7 @@
-"""Deployments of the nightly run in Prefect: one for each data set, each with its home as an absolute path.
+"""Deployments of the nightly run in Prefect: one per data set, each with its home as an absolute path.
 
-A worker may run in any folder, and runs each flow in a temporary one; so a deployment names its flow by the module that
-it is in, and every file and folder by its whole path.
+A worker may run in any folder, and runs each flow in a temporary one. So a deployment names its flow by module, and every
+file and folder by absolute path.
 """
 
 import json
@@ -32,12 +32,12 @@ from oneclass.tasks.orchestration.artifacts import artifact_key
 from oneclass.tasks.stores import home
 
 STARTED_STATES = ("Pending", "Running", "Completed", "Failed", "Crashed", "Cancelling", "Cancelled")
-STARTUP_FAILURES = (  # the messages of runs that failed before they knew whom to tell
+STARTUP_FAILURES = (  # messages of runs that failed before they knew the notification targets
     "Validation of flow parameters failed*",
     f"Flow run encountered an exception: {SettingsError.__name__}:*",
 )
 EVENT_NAME = "prefect.flow-run.{}"
-NOTIFICATIONS = {  # what is posted as the state, and as the text, by the name of the automation
+NOTIFICATIONS = {  # name of the automation: (state, text) of the notification
     "not begun": (
         "not begun",
         "a night that was due at {{{{ flow_run.expected_start_time }}}} has not begun. Does a worker run? `prefect worker start --pool {pool}`",
@@ -54,13 +54,13 @@ NOTIFICATIONS = {  # what is posted as the state, and as the text, by the name o
 
 
 def install_automations(given: DeployParameters, name: str, deployment: UUID, webhook: str | None) -> None:
-    """Make or update the automations of a deployment; where there is no webhook, remove them.
+    """Create or update the automations of a deployment, or remove them if there is no webhook.
 
-    The server waits LATE after it has marked a night as late, which a run itself would tell of from then on.
+    The server waits for `MAX_DELAY` after marking a night as late; after that the run itself notifies.
 
     Args:
         name: of the deployment.
-        webhook: the address that is told.
+        webhook: the address of the notifications.
     """
     block = artifact_key("oneclass", name)
     with get_client(sync_client=True) as client:
@@ -68,21 +68,23 @@ def install_automations(given: DeployParameters, name: str, deployment: UUID, we
             _delete_automations(client, [f"{name}: {what}" for what in NOTIFICATIONS], block)
             return
         Webhook(url=webhook, headers={"Content-Type": "application/json"}).save(block, overwrite=True)
-        called = client.read_block_document_by_name(block, "webhook").id
+        webhook_id = client.read_block_document_by_name(block, "webhook").id
         for what, trigger in _build_triggers(deployment).items():
-            state, words = NOTIFICATIONS[what]
-            body = _webhook_body(given.dataset, state, words.format(pool=given.pool))
-            _create_or_update(client, f"{name}: {what}", trigger, CallWebhook(block_document_id=called, payload=body))
+            state, text = NOTIFICATIONS[what]
+            body = _webhook_body(given.dataset, state, text.format(pool=given.pool))
+            _create_or_update(
+                client, f"{name}: {what}", trigger, CallWebhook(block_document_id=webhook_id, payload=body)
+            )
 
 
 def _build_triggers(deployment: UUID) -> dict[str, EventTrigger]:
-    """When each of WORDS is posted."""
+    """Return the trigger of each of `NOTIFICATIONS`."""
     reactive = {"posture": Posture.Reactive, "within": timedelta(0)}
-    taken_up = {EVENT_NAME.format(state) for state in STARTED_STATES}
+    started = {EVENT_NAME.format(state) for state in STARTED_STATES}
     failed, crashed = ({EVENT_NAME.format(state)} for state in ("Failed", "Crashed"))
     return {
         "not begun": _build_trigger(
-            deployment, after={EVENT_NAME.format("Late")}, expect=taken_up, posture=Posture.Proactive, within=MAX_DELAY
+            deployment, after={EVENT_NAME.format("Late")}, expect=started, posture=Posture.Proactive, within=MAX_DELAY
         ),
         "crashed": _build_trigger(deployment, expect=crashed, **reactive),
         "failed before it could tell": _build_trigger(deployment, STARTUP_FAILURES, expect=failed, **reactive),
@@ -90,10 +92,10 @@ def _build_triggers(deployment: UUID) -> dict[str, EventTrigger]:
 
 
 def _build_trigger(deployment: UUID, messages: Sequence[str] = (), **more) -> EventTrigger:
-    """A trigger for the runs of one deployment, each by itself; with `messages`, only for states that say one of these."""
-    of_the_state = {"prefect.state-message": list(messages)} if messages else {}
+    """Build a trigger for the runs of one deployment, each by itself; with `messages`, only for states with one of these."""
+    state_match = {"prefect.state-message": list(messages)} if messages else {}
     return EventTrigger(
-        match={"prefect.resource.id": "prefect.flow-run.*", **of_the_state},
+        match={"prefect.resource.id": "prefect.flow-run.*", **state_match},
         match_related={
             "prefect.resource.role": "deployment",
             "prefect.resource.id": f"prefect.deployment.{deployment}",
@@ -105,24 +107,24 @@ def _build_trigger(deployment: UUID, messages: Sequence[str] = (), **more) -> Ev
 
 
 def _webhook_body(dataset: str, state: str, words: str) -> str:
-    """As `tasks.orchestration.notifications` sends it, with what the server fills in."""
-    run = "Run {{ flow_run.id }} {{ (flow_run|ui_url) or '' }}"  # no name, no message: a quote in it would end the text
+    """Return the body that `tasks.orchestration.notifications` sends, with the server's placeholders."""
+    run = "Run {{ flow_run.id }} {{ (flow_run|ui_url) or '' }}"  # no name or message, whose quotes would end the text
     return json.dumps(
         {"text": f"{dataset}: {words}\n{run}", "dataset": dataset, "run_id": "{{ flow_run.id }}", "state": state}
     )
 
 
 def _create_or_update(client: SyncPrefectClient, name: str, trigger: EventTrigger, action: CallWebhook) -> None:
-    """An automation of that name, made or brought up to date; one that is as it should be is left alone.
+    """Create the automation of this name, or update it if it differs.
 
-    For a moment after a change the server may act by the old one and by the new.
+    For a moment after a change the server may act by both the old and the new automation.
     """
     automation = Automation(name=name, trigger=trigger, actions=[action])
-    found = client.read_automations_by_name(name)
-    if not found:
+    existing = client.read_automations_by_name(name)
+    if not existing:
         automation.create()
-    elif (found[0].trigger, found[0].actions, found[0].enabled) != (trigger, [action], True):
-        automation.id = found[0].id
+    elif (existing[0].trigger, existing[0].actions, existing[0].enabled) != (trigger, [action], True):
+        automation.id = existing[0].id
         automation.update()
 
 
@@ -136,16 +138,17 @@ def _delete_automations(client: SyncPrefectClient, names: Sequence[str], block: 
         return
 
 
-DEPLOYMENT_FIELDS = {"cron", "timezone", "pool"}  # its own parameters; all others are given to each night
+# Parameters of the deployment itself; all others are passed to each night.
+DEPLOYMENT_FIELDS = {"cron", "timezone", "pool"}
 
 
 def places() -> dict[str, str]:
-    """A build step of `prefect.yaml`: the home that `$ONECLASS_HOME` or the present folder gives, as a whole path."""
+    """Build step of `prefect.yaml`: return the home of `$ONECLASS_HOME` or of the current folder, as an absolute path."""
     return {"home": str(home.resolve_root().resolve())}
 
 
 def deployment_name(dataset: str) -> str:
-    """The deployment of a data set: `nightly-retrain` for the demo, as in `prefect.yaml`, else `nightly-retrain-NAME`."""
+    """Return the deployment's name: `nightly-retrain` for the demo, as in `prefect.yaml`, else `nightly-retrain-NAME`."""
     return (
         NIGHTLY_DEPLOYMENT
         if dataset == DeployParameters.model_fields["dataset"].default
@@ -154,7 +157,7 @@ def deployment_name(dataset: str) -> str:
 
 
 def deployment_parameters(given: DeployParameters) -> dict[str, Any]:
-    """What each night of the deployment is given; paths are made whole."""
+    """Return the parameters of each night, with absolute paths."""
     return (
         given.model_dump(mode="json", exclude=DEPLOYMENT_FIELDS, exclude_defaults=True)
         | {
@@ -167,15 +170,15 @@ def deployment_parameters(given: DeployParameters) -> dict[str, Any]:
 
 
 def _resolve_titles(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings, if they name a table of titles, with its whole path."""
+    """Return the settings with an absolute path to the table of titles, if they name one."""
     name = "publish.titles"
     return {"settings": {**settings, name: str(Path(settings[name]).resolve())}} if settings.get(name) else {}
 
 
 def deploy(given: DeployParameters) -> RunnerDeployment:
-    """Make or update the deployment of a data set, and the work pool where there is none.
+    """Create or update the deployment of a data set, and the work pool if absent.
 
-    Where the settings have a `notify.webhook`, the server calls it for nights that do not begin, or crash.
+    If the settings have a `notify.webhook`, the server calls it for nights that do not start, or crash.
 
     Raises:
         InputError: a parameter is wrong, or no Prefect server answers.

@@ -1,4 +1,4 @@
-"""The command `flows.explain`: a user's history, what is published for them and why, and what each model recommends.
+"""The command `flows.explain`: show a user's history, the published recommendations with reasons, and each model's list.
 
 python -m flows.explain --dataset ml-1m --user 42 --titles movies.csv
 python -m flows.explain --dataset ml-1m --user 42 --item 1193
@@ -13,7 +13,7 @@ from oneclass.tasks.errors import InputError
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's flags."""
+    """Build the parser of the command."""
     description = (
         "One user's history, what is published for them and why, and what each model of that run recommends; also "
         "written as a page."
@@ -22,13 +22,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     given = parser().parse_args(arguments)
     return cli.run_without_prefect(lambda: _explain(cli.parse_parameters(ExplainParameters, given)), debug=given.debug)
 
 
 def _explain(given: ExplainParameters) -> str:
-    """The explanation as text, and where the page is."""
+    """Return the explanation as text, with the path of its page."""
     from oneclass.tasks import datasets, item_titles
     from oneclass.tasks.explain import page, text
     from oneclass.tasks.explain.explanation import explain_user
@@ -38,10 +38,10 @@ def _explain(given: ExplainParameters) -> str:
     dataset = datasets.load_dataset(given.dataset, root)
     if given.top < 1:
         raise InputError(f"--top {given.top}: must be at least 1.")
-    of_dataset = home.Home(root, dataset.name)
-    found = explain_user(of_dataset, given.user, models=given.models, top=given.top, item_id=given.item)
-    titles = item_titles.read_titles(Path(given.titles), dataset.columns.item) if given.titles else found.titles
-    return f"{text.format_explanation(found, titles)}\n\nPage: {page.write_user_page(of_dataset, found, titles)}"
+    dataset_home = home.Home(root, dataset.name)
+    explanation = explain_user(dataset_home, given.user, models=given.models, top=given.top, item_id=given.item)
+    titles = item_titles.read_titles(Path(given.titles), dataset.columns.item) if given.titles else explanation.titles
+    return f"{text.format_explanation(explanation, titles)}\n\nPage: {page.write_user_page(dataset_home, explanation, titles)}"
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from oneclass.flows.parameters import NightlyRetrainParameters
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's flags."""
+    """Build the parser of the command."""
     description = "What the nightly deployment runs, once, from a terminal."
     return cli.build_parser("flows.nightly_retrain", description, NightlyRetrainParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     given = parser().parse_args(arguments)
 
     def command() -> str:

@@ -1,6 +1,6 @@
-"""The parameters of the flows and commands, each stated once: a flag of a command and a parameter in Prefect.
+"""The parameters of the flows and commands. Each is declared once, as a flag of a command and a parameter in Prefect.
 
-Only pydantic is loaded here, so that `--help` answers at once.
+Only pydantic is imported here, so that `--help` answers at once.
 """
 
 import functools
@@ -18,11 +18,11 @@ class Flag:
     """How a parameter is given on the command line.
 
     Attributes:
-        metavar: what stands for the value in `--help`; one name for each value, where their number is fixed; empty
-            for a switch, which has none.
-        name: the flag, where it is not named like the parameter.
-        comma_separated: a list written as `A,B`, not as several words.
-        optional: the value may be left out, and is then empty.
+        metavar: placeholder of the value in `--help`; a tuple with one placeholder per value if their number is fixed;
+            empty for a switch.
+        name: the flag, if it is not named like the parameter.
+        comma_separated: whether a list is written as `A,B` instead of several words.
+        optional: whether the value may be omitted, and is then empty.
     """
 
     metavar: str | tuple[str, ...] = ""
@@ -32,7 +32,7 @@ class Flag:
 
 
 class DatasetParameters(BaseModel):
-    """What every command takes."""
+    """Parameters of every command."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,7 +45,7 @@ class DatasetParameters(BaseModel):
 
 
 class RunParameters(DatasetParameters):
-    """What every flow takes."""
+    """Parameters of every flow."""
 
     config: Annotated[list[str], Flag("FILE")] = Field(
         [], description="files of settings in TOML: [stage or model] name = value; a later one overrides an earlier one"
@@ -66,7 +66,7 @@ class RunParameters(DatasetParameters):
     )
 
     def to_backfill(self, **more: Any) -> "BackfillParameters":
-        """The backfill that these parameters describe, with `more` of its own."""
+        """Return the backfill parameters with these values, and those in `more`."""
         return BackfillParameters(**{**self.model_dump(include=set(BackfillParameters.model_fields)), **more})
 
 
@@ -113,7 +113,7 @@ class _ClusterParameters(DatasetParameters):
 class BackfillParameters(
     RunParameters, _ModelsParameters, _SplitFilesParameters, _SourceParameters, _ClusterParameters
 ):
-    """Of `flows.backfill`."""
+    """Parameters of the flow `backfill`."""
 
     since: Annotated[date | None, Flag("DATE")] = Field(None, description="events from this day on (YYYY-MM-DD)")
     until: Annotated[date | None, Flag("DATE")] = Field(None, description="events up to the end of this day")
@@ -123,7 +123,7 @@ class BackfillParameters(
 
 
 class ReplayParameters(BackfillParameters):
-    """Of `flows.backfill`, the command: one run, or one for each night of some time."""
+    """Parameters of the command `flows.backfill`: one run, or one per night of a period."""
 
     every: Annotated[str | None, Flag("STEP")] = Field(
         None,
@@ -136,7 +136,7 @@ class ReplayParameters(BackfillParameters):
 
 
 class NightlyRetrainParameters(RunParameters, _ModelsParameters, _ClusterParameters):
-    """Of `flows.nightly_retrain`."""
+    """Parameters of `flows.nightly_retrain`."""
 
     dataset: Annotated[str, Flag("NAME")] = Field(
         "demo", description=DatasetParameters.model_fields["dataset"].description
@@ -144,7 +144,7 @@ class NightlyRetrainParameters(RunParameters, _ModelsParameters, _ClusterParamet
 
 
 class DeployParameters(NightlyRetrainParameters):
-    """Of `flows.deploy`, which is not a flow: what each night is given, and when and where the nights run."""
+    """Parameters of `flows.deploy`, which is not a flow: those of each night, the schedule and the work pool."""
 
     cron: Annotated[str, Flag("CRON")] = Field(
         "0 3 * * *", description="when the nights begin: minute, hour, and so on"
@@ -156,7 +156,7 @@ class DeployParameters(NightlyRetrainParameters):
 
 
 class SweepParameters(RunParameters, _SourceParameters, _ClusterParameters):
-    """Of `flows.sweep`."""
+    """Parameters of `flows.sweep`."""
 
     sweep: Annotated[list[str], Flag("NAME")] = Field(
         [],
@@ -166,7 +166,7 @@ class SweepParameters(RunParameters, _SourceParameters, _ClusterParameters):
 
 
 class TuneParameters(RunParameters, _SplitFilesParameters, _SourceParameters, _ClusterParameters):
-    """Of `flows.tune`."""
+    """Parameters of `flows.tune`."""
 
     model: Annotated[str, Flag("NAME")] = Field(description="the model to tune")
     trials: Annotated[int, Flag("N")] = Field(
@@ -191,7 +191,7 @@ class TuneParameters(RunParameters, _SplitFilesParameters, _SourceParameters, _C
 
 
 class PromoteParameters(DatasetParameters):
-    """Of `flows.promote`, which is not a flow."""
+    """Parameters of `flows.promote`, which is not a flow."""
 
     model: Annotated[str | None, Flag("NAME")] = Field(
         None, description="publish this model of the latest evaluated run, fitted on every edge, whatever the gates say"
@@ -202,7 +202,7 @@ class PromoteParameters(DatasetParameters):
 
 
 class ExplainParameters(DatasetParameters):
-    """Of `flows.explain`, which is not a flow."""
+    """Parameters of `flows.explain`, which is not a flow."""
 
     user: Annotated[str, Flag("ID")] = Field(description="the user's id, as it stands in the logs")
     models: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
@@ -220,7 +220,7 @@ class ExplainParameters(DatasetParameters):
 
 
 class RecommendParameters(DatasetParameters):
-    """Of `flows.recommend`, which is not a flow."""
+    """Parameters of `flows.recommend`, which is not a flow."""
 
     user: Annotated[str | None, Flag("ID")] = Field(None, description="a user's id, as it stands in the logs")
     history: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
@@ -235,29 +235,29 @@ class RecommendParameters(DatasetParameters):
 
 
 class ServeParameters(DatasetParameters):
-    """Of `flows.serve`, which is not a flow."""
+    """Parameters of `flows.serve`, which is not a flow."""
 
     port: Annotated[int, Flag("N")] = Field(8765, description="on 127.0.0.1; 0 for one that is free")
 
 
 def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
-    """Turn a function of one `kind` into a function of its fields, for Prefect to show and take one by one.
+    """Turn a function of one `kind` into a function of its fields, which Prefect shows as single parameters.
 
-    Prefect reads the types and defaults in the signature, and the descriptions in the docstring.
+    Prefect reads types and defaults from the signature, and descriptions from the docstring.
     """
 
     def decorate(function: Callable[[Any], Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def of_fields(**given: Any) -> Any:
+        def with_fields(**given: Any) -> Any:
             return function(kind(**given))
 
-        of_fields.__signature__ = inspect.Signature(
+        with_fields.__signature__ = inspect.Signature(
             [_signature_parameter(name, field) for name, field in kind.model_fields.items()],
             return_annotation=inspect.signature(function).return_annotation,
         )
-        described = [f"    {name}: {field.description}" for name, field in kind.model_fields.items()]
-        of_fields.__doc__ = "\n".join([inspect.getdoc(function) or "", "", "Args:", *described])
-        return of_fields
+        descriptions = [f"    {name}: {field.description}" for name, field in kind.model_fields.items()]
+        with_fields.__doc__ = "\n".join([inspect.getdoc(function) or "", "", "Args:", *descriptions])
+        return with_fields
 
     return decorate
 

@@ -1,4 +1,4 @@
-"""The sequence of stages, from raw logs to published tables, and the two flows that run all of it."""
+"""The pipeline: every stage from raw logs to published tables, and the two flows that run it."""
 
 import contextlib
 import logging
@@ -80,24 +80,24 @@ NIGHTLY_DEPLOYMENT = "nightly-retrain"
 
 
 def format_run_name() -> str:
-    """The name of a flow run, such as `ml-1m 2026-11-20`: the day up to which it takes events, by default today."""
+    """Return the name of a flow run, such as `ml-1m 2026-11-20`: the data set and the last day of events, by default today."""
     return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()}"
 
 
 @flow(name="backfill", description=BACKFILL, flow_run_name=format_run_name)
 @flow_with_parameters(BackfillParameters)
 def backfill(given: BackfillParameters) -> Published:
-    """From raw logs to published tables."""
+    """Turn raw logs into published tables."""
     return run_pipeline(resolve_settings(given), "backfill")
 
 
 @flow(name=NIGHTLY_DEPLOYMENT, description=NIGHTLY, flow_run_name=format_run_name)
 @flow_with_parameters(NightlyRetrainParameters)
 def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
-    """Retrain on everything so far, the new files of the landing folder included, and publish.
+    """Retrain on all events, including the new files of the landing folder, and publish.
 
-    One night at a time works on a data set, whichever deployment it is of: the data set's own lock sees to that, which
-    a process that died does not keep. A run that comes too late, or meets another, ends as cancelled.
+    One run at a time works on a data set, across all deployments: the data set's lock guarantees it and is released
+    when a process dies. A run that is late, or finds the lock taken, ends as cancelled.
     """
     try:
         run = resolve_settings(given.to_backfill())
@@ -113,28 +113,28 @@ def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
 
 
 def _reason_to_skip(run: RunSettings) -> str | None:
-    """Why there is nothing for this run to do; None where there is.
+    """Return why this run has nothing to do, or None.
 
-    Also None where the home cannot be opened: the run will meet that too, where somebody is told of it.
+    Also None when the home cannot be opened: the run then fails with the same error, and notifies.
     """
-    later = None
+    later_run = None
     try:
         with runs.lock_data_set(run.home):
-            later = runs.find_completed_since(run.home, flow_run.scheduled_start_time, NIGHTLY_DEPLOYMENT)
+            later_run = runs.find_completed_since(run.home, flow_run.scheduled_start_time, NIGHTLY_DEPLOYMENT)
     except runs.DataSetLocked:
         return "another run is at work on this data set; nothing was done."
     except OneclassError as error:
         logger.debug("%s: %s", run.dataset.name, error)
-    if later:
-        return f"this run was due before run {later} began, which did its work; nothing was done."
+    if later_run:
+        return f"this run was due before run {later_run} began, which did its work; nothing was done."
     return None
 
 
 def check_run(run: RunSettings) -> None:
-    """Find what would stop the run before anything is written.
+    """Find problems that would stop the run before anything is written.
 
     Raises:
-        InputError: a source or the table of titles is absent or cannot be read, or the home cannot be written to or is held by another run.
+        InputError: a source or the table of titles is absent or unreadable, the home is not writable, or another run holds it.
     """
     sources = run.split_files or run.sources
     if sources:
@@ -148,34 +148,33 @@ def check_run(run: RunSettings) -> None:
 
 
 def run_pipeline(run: RunSettings, flow_name: str) -> Published:
-    """Every stage in order; a stage hands on names and digests, never data."""
+    """Run every stage in order. Stages exchange names and digests, never data."""
     run_id = reconcile.current_run_id()
-    began = time.perf_counter()
+    started = time.perf_counter()
     plan = f"{len(run.models)} models ({', '.join(run.models)}) under {' and '.join(run.protocols)}"
-    where = f"{run.home.limits.threads} threads, in {run.home.folder}"
-    logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, where)
-    with contextlib.ExitStack() as held:
-        held.enter_context(run_hooks.notify_on_end(run, run_id, flow_name))
-        held.enter_context(memory_errors.memory_errors(f"{run.dataset.name}: {flow_name}"))
-        check_run(
-            run
-        )  # again: a deployment has no command that checks first, and whoever is to be told has to hear of it
-        held.enter_context(run_context(run, run_id, flow_name))
-        executor = held.enter_context(cluster.open_executor(run.cluster, run.home, flow_run.id))
+    resources = f"{run.home.limits.threads} threads, in {run.home.folder}"
+    logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, resources)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(run_hooks.notify_on_end(run, run_id, flow_name))
+        stack.enter_context(memory_errors.memory_errors(f"{run.dataset.name}: {flow_name}"))
+        # Repeated here because deployments skip the check of the command, and failures must be notified.
+        check_run(run)
+        stack.enter_context(run_context(run, run_id, flow_name))
+        executor = stack.enter_context(cluster.open_executor(run.cluster, run.home, flow_run.id))
         splits = build_splits(run, run_id)
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tune_settings(run, run_id, splits, executor))
         run, fits, failed = train_models(run, run_id, splits, executor)
-        for protocol, of_protocol in fits.items():
-            judged = evaluate_task(run.home, run_id, protocol, splits.digests[protocol], of_protocol, executor)
-            failed |= judged.failed
+        for protocol, protocol_fits in fits.items():
+            evaluated = evaluate_task(run.home, run_id, protocol, splits.digests[protocol], protocol_fits, executor)
+            failed |= evaluated.failed
         published = publish_run(run, run_id, splits, fits.get(promotion.PROMOTION_PROTOCOL, {}), failed, executor)
         report_task(run.home, run_id)
         artifacts.publish_evaluation(run.home, published.table)
         artifacts.publish_decision(run.home, published.decision)
         retention.collect_garbage(run.home)
-        took = format_duration(time.perf_counter() - began)
-        logger.info("%s: done in %s; report: %s", run.dataset.name, took, published.report)
+        duration = format_duration(time.perf_counter() - started)
+        logger.info("%s: done in %s; report: %s", run.dataset.name, duration, published.report)
         if published.decision and not published.decision.promoted:
             logger.warning("%s: %s", run.dataset.name, published.decision.sentence)
         if failed:
@@ -184,7 +183,7 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
 
 
 def _tune_settings(run: RunSettings, run_id: str, splits: Splits, executor: cluster.Executor) -> dict[str, BaseModel]:
-    """The settings that every fit of the run has."""
+    """Return the settings of each model, searched where the data set has none."""
     return tune_task(
         run.home,
         run_id,
@@ -198,7 +197,7 @@ def _tune_settings(run: RunSettings, run_id: str, splits: Splits, executor: clus
 
 
 def _partial_failure_message(failed: dict[str, str], published: Published) -> str:
-    """What a run says at its end in which some models failed."""
+    """Format the final error of a run in which some models failed."""
     lines = [f"{model} failed and was left out: {error}" for model, error in failed.items()]
     what = published.decision.sentence if published.decision else "no recommendations were made"
     return "\n".join([*lines, f"The run went on without: {what}. Tables: {published.folder}"])
@@ -206,10 +205,10 @@ def _partial_failure_message(failed: dict[str, str], published: Published) -> st
 
 @contextlib.contextmanager
 def run_context(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Iterator[None]:
-    """Hold the data set for this run and keep its row; runs whose process died are put right, in Prefect too.
+    """Lock the data set for this run and record it. Runs whose process died are reconciled, in Prefect too.
 
     Args:
-        more: what else was asked for, to be kept with the settings.
+        more: further parameters to record with the settings.
     """
     with (
         signals.register_run(run.home, run_id),
@@ -220,7 +219,7 @@ def run_context(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> I
 
 
 def build_splits(run: RunSettings, run_id: str) -> Splits:
-    """Ingest, binarize, split; the digests of the run's protocols in the matrix store."""
+    """Ingest, binarize and split. Returns the digests of the run's protocols in the matrix store."""
     _pin_modules()
     sources = list(run.split_files or run.sources)
     if run.is_demo:
@@ -244,12 +243,12 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
 
 
 def _pin_modules() -> None:
-    """Keep the project's modules for as long as Prefect keeps the flow that runs, which is to the end of the process.
+    """Keep the package's modules alive until the process ends, by a reference from the flow that runs.
 
-    Python empties the modules that are alive when it ends. One that is gone it cannot empty, although functions of it
-    may be left: Prefect's event loops, which run to the end, keep the flow run's context, and so the flow, what it
-    calls, and the types in those functions' annotations. DuckDB's binding reports its own among them as leaked, in a
-    page on stderr.
+    At exit Python clears the modules that are still alive. It cannot clear a module that is already gone, although some
+    of its functions may survive: Prefect's event loops run until the end and keep the flow run's context, hence the flow,
+    the functions that it calls and the types in their annotations. DuckDB's binding then reports its own types among
+    them as leaked, in a page on stderr.
     """
     if run := FlowRunContext.get():
         run.flow.modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "oneclass"]
@@ -265,12 +264,13 @@ def _split_train_and_test(file_ids: tuple[int, ...]) -> tuple[tuple[int], tuple[
 def _warehouse_has_events(run: RunSettings) -> bool:
     if not run.home.warehouse.exists():
         return False
-    with warehouse.open_warehouse(run.home) as connection:  # makes the tables, where a run was killed before it had
+    # Open for writing: a run that was killed may have left no tables.
+    with warehouse.open_warehouse(run.home) as connection:
         return connection.execute("select count(*) > 0 from operations.log_files").fetchone()[0]
 
 
 def format_result(published: Published) -> str:
-    """What a command says at its end: the main table, and where the rest is."""
+    """Format the final output of a command: the leaderboard and the paths of the tables and the report."""
     lines = [
         leaderboard.format_plain(published.table),
         "",

@@ -1,7 +1,7 @@
-"""`prefect deployment run nightly-retrain`: a deployment found by its own name, without its flow's.
+"""Prefect plugin that finds a deployment by its own name, without the flow's: `prefect deployment run nightly-retrain`.
 
-Prefect's command wants `flow/deployment`. Its plugin hook is public; the client's method that is wrapped here
-is not, so the full form, `nightly-retrain/nightly-retrain`, stands beside the short one in the README.
+Prefect's command requires `flow/deployment`. Its plugin hook is public, but the client's method that is wrapped here is
+not, so the README also shows the full form, `nightly-retrain/nightly-retrain`.
 """
 
 import functools
@@ -15,7 +15,7 @@ from prefect.plugins import HookContext, SetupResult, register_hook
 
 @register_hook
 def setup_environment(*, ctx: HookContext) -> SetupResult | None:
-    """Prefect's start-up hook; changes no environment variable."""
+    """Wrap the client's look-up of deployments when Prefect starts. Changes no environment variable."""
     read = PrefectClient.read_deployment_by_name
     if not hasattr(read, "__wrapped__"):
         PrefectClient.read_deployment_by_name = _by_bare_name(read)

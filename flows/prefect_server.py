@@ -1,7 +1,7 @@
-"""Prefect's server for one run alone, where none is named: it starts while the run's modules load, and ends with the run.
+"""Find, check and start the Prefect server of a run: the configured one, or a temporary one.
 
-Prefect would start one too, but when all is loaded; it would load a server's modules into this process as well, and
-leave the server at work where this process is killed.
+The temporary server starts while the run's modules load, and ends with the run. Prefect would start one only after
+loading, import a server's modules into this process, and leave the server running if this process is killed.
 """
 
 import atexit
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 API_URL = "PREFECT_API_URL"
 ALLOW_SETTING = "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"
-STOP_TIMEOUT_SECONDS = 5.0  # in which it writes down what it has been told
+STOP_TIMEOUT_SECONDS = 5.0  # for the server to write its pending records
 _PROGRAM = """
 import gc, os, socket, sys, threading
 
@@ -51,10 +51,10 @@ _servers: list[subprocess.Popen] = []
 
 
 def start_server() -> None:
-    """Start it, and name it to Prefect; nothing where a server is named, or where Prefect decides by settings of its own."""
+    """Start a temporary server and set `PREFECT_API_URL`; do nothing if a server is configured or Prefect's settings decide."""
     if "prefect" in sys.modules or os.environ.get(API_URL) or ALLOW_SETTING in os.environ or has_configured_server():
         return
-    with socket.create_server(("127.0.0.1", 0)) as listening:  # who asks too early waits
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # early clients wait in its queue
         command = [sys.executable, "-c", _PROGRAM, str(listening.fileno())]
         _servers.append(
             subprocess.Popen(
@@ -62,30 +62,30 @@ def start_server() -> None:
                 stdin=subprocess.PIPE,
                 pass_fds=[listening.fileno()],
                 env=os.environ | _SERVER_SETTINGS,
-                start_new_session=True,  # a signal to the run's group is for the run
+                start_new_session=True,  # not in the run's process group, which may receive signals
             )
         )
         port = listening.getsockname()[1]
-    os.environ |= {API_URL: f"http://127.0.0.1:{port}/api", "PREFECT_UI_URL": ""}  # it has no pages to link to
-    atexit.register(stop_server)  # before Prefect's own, so that it runs after them
+    os.environ |= {API_URL: f"http://127.0.0.1:{port}/api", "PREFECT_UI_URL": ""}  # no dashboard to link to
+    atexit.register(stop_server)  # registered before Prefect's handlers, so it runs after them
 
 
 def is_started() -> bool:
-    """Whether this process has one, which Prefect was told of."""
+    """Whether this process has started a temporary server."""
     return bool(_servers)
 
 
 def log_startup() -> None:
-    """Say that one is starting, where one is: the first line of a run, seconds before its own."""
+    """Log that a temporary server is starting: the first line of a run, seconds before the others."""
     if _servers:
         logger.info("Prefect's server for this run alone is starting; %s would name one that stays", API_URL)
 
 
 def wait_until_ready() -> None:
-    """Until it answers.
+    """Wait until the temporary server answers.
 
     Raises:
-        OneclassError: it has ended, or says nothing for as long as a server may take to start.
+        OneclassError: it has ended, or does not answer within the start-up timeout.
     """
     seconds = float(os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"])
     try:
@@ -98,7 +98,7 @@ def wait_until_ready() -> None:
 
 
 def stop_server(seconds: float = STOP_TIMEOUT_SECONDS) -> None:
-    """End it; at once if it takes longer."""
+    """Stop the temporary server, and kill it after the timeout."""
     for server in _servers:
         server.terminate()
         try:
@@ -110,7 +110,7 @@ def stop_server(seconds: float = STOP_TIMEOUT_SECONDS) -> None:
 
 
 def has_configured_server() -> bool:
-    """Whether Prefect may find a server's address in a profile or in a file of this folder: it is left to Prefect then."""
+    """Whether a profile or a file of this folder may configure a server; Prefect then decides itself."""
     home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
     profiles = _read_setting(Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml"))
     active = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
@@ -125,7 +125,7 @@ def has_configured_server() -> bool:
 def _read_setting(file: Path) -> dict:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # Prefect says what is wrong with it
+    except (OSError, ValueError):  # Prefect reports what is wrong
         return {}
 
 
@@ -134,7 +134,7 @@ TIMEOUT_SECONDS = 5.0
 
 @contextlib.contextmanager
 def ensure_server() -> Iterator[None]:
-    """Work with the server that `PREFECT_API_URL` names, or, where that does not answer, with a temporary one."""
+    """Use the server that `PREFECT_API_URL` names or, if it does not answer, a temporary one."""
     if is_started():
         wait_until_ready()
         yield
@@ -150,10 +150,10 @@ def ensure_server() -> Iterator[None]:
 
 
 def require_server() -> None:
-    """Refuse to go on without a server that stays.
+    """Require a permanent server.
 
     Raises:
-        InputError: `PREFECT_API_URL` is not set, or nothing answers there.
+        InputError: `PREFECT_API_URL` is not set, or no server answers there.
     """
     if not PREFECT_API_URL.value():
         raise InputError(
@@ -165,17 +165,17 @@ def require_server() -> None:
 
 
 def is_reachable() -> bool:
-    """Whether a server is named and answers."""
+    """Whether a server is configured and answers."""
     return bool(PREFECT_API_URL.value()) and _explain_unreachable() is None
 
 
 def _explain_unreachable() -> str | None:
-    """Why the server that is named is taken to be away; None where it answers, or none is named."""
+    """Return why the configured server seems unreachable; None if it answers or none is configured."""
     if not (address := PREFECT_API_URL.value()):
         return None
     try:
         urllib.request.urlopen(f"{address}/health", timeout=TIMEOUT_SECONDS).close()
-    except urllib.error.HTTPError:  # it answers, if only that it wants a password
+    except urllib.error.HTTPError:  # it answers, even if it requires a password
         return None
     except (OSError, ValueError) as error:
         return f"PREFECT_API_URL = {address}: no Prefect server answers there ({error})"

@@ -1,4 +1,4 @@
-"""What is published, to be asked from Python: no Prefect is loaded, and no warehouse is opened.
+"""Load and query the current publication from Python, without Prefect and without opening the warehouse.
 
 from oneclass.flows import published
 

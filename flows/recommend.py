@@ -1,4 +1,4 @@
-"""The command `flows.recommend`: what is published for a user, or for any history.
+"""The command `flows.recommend`: recommend from the current publication, for a user or any history.
 
 python -m flows.recommend --dataset shop --user C-42
 python -m flows.recommend --dataset shop --history sku-1,sku-9 --n 5 --json
@@ -12,13 +12,13 @@ from oneclass.tasks.errors import InputError
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's flags."""
+    """Build the parser of the command."""
     description = "Recommendations from what is published, for a user of the logs or for any history."
     return cli.build_parser("flows.recommend", description, RecommendParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     given = parser().parse_args(arguments)
     return cli.run_without_prefect(lambda: _answer(cli.parse_parameters(RecommendParameters, given)), debug=given.debug)
 

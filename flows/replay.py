@@ -1,4 +1,4 @@
-"""History night by night: a run for each night that is missing, on the events up to the end of that day."""
+"""Replay history night by night: one run per missing night, on the events up to the end of that day."""
 
 import json
 import logging
@@ -16,15 +16,16 @@ from oneclass.tasks.stores import warehouse
 logger = logging.getLogger(__name__)
 
 UNIT_DAYS = {"d": 1, "w": 7}
-IRRELEVANT_SETTINGS = ("sources", "limits", "files", "ingest", "until")  # of a run's settings: the events are compared
+# Settings that may differ between a replayed night and the run that did it; the events are compared instead.
+IRRELEVANT_SETTINGS = ("sources", "limits", "files", "ingest", "until")
 
 
 @dataclass(frozen=True)
 class ReplayedDay:
-    """One day at whose end the events are trained on.
+    """A day whose end bounds the events of one run.
 
     Attributes:
-        run_id: of the run that did it; None where it is missing.
+        run_id: the run that did it, or None if it is missing.
     """
 
     day: date
@@ -32,25 +33,25 @@ class ReplayedDay:
 
 
 def list_days(since: date, until: date, every: str) -> list[date]:
-    """The days from `since` to `until`, both included, at steps such as `1d` or `2w`.
+    """List the days from `since` to `until`, both included, at steps such as `1d` or `2w`.
 
     Raises:
         InputError: the step is not a number of days or weeks.
     """
     if not (step := re.fullmatch(r"([1-9]\d{0,3})([dw])", every)):
         raise InputError(f"--every {every}: write a number of days or weeks, such as 1d or 2w.")
-    apart = int(step[1]) * UNIT_DAYS[step[2]]
-    return [since + timedelta(days) for days in range(0, (until - since).days + 1, apart)]
+    step_days = int(step[1]) * UNIT_DAYS[step[2]]
+    return [since + timedelta(days) for days in range(0, (until - since).days + 1, step_days)]
 
 
 def plan_replay(given: ReplayParameters) -> list[ReplayedDay]:
-    """The nights that are asked for, and which runs of the warehouse did them.
+    """List the requested nights with the runs in the warehouse that did them.
 
-    A run did a night if it came to its end with the same settings and trained on the events up to the end of that day,
-    and no log was read in or deleted since that has such events.
+    A run did a night if it completed with the same settings on the events up to the end of that day, and no log with such
+    events was ingested or deleted afterwards.
 
     Raises:
-        InputError: `--every` without a first and a last night, or with another step than days or weeks; or a wrong setting.
+        InputError: `--every` without a first and a last night, a step that is not in days or weeks, or a wrong setting.
     """
     if given.every is None or given.since is None or given.until is None:
         raise InputError("--every and --dry-run: give --since DATE --until DATE --every STEP, such as --every 1d.")
@@ -60,14 +61,14 @@ def plan_replay(given: ReplayParameters) -> list[ReplayedDay]:
 
 
 def _completed_days(run: RunSettings) -> Iterator[tuple[date, str]]:
-    """Day and run of each backfill that stands, the newest of a day last."""
+    """Yield the day and run of each backfill that is still valid, the newest of a day last."""
     if not run.home.warehouse.exists():
         return
-    asked = _relevant_settings(json.loads(json.dumps(run.describe(), default=str)))
+    wanted = _relevant_settings(json.loads(json.dumps(run.describe(), default=str)))
     with warehouse.open_warehouse(run.home, read_only=True) as connection:
-        stands = warehouse.select(connection, "runs/backfilled_until")
-    for run_id, day, settings in stands.iter_rows():
-        if _relevant_settings(json.loads(settings)) == asked:
+        completed = warehouse.select(connection, "runs/backfilled_until")
+    for run_id, day, settings in completed.iter_rows():
+        if _relevant_settings(json.loads(settings)) == wanted:
             yield day, run_id
 
 
@@ -76,17 +77,17 @@ def _relevant_settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _backfill_until(given: ReplayParameters, until: date | None = None) -> BackfillParameters:
-    """A single night's backfill: from the first event to the end of a day."""
+    """Return the parameters of one night's backfill: from the first event to the end of a day."""
     return given.to_backfill(since=None, until=until)
 
 
 def replay(given: ReplayParameters) -> str:
-    """Run every night that is missing, the earliest first; which are done, as text.
+    """Run every missing night, the earliest first, and return the plan as text.
 
-    A night that fails ends the replay with its error; the nights before it are done.
+    A night that fails ends the replay with its error; earlier nights stay done.
 
     Raises:
-        InputError: as in `nights`.
+        InputError: as in `plan_replay`.
     """
     if given.dry_run:
         return format_plan(given, plan_replay(given))
@@ -103,8 +104,10 @@ def replay(given: ReplayParameters) -> str:
     return format_plan(given, plan_replay(given))
 
 
-def format_plan(given: ReplayParameters, found: list[ReplayedDay]) -> str:
-    """The nights as text, a line each."""
-    done = sum(night.run_id is not None for night in found)
-    head = f"{given.dataset}, every {given.every}: {len(found)} nights, {done} done, {len(found) - done} missing"
-    return "\n".join([head, *(f"{one.day}  {f'run {one.run_id}' if one.run_id else 'missing'}" for one in found)])
+def format_plan(given: ReplayParameters, nights: list[ReplayedDay]) -> str:
+    """Format the nights as text, one line each."""
+    done = sum(night.run_id is not None for night in nights)
+    head = f"{given.dataset}, every {given.every}: {len(nights)} nights, {done} done, {len(nights) - done} missing"
+    return "\n".join(
+        [head, *(f"{night.day}  {f'run {night.run_id}' if night.run_id else 'missing'}" for night in nights)]
+    )

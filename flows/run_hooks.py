@@ -1,4 +1,4 @@
-"""How a run ended: shown in Prefect and on the home's page, and told to whom the settings name."""
+"""Report how a run ended: in Prefect, on the home page and to the notification targets."""
 
 import contextlib
 import logging
@@ -18,14 +18,15 @@ from oneclass.tasks.orchestration.progress import format_duration
 
 logger = logging.getLogger(__name__)
 
-MAX_DELAY = timedelta(hours=1)  # a night that begins so long after it was due is told of
+# A night that starts later than this after its scheduled time is reported as late.
+MAX_DELAY = timedelta(hours=1)
 
 
 @contextlib.contextmanager
 def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
-    """Show the run's summary in Prefect, and tell whom the settings name, however it ended.
+    """Publish the run's summary in Prefect and send notifications, whatever the outcome.
 
-    A run that was completed, but began long after it was due, is told of as `late`.
+    A completed run that started late (`MAX_DELAY`) has the state `late`.
     """
     late = _describe_delay(flow_run.scheduled_start_time)
     url = run.notify.report_url and run.notify.report_url.replace("{dataset}", run.dataset.name)
@@ -46,19 +47,19 @@ def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[Non
 
 
 def _describe_delay(due: datetime) -> str:
-    """By how much a run begins late now, in words; empty where that is less than LATE."""
-    behind = datetime.now(UTC) - due
-    return format_duration(behind.total_seconds()) if behind > MAX_DELAY else ""
+    """Format by how much a run starts late now; empty below `MAX_DELAY`."""
+    delay = datetime.now(UTC) - due
+    return format_duration(delay.total_seconds()) if delay > MAX_DELAY else ""
 
 
 def notify_outcome(run: RunSettings, run_id: str, state: str, summary: Callable[[], str], url: str | None) -> None:
-    """Show and tell how the run ended, on the home's own page too; where even its summary cannot be made, that is said."""
+    """Publish and send how the run ended. If the summary cannot be built, the notification says so."""
     try:
         text = summary()
-    except Exception as error:  # noqa: BLE001  (the run has ended as it has; what is only told does not change that)
+    except Exception as error:  # noqa: BLE001  (a failing summary must not change the outcome of the run)
         logger.warning("the run's summary cannot be made: %s", error)
         text = f"{run.dataset.name}: run {run_id} {state}; its summary cannot be made: {error}"
     artifacts.publish_summary(run.dataset.name, text, url)
-    # an error that a run meets while it is being ended is not a failure, and the process may be gone before `register_run` says so
+    # During shutdown errors count as cancellation. Record it now, because the process may die first.
     home_page.record_outcome(run.home, run_id, "cancelled" if signals.is_terminating() else state)
     send_notifications(run.notify, dataset=run.dataset.name, run_id=run_id, state=state, text=text)

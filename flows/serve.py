@@ -1,4 +1,4 @@
-"""The command `flows.serve`: what is published, over HTTP on this machine, following each new publication.
+"""The command `flows.serve`: serve the current publication over HTTP on this machine, reloading each new one.
 
 python -m flows.serve --dataset shop --port 8765
 """
@@ -10,17 +10,17 @@ from oneclass.flows import cli
 from oneclass.flows.parameters import ServeParameters
 from oneclass.tasks.errors import InputError
 
-HOST = "127.0.0.1"  # there is no authentication: others come by way of a proxy
+HOST = "127.0.0.1"  # no authentication; expose it by a proxy
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's flags."""
+    """Build the parser of the command."""
     description = "What is published, over HTTP on the loopback: /recommend, /similar, /health, /docs and /report/."
     return cli.build_parser("flows.serve", description, ServeParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command until it is told to end; its exit status."""
+    """Serve until a signal ends the command, and return its exit status."""
     given = parser().parse_args(arguments)
     return cli.run_without_prefect(lambda: _serve(cli.parse_parameters(ServeParameters, given)), debug=given.debug)
 
@@ -35,23 +35,23 @@ def _serve(given: ServeParameters) -> str:
 
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root).name
-    of_dataset = home.Home(root, dataset)
-    with reloader.PublicationWatcher(root, dataset) as followed, _open_socket(given.port) as listening:
-        address = f"http://{HOST}:{listening.getsockname()[1]}"
-        print(f"{dataset}, publication {followed.shop.publication}: {address}/docs; Ctrl-C ends it", flush=True)
-        settings = uvicorn.Config(create_app(followed, of_dataset), log_level="warning", access_log=False)
-        uvicorn.Server(settings).run(sockets=[listening])
+    dataset_home = home.Home(root, dataset)
+    with reloader.PublicationWatcher(root, dataset) as watcher, _open_socket(given.port) as server_socket:
+        address = f"http://{HOST}:{server_socket.getsockname()[1]}"
+        print(f"{dataset}, publication {watcher.shop.publication}: {address}/docs; Ctrl-C ends it", flush=True)
+        settings = uvicorn.Config(create_app(watcher, dataset_home), log_level="warning", access_log=False)
+        uvicorn.Server(settings).run(sockets=[server_socket])
     return "Ended."
 
 
 def _open_socket(port: int) -> socket.socket:
     try:
-        listening = socket.create_server((HOST, port))
+        server_socket = socket.create_server((HOST, port))
     except (OSError, OverflowError) as error:
         raise InputError(f"--port {port}: cannot be listened on ({error}). Choose another.") from error
-    # asyncio does so for the sockets that it makes; without it an answer waits for 40 ms.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
+    # As asyncio does for its own sockets; without it a response waits for 40 ms.
+    server_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return server_socket
 
 
 if __name__ == "__main__":

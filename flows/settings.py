@@ -1,4 +1,4 @@
-"""The settings of a run, in layers: the data set's own, then the files of `--config`, then `--set`, then the flags."""
+"""Resolve the settings of a run in layers: the data set's own, the files of `--config`, `--set`, then the flags."""
 
 import functools
 import logging
@@ -29,16 +29,17 @@ from oneclass.tasks.train import TrainSettings
 
 logger = logging.getLogger(__name__)
 
-MIN_MEMORY_BYTES = 256 * 10**6  # bytes; with less, DuckDB cannot hold a block of each thread's
+# With less, DuckDB cannot hold one block per thread.
+MIN_MEMORY_BYTES = 256 * 10**6
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Everything that a run is told; every part of it has been validated.
+    """All validated settings of a run.
 
     Attributes:
         models: the settings of each model to train, by its name.
-        given: the names of those settings that the command or its files gave, by model.
+        given: the names of the settings that the command line or its files set, by model.
     """
 
     home: Home
@@ -63,7 +64,7 @@ class RunSettings:
     replace: bool = False
 
     def describe(self) -> dict[str, Any]:
-        """Plain data for `operations.runs`: what decides the run's numbers."""
+        """Return the settings that decide the run's numbers, as plain data for `operations.runs`."""
         stages = {
             name: getattr(self, name).model_dump(mode="json")
             for name in STAGE_SETTINGS
@@ -84,33 +85,37 @@ class RunSettings:
 
     @property
     def is_demo(self) -> bool:
-        """Whether the program makes the log itself."""
+        """Whether the run simulates its log."""
         return self.dataset.name == "demo" and not self.sources and self.split_files is None
 
 
 def resolve_settings(given: BackfillParameters) -> RunSettings:
-    """The settings of a run from its parameters.
+    """Resolve and validate the settings of a run.
 
     Raises:
         InputError: naming the data set, model, protocol, setting or file that is wrong.
     """
     root = home.resolve_root(given.home)
     declared = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source or given.split_files))
-    own = {"ingest": declared.ingest, "binarize": declared.binarize, "split": declared.split, **declared.models}
-    asked = functools.reduce(_merge_settings, [{}, *map(_read_config, given.config), _nest_key(given.settings)])
-    sections = _merge_settings(own, asked)
-    chosen = given.models or list(declared.default_models)
-    for name in chosen:
+    defaults = {"ingest": declared.ingest, "binarize": declared.binarize, "split": declared.split, **declared.models}
+    overrides = functools.reduce(_merge_settings, [{}, *map(_read_config, given.config), _nest_key(given.settings)])
+    sections = _merge_settings(defaults, overrides)
+    model_names = given.models or list(declared.default_models)
+    for name in model_names:
         check_model(name)
-    # The settings of models that this run leaves out are checked too, so that a misspelling is told.
-    settings = {name: validate_settings(name, sections.get(name, {})) for name in [*sections, *STAGE_SETTINGS, *chosen]}
-    settings["split"].require_used(asked.get("split", {}))
-    published = settings["publish"].model
-    if published is not None and published not in chosen:
-        raise InputError(f"setting publish.model = {published}: is not among this run's models, {', '.join(chosen)}.")
-    if any(settings[name].reads_negatives for name in chosen):
+    # Settings of models that this run leaves out are validated too, to report misspellings.
+    settings = {
+        name: validate_settings(name, sections.get(name, {})) for name in [*sections, *STAGE_SETTINGS, *model_names]
+    }
+    settings["split"].require_used(overrides.get("split", {}))
+    published_model = settings["publish"].model
+    if published_model is not None and published_model not in model_names:
+        raise InputError(
+            f"setting publish.model = {published_model}: is not among this run's models, {', '.join(model_names)}."
+        )
+    if any(settings[name].reads_negatives for name in model_names):
         settings["binarize"] = settings["binarize"].model_copy(update={"observed_negatives": True})
-    if any(settings[name].reads_order for name in chosen):
+    if any(settings[name].reads_order for name in model_names):
         settings["split"] = settings["split"].model_copy(update={"order": True})
     _check_flags(given)
     cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted, given.store)
@@ -120,8 +125,8 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         sources=tuple(map(Path, given.source)),
         split_files=_split_file_pair(given.split_files),
         protocols=_resolve_protocols(given.protocols, bool(given.split_files)),
-        models={name: settings[name] for name in chosen},
-        given={name: list(asked[name]) for name in chosen if name in asked},
+        models={name: settings[name] for name in model_names},
+        given={name: list(overrides[name]) for name in model_names if name in overrides},
         **{name: settings[name] for name in STAGE_SETTINGS},
         cluster=cluster,
         seed=given.seed,
@@ -132,26 +137,26 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
 
 
 def _resolve_limits(given: BackfillParameters) -> Limits:
-    asked: dict[str, int] = {}
+    limits: dict[str, int] = {}
     if given.threads is not None:
-        asked["threads"] = _resolve_cores(given.threads)
+        limits["threads"] = _resolve_cores(given.threads)
     if given.memory is not None:
         size = resources.parse_size(given.memory)
         if size is None or size < MIN_MEMORY_BYTES:
             raise InputError(
                 f"--memory {given.memory}: write a size of at least {MIN_MEMORY_BYTES // 10**6} MB, such as 512MB or 4GB."
             )
-        asked["memory"] = size
-    return Limits(**asked)
+        limits["memory"] = size
+    return Limits(**limits)
 
 
 @functools.cache
-def _resolve_cores(asked: int) -> int:
-    """As many cores as were asked for, or all, which is said once."""
-    there = resources.available_cores()
-    if asked > there:
-        logger.warning("--threads %d: this process may use %d cores, so %d are used", asked, there, there)
-    return min(asked, there)
+def _resolve_cores(requested: int) -> int:
+    """Cap the requested number of cores by those available, with a warning the first time."""
+    available = resources.available_cores()
+    if requested > available:
+        logger.warning("--threads %d: this process may use %d cores, so %d are used", requested, available, available)
+    return min(requested, available)
 
 
 def _check_flags(given: BackfillParameters) -> None:

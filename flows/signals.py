@@ -1,9 +1,9 @@
-"""How a command ends that is told to: by Ctrl-C or SIGTERM, within seconds, with one message.
+"""SIGINT and SIGTERM handling: exit within seconds, with one message.
 
-Python's own way is not enough: where Prefect's server has ended too (one that Prefect started gets the signals of the
-whole process group), Prefect goes on asking it for minutes. So a thread watches for signals, and ends the process itself
-where the usual way takes too long. That is safe at any moment: what a run leaves is the same as after a crash, from which
-the next run recovers. Kernels leave Python's global lock free, so that the thread can act while one is at work.
+Python's own handling is not enough: if Prefect's server has ended too (one that Prefect started receives the signals
+of the whole process group), Prefect retries its requests for minutes. So a thread watches for signals, and ends the
+process itself if the normal way takes too long. That is safe at any moment: a run leaves the same state as after a
+crash, from which the next run recovers. Kernels release Python's global lock, so that the thread can act meanwhile.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from oneclass.tasks.stores.home import Home
 
 
 class PrefectNoiseFilter(logging.Filter):
-    """What Prefect says of a failure, without tracebacks and without the text that the command says at its end."""
+    """Shorten Prefect's messages about a failure: no traceback, and no text that the command prints at its end."""
 
     REPORTED_ELSEWHERE = (
         "Crash detected!",
@@ -34,7 +34,7 @@ class PrefectNoiseFilter(logging.Filter):
     FAILED = "Finished in state Failed("
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Shorten a record; whether it is shown."""
+        """Shorten a record and return whether to show it."""
         record.exc_info = record.exc_text = None
         if record.getMessage().startswith(self.FAILED):
             record.msg, record.args = "Finished in state Failed", ()
@@ -42,32 +42,33 @@ class PrefectNoiseFilter(logging.Filter):
 
 
 def silence_tracebacks() -> None:
-    """Keep out of the terminal what Prefect says of an end that the command tells of; Prefect's own record has it."""
+    """Hide Prefect's messages about a failure that the command reports itself; Prefect still records them."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(PrefectNoiseFilter())
-    # Prefect's warning of events that it has not sent yet would come after the command's own last line.
+    # Prefect's warning about unsent events would come after the command's last line.
     logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 
 
-SHUTDOWN_SECONDS = 4.0  # that the usual way gets
-STATE_UPDATE_SECONDS = 3.0  # that the state of the run gets, in the warehouse and in Prefect
+SHUTDOWN_SECONDS = 4.0  # for the normal way to exit
+STATE_UPDATE_SECONDS = 3.0  # for recording the state of the run in the warehouse and in Prefect
 _active_runs: list[tuple[Home, str]] = []
-_received_signals: list[int] = []  # the signals that have come
+_received_signals: list[int] = []
 
 
 class Terminated(BaseException):
-    """The process was told to end, by SIGTERM."""
+    """SIGTERM was received."""
 
 
 @contextlib.contextmanager
 def register_run(home: Home, run_id: str) -> Iterator[None]:
-    """Note that a run is at work, so that its state is put right if the process must end at once."""
+    """Register a run as active, so that its state is recorded if the process must exit at once."""
     _active_runs.append((home, run_id))
     try:
         yield
     finally:
         _active_runs.remove((home, run_id))
-        if is_terminating():  # whatever error the way to the end has met: the server that is gone too, say
+        # Whatever error the shutdown met, such as a server that is gone, the run was cancelled.
+        if is_terminating():
             with contextlib.suppress(Exception):
                 runs.end_run(home, run_id, "cancelled")
             home_page.record_outcome(home, run_id, "cancelled")
@@ -75,24 +76,27 @@ def register_run(home: Home, run_id: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def handle_signals() -> Iterator[None]:
-    """Watch for SIGINT and SIGTERM; in the main thread."""
+    """Watch for SIGINT and SIGTERM. Call it in the main thread."""
     _received_signals.clear()
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    threading.Thread(target=_watch_signals, args=(reading,), daemon=True, name="signals").start()
-    former = signal.set_wakeup_fd(writing, warn_on_full_buffer=False), signal.signal(signal.SIGTERM, _raise_on_signal)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    threading.Thread(target=_watch_signals, args=(read_end,), daemon=True, name="signals").start()
+    previous = (
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False),
+        signal.signal(signal.SIGTERM, _raise_on_signal),
+    )
     hook, sys.unraisablehook = sys.unraisablehook, _ignore_unraisable
     try:
         yield
     finally:
         sys.unraisablehook = hook
-        signal.set_wakeup_fd(former[0])
-        signal.signal(signal.SIGTERM, former[1])
-        os.close(writing)  # which ends the thread
+        signal.set_wakeup_fd(previous[0])
+        signal.signal(signal.SIGTERM, previous[1])
+        os.close(write_end)  # ends the thread
 
 
 def termination_message(number: int) -> str:
-    """What a command says that was told to end."""
+    """Return the message of a command that a signal ended."""
     return (
         f"Interrupted by {signal.Signals(number).name}; what was published before stays as it was. "
         "The same command goes on from here."
@@ -100,12 +104,12 @@ def termination_message(number: int) -> str:
 
 
 def is_terminating() -> bool:
-    """Whether a signal has come, since `watched` began."""
+    """Whether a signal has been received since `handle_signals` began."""
     return bool(_received_signals)
 
 
 def signal_of(error: BaseException) -> int | None:
-    """The signal that told the process to end, of which the error is then a consequence; None where none has come."""
+    """Return the signal that caused an error, or None if none was received."""
     from prefect.exceptions import TerminationSignal
 
     if _received_signals:
@@ -115,24 +119,24 @@ def signal_of(error: BaseException) -> int | None:
     return signal.SIGINT if isinstance(error, KeyboardInterrupt) else None
 
 
-def _ignore_unraisable(lost: Any) -> None:
-    """Say nothing of a signal's error that came up in a finalizer, where Python drops it: the watch ends the process."""
-    if not is_terminating() and signal_of(lost.exc_value) is None:
-        sys.__unraisablehook__(lost)
+def _ignore_unraisable(unraisable: Any) -> None:
+    """Ignore a signal's error raised in a finalizer, where Python drops it; the watching thread ends the process."""
+    if not is_terminating() and signal_of(unraisable.exc_value) is None:
+        sys.__unraisablehook__(unraisable)
 
 
 def _raise_on_signal(number: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
 
-def _watch_signals(reading: int) -> None:
-    """Wait for a signal; end the process where it has not ended by itself a few seconds later."""
-    with open(reading, "rb", buffering=0) as signals:
-        while told := signals.read(1):
-            if told[0] in (signal.SIGINT, signal.SIGTERM):
-                _received_signals.append(told[0])
-                logging.disable(logging.CRITICAL)  # errors on the way to the end are not worth telling
-                timer = threading.Timer(SHUTDOWN_SECONDS, _force_exit, told)
+def _watch_signals(read_end: int) -> None:
+    """Wait for a signal, and end the process if it has not ended a few seconds later."""
+    with open(read_end, "rb", buffering=0) as signals:
+        while received := signals.read(1):
+            if received[0] in (signal.SIGINT, signal.SIGTERM):
+                _received_signals.append(received[0])
+                logging.disable(logging.CRITICAL)  # errors during shutdown are noise
+                timer = threading.Timer(SHUTDOWN_SECONDS, _force_exit, received)
                 timer.daemon = True
                 timer.start()
 
@@ -147,7 +151,7 @@ def _force_exit(number: int) -> NoReturn:
 
 
 def _record_outcome() -> None:
-    """Put the state of the run right: in the warehouse, on the home's page, and in Prefect if its server is there."""
+    """Record the active runs as cancelled: in the warehouse, on the home page and, if its server answers, in Prefect."""
     for home, run_id in _active_runs:
         from prefect.client.orchestration import get_client
         from prefect.states import Cancelled
@@ -163,7 +167,7 @@ def _record_outcome() -> None:
 
 
 def _stop_servers() -> None:
-    """End the run's temporary server, and those that Prefect has started, in processes of their own."""
+    """Stop the run's temporary server and the servers that Prefect started, each a process of its own."""
     prefect_server.stop_server(seconds=0)
     if (module := sys.modules.get("prefect.server.api.server")) is None:
         return

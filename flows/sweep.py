@@ -1,4 +1,4 @@
-"""The command `flows.sweep`: the refits behind the report's figures that vary a model's settings.
+"""The command `flows.sweep`: refit models for the figures of the report that vary a setting.
 
 python -m flows.sweep --dataset ml-1m --source ratings.csv --sweep paired_symbols_r
 """
@@ -10,13 +10,13 @@ from oneclass.flows.parameters import SweepParameters
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's flags."""
+    """Build the parser of the command."""
     description = "The refits behind the figures that vary a model's settings."
     return cli.build_parser("flows.sweep", description, SweepParameters)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     given = parser().parse_args(arguments)
 
     def command() -> str:

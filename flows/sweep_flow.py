@@ -1,4 +1,4 @@
-"""The flow `sweep`: a model fitted again and again with some settings varied; the report shows what came of it."""
+"""The flow `sweep`: refit a model with some settings varied, for figures of the report."""
 
 import logging
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 @flow(name="sweep", flow_run_name=format_run_name)
 @flow_with_parameters(SweepParameters)
 def sweep(given: SweepParameters) -> dict[str, list[SweepResult]]:
-    """Ingest, binarize and split, then refit; the results by sweep.
+    """Ingest, binarize and split, then refit. Returns the results by sweep.
 
     Raises:
         InputError: a wrong argument, or a log too small to sweep over.
@@ -40,12 +40,12 @@ def sweep(given: SweepParameters) -> dict[str, list[SweepResult]]:
         with warehouse.open_warehouse(run.home, read_only=True) as connection:
             latest = runs.find_latest_evaluated(connection)
         if latest:
-            report_task(run.home, latest)  # the page of that run, now with the sweeps
+            report_task(run.home, latest)  # rewritten with the sweeps
     return results
 
 
 def plan_sweeps(given: SweepParameters) -> tuple[RunSettings, list[str]]:
-    """The run's settings, with the models and protocols that the sweeps need, and the sweeps' names.
+    """Resolve the run's settings with the models and protocols of the sweeps, and the sweeps' names.
 
     Raises:
         InputError: a wrong argument.
@@ -59,35 +59,41 @@ def plan_sweeps(given: SweepParameters) -> tuple[RunSettings, list[str]]:
 def _run_sweep(
     run: RunSettings, run_id: str, name: str, digests: dict[str, str], executor: Executor
 ) -> list[SweepResult]:
-    """Every refit of one sweep, then its results in one transaction."""
-    of_sweep = SWEEPS[name]
-    if of_sweep.protocol not in digests:
-        raise InputError(f"{name}: {of_sweep.protocol} has no edge to train on; the log is too small to sweep over.")
-    chosen = sweeps.refit_settings(of_sweep, run.models[of_sweep.model])
-    log = {"matrices_digest": digests[of_sweep.protocol], "seed": run.seed}
+    """Refit every setting of one sweep, then record the results in one transaction."""
+    settings_sweep = SWEEPS[name]
+    if settings_sweep.protocol not in digests:
+        raise InputError(
+            f"{name}: {settings_sweep.protocol} has no edge to train on; the log is too small to sweep over."
+        )
+    chosen = sweeps.refit_settings(settings_sweep, run.models[settings_sweep.model])
+    log = {"matrices_digest": digests[settings_sweep.protocol], "seed": run.seed}
     pending = [
-        sweeps.submit_refit(executor, run.home, name=name, place=place, settings=settings, **log)
-        for place, settings in enumerate(chosen)
+        sweeps.submit_refit(executor, run.home, name=name, place=number, settings=settings, **log)
+        for number, settings in enumerate(chosen)
     ]
     results: list[SweepResult] = []
-    for place, refit in enumerate(pending):
-        logger.info("%s: refit %d of %d, %s", name, place + 1, len(chosen), sweeps.refit_label(name, place))
-        results += refit_task(run.home, run_id, name=name, place=place, pending=refit)
+    for number, refit in enumerate(pending):
+        logger.info("%s: refit %d of %d, %s", name, number + 1, len(chosen), sweeps.refit_label(name, number))
+        results += refit_task(run.home, run_id, name=name, place=number, pending=refit)
     sweeps.record_sweep(run.home, run_id, name, results)
     return results
 
 
 def format_results(results: dict[str, list[SweepResult]]) -> str:
-    """A line for each refit and score: its main metric over all users, and the seconds that the fit took."""
+    """Format a line per refit and score: the main metric over all users, and the seconds of the fit."""
     lines = []
-    for name, of_sweep in results.items():
+    for name, sweep_results in results.items():
         metric = PROTOCOLS[SWEEPS[name].protocol].evaluation_metrics
         lines += [f"{name}, {SWEEPS[name].protocol}, {metric}:"]
-        overall = [one for one in of_sweep if one.metric == metric and one.degree_low is None]
-        of_refit = len(overall) // len(SWEEPS[name].settings)
-        wide = max(len(sweeps.refit_label(name, place)) for place in range(len(SWEEPS[name].settings)))
-        for place, one in enumerate(overall):
-            what = sweeps.refit_label(name, place // of_refit)
-            value = f"{one.value:.4f}" if one.standard_error is None else f"{one.value:.4f} ± {one.standard_error:.4f}"
-            lines.append(f"  {what:{wide}} {one.score:18} {value:16} {one.seconds:8.1f} s")
+        overall = [result for result in sweep_results if result.metric == metric and result.degree_low is None]
+        scores_per_refit = len(overall) // len(SWEEPS[name].settings)
+        width = max(len(sweeps.refit_label(name, number)) for number in range(len(SWEEPS[name].settings)))
+        for number, result in enumerate(overall):
+            label = sweeps.refit_label(name, number // scores_per_refit)
+            value = (
+                f"{result.value:.4f}"
+                if result.standard_error is None
+                else f"{result.value:.4f} ± {result.standard_error:.4f}"
+            )
+            lines.append(f"  {label:{width}} {result.score:18} {value:16} {result.seconds:8.1f} s")
     return "\n".join(lines)

@@ -1,4 +1,5 @@
-"""The models of a run: fitted on each protocol's training edges, one chosen, judged, fitted on every edge and published.
+"""Train the models of a run: fit each on every protocol's training edges, choose one, evaluate it against the champion, fit
+it on all edges and publish.
 
 A model that fails does not stop the others.
 """
@@ -23,39 +24,40 @@ logger = logging.getLogger(__name__)
 
 BLEND_MODEL = "blend"
 PendingFits = dict[tuple[str, str], PendingCall]  # by protocol and model
-WEIGHT_PROTOCOLS = (promotion.PROMOTION_PROTOCOL, "next_events", "given")  # the first that a run has
+# The blend's weights are chosen on the first of these that a run has.
+WEIGHT_PROTOCOLS = (promotion.PROMOTION_PROTOCOL, "next_events", "given")
 
 
 def train_models(
     run: RunSettings, run_id: str, splits: Splits, executor: Executor = LOCAL
 ) -> tuple[RunSettings, dict[str, dict[str, str]], dict[str, str]]:
-    """Every model on the training edges of every protocol, the blend last, for it is made of the others.
+    """Fit every model on the training edges of every protocol; the blend last, since it needs its components.
 
     Returns:
-        The run with the blend's settings, or without a blend that is not worth it; the digests of the fits by protocol
-        and model; and the models that failed, with the reason.
+        The run with the blend's settings, or without a blend that does not help; the digests of the fits by protocol and
+        model; and the failed models with their errors.
     """
     failed: dict[str, str] = {}
-    asked = [protocol for protocol in run.protocols if protocol in splits.digests]
-    alone = replace(run, models={name: of for name, of in run.models.items() if name != BLEND_MODEL})
-    pending = _submit_fits(run, splits, asked, executor)
+    protocols = [protocol for protocol in run.protocols if protocol in splits.digests]
+    components_run = replace(run, models={name: of for name, of in run.models.items() if name != BLEND_MODEL})
+    pending = _submit_fits(run, splits, protocols, executor)
     fits = {
-        protocol: train_protocol(alone, run_id, protocol, splits, failed, list(alone.models), pending)
-        for protocol in asked
+        protocol: train_protocol(components_run, run_id, protocol, splits, failed, list(components_run.models), pending)
+        for protocol in protocols
     }
     if BLEND_MODEL not in run.models:
         return run, fits, failed
     settings = _choose_blend(run, run_id, splits, fits)
     if settings is None:
-        return alone, fits, failed
-    run = replace(run, models={**alone.models, BLEND_MODEL: settings})
-    for protocol in asked:
+        return components_run, fits, failed
+    run = replace(run, models={**components_run.models, BLEND_MODEL: settings})
+    for protocol in protocols:
         fits[protocol] |= train_protocol(run, run_id, protocol, splits, failed, [BLEND_MODEL])
     return run, fits, failed
 
 
 def _choose_blend(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[str, str]]) -> BaseModel | None:
-    """The blend's settings: those that were given, else members and weights from the validation users of a protocol."""
+    """Return the blend's settings: those given, or components and weights chosen on a protocol's validation users."""
     if "members" in run.given.get(BLEND_MODEL, ()) or BLEND_MODEL in run.dataset.models:
         return run.models[BLEND_MODEL]
     protocol = next((name for name in WEIGHT_PROTOCOLS if name in fits), None)
@@ -77,7 +79,7 @@ def _choose_blend(run: RunSettings, run_id: str, splits: Splits, fits: dict[str,
 def _submit_fits(run: RunSettings, splits: Splits, protocols: list[str], executor: Executor) -> PendingFits:
     """Submit every fit except the blend's, which needs the fits of its components.
 
-    With warm starts nothing is submitted: the earlier fits are found in the warehouse, which the coordinator alone reads.
+    With warm starts nothing is submitted: only the coordinator reads the warehouse, where the earlier fits are recorded.
     """
     if run.train.warm_start:
         return {}
@@ -106,9 +108,9 @@ def train_protocol(
     models: list[str],
     pending: PendingFits | None = None,
 ) -> dict[str, str]:
-    """Some of the run's models on the training edges of one protocol; the digests of the fits.
+    """Fit some of the run's models on the training edges of one protocol and return the digests of the fits.
 
-    A model that fails is left out from there on and noted in `failed`; where none is left, its error stops the run.
+    A model that fails is added to `failed` and skipped later; if no model is left, its error stops the run.
     """
     fits = {}
     for number, model in enumerate(models, 1):
@@ -150,11 +152,11 @@ def publish_run(
     failed: dict[str, str],
     executor: Executor = LOCAL,
 ) -> Published:
-    """Choose on validation, judge, fit once more on every edge, recommend; `given` alone publishes its table only.
+    """Choose on validation, evaluate, refit on every edge and recommend; a run of `given` alone publishes only its table.
 
     Args:
-        fits: digests of the fits on the training edges of `promotion.PROTOCOL`.
-        failed: the models that are left out; the chosen one is added where it cannot be fitted on every edge.
+        fits: digests of the fits on the training edges of `promotion.PROMOTION_PROTOCOL`.
+        failed: the failed models; the chosen one is added if its fit on every edge fails.
     """
     if ALL_EDGES not in splits.digests:
         return publish_task(run.home, run_id, run.publish)

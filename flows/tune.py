@@ -1,4 +1,4 @@
-"""The command `flows.tune`: search a model's settings, and leave the best in a file that `--config` takes.
+"""The command `flows.tune`: search a model's settings and write the best to a file for `--config`.
 
 python -m flows.tune --dataset ml-1m --source ratings.csv --model wmf --trials 50
 """
@@ -10,7 +10,7 @@ from oneclass.flows.parameters import TuneParameters
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's flags."""
+    """Build the parser of the command."""
     description = (
         "Search a model's settings on validation users; the test part is not read. What is named in --set stays "
         "fixed; the search begins at the data set's own settings, or those of --config."
@@ -19,7 +19,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     given = parser().parse_args(arguments)
 
     def command() -> str:

@@ -1,4 +1,4 @@
-"""The flow `tune`: trials of a model's settings, judged on validation users or edges alone."""
+"""The flow `tune`: trials of a model's settings, evaluated on validation users or edges only."""
 
 import logging
 import math
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What a tuning left: the file of the best settings, and the best trials as text."""
+    """The file of the best settings, and the best trials as text."""
 
     file: Path
     table: str
@@ -34,7 +34,7 @@ class TuneResult:
 @flow(name="tune", flow_run_name=format_run_name)
 @flow_with_parameters(TuneParameters)
 def tune(given: TuneParameters) -> TuneResult:
-    """Ingest, binarize and split, then fit and judge until the study has `trials` trials.
+    """Ingest, binarize and split, then fit and evaluate until the study has `trials` trials.
 
     Raises:
         InputError: a wrong argument, or a log too small to tune on.
@@ -42,8 +42,8 @@ def tune(given: TuneParameters) -> TuneResult:
     """
     run, space = plan_tuning(given)
     run_id = reconcile.current_run_id()
-    kept = run_context(run, run_id, "tune", trials=given.trials, together=given.together)
-    with kept, cluster.open_executor(run.cluster, run.home, flow_run.id) as executor:
+    context = run_context(run, run_id, "tune", trials=given.trials, together=given.together)
+    with context, cluster.open_executor(run.cluster, run.home, flow_run.id) as executor:
         chosen, digests = run.protocols[0], build_splits(run, run_id).digests
         if chosen not in digests:
             raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")
@@ -53,10 +53,10 @@ def tune(given: TuneParameters) -> TuneResult:
 
 
 def plan_tuning(given: TuneParameters) -> tuple[RunSettings, tuning.SearchSpace]:
-    """The settings of the run, and where it searches: the model's declared space without what `--set` fixes.
+    """Resolve the settings of the run and its search space: the model's declared space without the settings that `--set` fixes.
 
     Raises:
-        InputError: a wrong argument, or a model that has nothing to search.
+        InputError: a wrong argument, or a model without settings to search.
     """
     by_default = [] if given.split_files else ["strong_generalization"]
     protocols = [given.protocol] if given.protocol else by_default
@@ -67,25 +67,25 @@ def plan_tuning(given: TuneParameters) -> tuple[RunSettings, tuning.SearchSpace]
         raise InputError(f"--together {given.together}: must be at least 1.")
     if given.timeout is not None and given.timeout <= 0:
         raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
-    kept = {"order": run.split.order, "considered": run.binarize.observed_negatives}
-    return run, build_search_space(given.model, fixed=given.settings, **kept)
+    recorded = {"order": run.split.order, "explicit_negatives": run.binarize.observed_negatives}
+    return run, build_search_space(given.model, fixed=given.settings, **recorded)
 
 
 def _run_search(run: RunSettings, search: Search, given: TuneParameters, executor: Executor) -> TuneResult:
-    """Rounds of trials until the study has as many as were asked for, or the time is up."""
-    judged = search.validation_data(run.home)
-    users = judged.users
+    """Run rounds of trials until the study has the requested number or the time limit is reached."""
+    validation = search.validation_data(run.home)
+    users = validation.users
     study, until = Study(run.home, search), time.monotonic() + 60 * (given.timeout or math.inf)
     _log_search(search, study, users, given.trials)
     fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
     command = cli.to_command_line("flows.tune", given)
     file = tuning.write_best_settings(run.home, search, study, fixed, users, command)
-    while asked := study.ask(given.trials, judged.train):
-        pending = [tuning.submit_trial(executor, run.home, search, one) for one in asked]
-        for one, call in zip(asked, pending, strict=True):
-            tuning.trial_task(run.home, search, one.number, call)
+    while trials := study.ask(given.trials, validation.train):
+        pending = [tuning.submit_trial(executor, run.home, search, trial) for trial in trials]
+        for trial, call in zip(trials, pending, strict=True):
+            tuning.trial_task(run.home, search, trial.number, call)
             file = tuning.write_best_settings(run.home, search, study, fixed, users, command)
-        if time.monotonic() > until and asked[-1].number < given.trials:
+        if time.monotonic() > until and trials[-1].number < given.trials:
             logger.info("stopped after %g minutes; the same command goes on from here", given.timeout)
             break
     outcomes = study.outcomes()
