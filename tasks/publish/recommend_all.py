@@ -50,7 +50,7 @@ def store_recommendations(
         parameters=lists._asdict(),
         tables=["published.recommendations"],
     )
-    if kept.standing() is not None:
+    if kept.lookup() is not None:
         connection.execute(sql.statement("publish/standing"))
         return kept, True
     connection.execute(sql.statement("publish/ranked"))

@@ -124,7 +124,7 @@ def publish(
             if parameters["recommendations_made"] and not stand:
                 connection.execute("delete from published.recommendations")
                 connection.execute(sql.statement("publish/recommendations"))
-                made.keep({})
+                made.store({})
         recommendations = connection.execute("select count(*) from published.recommendations").fetchone()[0]
         table = leaderboard.load_leaderboard(connection, of_runs["evaluated"])
         sources = {"lists": made and made.made_from, "logs": stage_output_digest(connection, "binarize", "published")}

@@ -1,7 +1,7 @@
-"""The record of a stored folder: written last, with the sha256 of every file beside it and of itself.
+"""Manifests of stored folders: each is written last, with the sha256 of every other file and of itself.
 
-What is read is checked against the record first, each file once in a process for as long as its inode, size and time
-stay the same. That reads a file once from its beginning to its end, at 1 to 2 GB a second.
+A folder is verified against its manifest before it is read, each file once per process while its inode, size and time
+stay the same. Hashing reads 1 to 2 GB a second.
 """
 
 import hashlib
@@ -19,34 +19,34 @@ logger = logging.getLogger(__name__)
 
 _hash_cache: dict[tuple[int, int], tuple[int, int, str]] = {}
 """(device, inode) of a file -> the file's size and time, and the digest, when this process last hashed it."""
-CHUNK_BYTES = 1 << 20  # bytes that are read and hashed at once
+CHUNK_BYTES = 1 << 20
 
 
 class DamagedFile(OneclassError):
-    """A stored file is not what was written."""
+    """A stored file differs from what was written."""
 
 
 def write_manifest(folder: Path, name: str, facts: dict[str, Any]) -> None:
-    """Write the record `name` of a folder whose other files are complete.
+    """Write the manifest `name` of a folder whose other files are complete.
 
     Args:
-        facts: plain data to keep with it, for `facts` to give back.
+        facts: plain data to store with it, returned by `load_facts`.
     """
     digests = {file: _hash_range(folder / file) for file in _list_files(folder) if file != name}
     (folder / name).write_text(_format_record(facts, digests), encoding="utf-8")
 
 
 def load_facts(folder: Path, name: str) -> dict[str, Any]:
-    """The facts in a folder's record; the record alone is checked, for it is small.
+    """Load the facts in a folder's manifest, verifying only the manifest.
 
     Raises:
-        Damaged: the record is absent, of an earlier version of this program, or not what was written.
+        DamagedFile: it is absent, damaged, or of an earlier version of this program.
     """
     return _read_record(folder, name)[0]
 
 
 def find_facts(folder: Path, name: str) -> dict[str, Any]:
-    """As `facts`; empty where the record is absent or damaged."""
+    """Load the facts as `load_facts` does; empty if the manifest is absent or damaged."""
     try:
         return load_facts(folder, name)
     except DamagedFile:
@@ -54,42 +54,42 @@ def find_facts(folder: Path, name: str) -> dict[str, Any]:
 
 
 def load_file_hashes(folder: Path, name: str) -> dict[str, str]:
-    """The sha256 of each file by its place in the folder, as the record has them.
+    """Return the sha256 of each file by its path in the folder, as the manifest has them.
 
     Raises:
-        Damaged: as of `facts`.
+        DamagedFile: as in `load_facts`.
     """
     return _read_record(folder, name)[1]
 
 
 def load_checked_facts(folder: Path, name: str, wanted: Callable[[str], bool] = lambda file: True) -> dict[str, Any]:
-    """The facts in a folder's record, after its files were checked.
+    """Load the facts in a folder's manifest after verifying its files.
 
     Args:
-        wanted: tells by a file's place in the folder whether its bytes are read; of the others it is seen that they are there.
+        wanted: whether to hash the file at this path in the folder; of the others only their presence is checked.
 
     Raises:
-        Damaged: the record or a file is absent, cannot be read, or is not what was written; or there is one too many.
+        DamagedFile: the manifest or a file is absent, unreadable or damaged, or there is an unknown file.
     """
-    found, digests = _read_record(folder, name)
+    facts, digests = _read_record(folder, name)
     try:
-        there = set(_list_files(folder)) - {name}
-        if differing := sorted(there ^ digests.keys()):
-            one = differing[0]
-            raise DamagedFile(f"{folder / one}: {'is missing' if one in digests else 'does not belong there'}")
+        present = set(_list_files(folder)) - {name}
+        if differing := sorted(present ^ digests.keys()):
+            file = differing[0]
+            raise DamagedFile(f"{folder / file}: {'is missing' if file in digests else 'does not belong there'}")
         for file in filter(wanted, digests):
             if _hash_range(folder / file) != digests[file]:
                 raise DamagedFile(f"{folder / file}: is damaged, for its sha256 is not the one that was noted")
     except OSError as error:
         raise DamagedFile(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from error
-    return found
+    return facts
 
 
 def verify_folder(folder: Path, name: str, otherwise: str = "") -> bool:
-    """Whether a folder is there and is what was written; where it is there and is not, that is said.
+    """Whether a folder exists and is what was written; logs a warning if it is damaged.
 
     Args:
-        otherwise: what is said behind it.
+        otherwise: text to append to the warning.
     """
     if not os.path.lexists(folder):
         return False
@@ -102,7 +102,7 @@ def verify_folder(folder: Path, name: str, otherwise: str = "") -> bool:
 
 
 def remove_path(path: Path) -> None:
-    """Delete a folder, or whatever stands in its place, if anything does."""
+    """Delete a file or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -110,7 +110,7 @@ def remove_path(path: Path) -> None:
 
 
 def _list_files(folder: Path) -> list[str]:
-    """What lies in a folder and in the folders within it, by its place in it, such as `model/items.parquet`."""
+    """List the files of a folder and below by their relative paths, such as `model/items.parquet`."""
     found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
@@ -127,10 +127,10 @@ def _read_record(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, str
 
 
 def parse_record(text: str, where: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The facts and the files' sha256 of a record's text.
+    """Parse a manifest into the facts and the sha256 of each file.
 
     Raises:
-        Damaged: it is not what was written.
+        DamagedFile: it differs from what was written.
     """
     try:
         record = json.loads(text)
@@ -144,7 +144,7 @@ def parse_record(text: str, where: str) -> tuple[dict[str, Any], dict[str, str]]
 
 
 def _is_inside(file: str) -> bool:
-    """Whether a file's place is in the folder: who fetches a folder by its record writes nowhere else."""
+    """Whether a path stays in the folder; a download by manifest must not write elsewhere."""
     return not file.startswith("/") and ".." not in file.split("/")
 
 
@@ -157,12 +157,12 @@ def _format_record(facts: dict[str, Any], digests: dict[str, str]) -> str:
 def _hash_range(file: Path) -> str:
     with file.open("rb", buffering=0) as stream:
         status = os.fstat(stream.fileno())
-        stamp, place = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino)
-        known = _hash_cache.get(place)
-        if known and known[:2] == stamp:
-            return known[2]
+        version, inode = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino)
+        cached = _hash_cache.get(inode)
+        if cached and cached[:2] == version:
+            return cached[2]
         digest = hashlib.sha256()
-        while read := stream.read(CHUNK_BYTES):
-            digest.update(read)
-    _hash_cache[place] = *stamp, digest.hexdigest()
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+    _hash_cache[inode] = *version, digest.hexdigest()
     return digest.hexdigest()

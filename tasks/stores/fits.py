@@ -1,8 +1,8 @@
-"""The store of fits: fitted models in `<home>/<dataset>/models/<model>/<digest>/`.
+"""Store of fitted models, in `<home>/<dataset>/models/<model>/<digest>/`.
 
-The digest is that of everything a fit depends on: the matrices, the settings, the seed, the versions of the numerical
-libraries and the source of the model. So a fit that is in the store already need not be made again. Beside the model's
-own files lies `fit.json`, written last: what the fit is of, what it took, and the sha256 of each file.
+The digest is that of all inputs of a fit: the matrices, settings, seed, versions of the numerical libraries and source of
+the model. So a stored fit need not be repeated. Beside the model's files lies `fit.json`, written last: what was fitted,
+its cost, and the sha256 of each file.
 """
 
 import hashlib
@@ -31,18 +31,18 @@ from oneclass.tasks.stores.home import Home
 logger = logging.getLogger(__name__)
 
 RECORD_FILE = "fit.json"
-UNSTORED_FIELDS = ("model", "digest")  # of a fit: its place in the store says them
-ENTRIES_PER_CHECK = 1 << 22  # of a memory-mapped array that is looked through
+UNSTORED_FIELDS = ("model", "digest")  # of `Fit`: given by the path
+ENTRIES_PER_CHECK = 1 << 22  # entries of a memory-mapped array checked at a time
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model in the store, and what it took.
+    """A fitted model in the store, and its cost.
 
     Attributes:
         digest: its name in the store.
-        key: the digest that it would have, had it not begun at an earlier fit.
-        matrices: digest of the matrices that it is of.
+        key: the digest of the same fit without a warm start.
+        matrices: digest of the matrices that it was fitted on.
         seconds: wall time of the fit.
         peak_bytes: the process's peak resident memory during it.
         saved_bytes: size of the saved form.
@@ -58,10 +58,10 @@ class Fit:
 
 
 def compute_fit_key(matrices: str, model: str, settings: ModelSettings, seed: int) -> str:
-    """The digest of a fit: equal for equal edges, settings, seed, library versions and source of the model.
+    """Compute the digest of a fit from its edges, settings, seed, library versions and the source of the model.
 
     Args:
-        matrices: digest of the matrices that the fit is of.
+        matrices: digest of the matrices to fit on.
     """
     kind = registry.MODELS[model]
     kinds = [kind, *kind.component_settings(settings)]
@@ -73,7 +73,7 @@ def compute_fit_key(matrices: str, model: str, settings: ModelSettings, seed: in
 
 
 def warm_fit_digest(key: str, previous: Fit | None) -> str:
-    """The digest of the fit of that key that begins at `previous`: its own where nothing is new since."""
+    """Return the digest of a fit with this key that starts at `previous`; that of `previous` if nothing is new."""
     if previous is None:
         return key
     if previous.key == key:
@@ -82,7 +82,7 @@ def warm_fit_digest(key: str, previous: Fit | None) -> str:
 
 
 def find_fit(home: Home, model: str, digest: str) -> Fit | None:
-    """The fit of that digest; None where the store, and its URL, have none, or one that is damaged, which is said."""
+    """Find the fit with this digest, in the home or at its URL. None if absent, or damaged, which is logged."""
     folder = fit_folder(home, model, digest)
     remote.download(home, folder, RECORD_FILE)
     return (
@@ -93,13 +93,13 @@ def find_fit(home: Home, model: str, digest: str) -> Fit | None:
 
 
 def find_matrices_digest(home: Home, model: str, digest: str) -> str | None:
-    """The digest of the matrices that a fit is of, from its record alone; None as in `find`."""
+    """Return the digest of the matrices of a fit, from its record only; None as in `find_fit`."""
     fit = _load_record(home, model, digest)
     return fit.matrices if fit else None
 
 
 def load_saved_bytes(home: Home, model: str, digest: str) -> int:
-    """Size of a saved fit, from its record alone; 0 where the store has none, or one that is damaged."""
+    """Return the size of a saved fit, from its record only; 0 if it is absent or damaged."""
     fit = _load_record(home, model, digest)
     return fit.saved_bytes if fit else 0
 
@@ -107,7 +107,7 @@ def load_saved_bytes(home: Home, model: str, digest: str) -> int:
 def store_fit(
     home: Home, estimator: Model, digest: str, *, key: str, matrices: str, seconds: float, peak_bytes: int
 ) -> Fit:
-    """Write a fitted model, whole or not at all, in place of a damaged one.
+    """Write a fitted model atomically, replacing a damaged one.
 
     Args:
         digest, key, matrices, seconds, peak_bytes: as in `Fit`.
@@ -129,29 +129,29 @@ def store_fit(
 
 
 def upload_fit(home: Home, fit: Fit) -> None:
-    """Put a fit at the home's URL, if it has one.
+    """Upload a fit to the home's URL, if it has one.
 
     Raises:
-        StoreLost: it cannot be written there.
+        SharedStoreUnavailable: the URL is not writable.
     """
     remote.upload(home, fit_folder(home, fit.model, fit.digest), RECORD_FILE)
 
 
 def download_fit(home: Home, fit: Fit) -> None:
-    """Have a fit in the home that a worker has put at its URL, if it has one.
+    """Download a fit that a worker uploaded to the home's URL, if it has one.
 
     Raises:
-        StoreLost: it is not there, or not what was put there.
+        SharedStoreUnavailable: it is absent there, or damaged.
     """
     if home.store is not None and find_fit(home, fit.model, fit.digest) is None:
         raise SharedStoreUnavailable(remote.explain_absence(home, fit_folder(home, fit.model, fit.digest)))
 
 
 def load_fit(home: Home, model: str, digest: str) -> Model:
-    """The fitted model, its arrays memory-mapped, on as many threads as the home's limits give.
+    """Load the fit with this digest, verifying its checksums; arrays are memory-mapped, threads as in the home's limits.
 
     Raises:
-        Damaged: it is not what was kept. A run makes it anew.
+        DamagedFile: it differs from what was stored. A run fits it again.
     """
     folder = fit_folder(home, model, digest)
     remote.require(home, folder, RECORD_FILE)
@@ -160,12 +160,12 @@ def load_fit(home: Home, model: str, digest: str) -> Model:
 
 
 def checkpoint_folder(home: Home, model: str, digest: str) -> Path:
-    """The folder where a fit that is not at its end may keep what it goes on from."""
+    """Return the folder where an unfinished fit may store its checkpoints."""
     return fit_folder(home, model, f"unfinished-{digest}")
 
 
 def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, fit: Fit, protocol: str) -> None:
-    """Make the temporary table `fitted_arrays` that the contract reads."""
+    """Create the temporary table `fitted_arrays` that the contract reads."""
     rows = []
     for file in sorted(fit_folder(home, fit.model, fit.digest).glob("*.npy")):
         array = np.load(file, mmap_mode="r", allow_pickle=False)
@@ -175,25 +175,25 @@ def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, fit: Fit,
 
 
 def delete_other_fits(home: Home, retained: Collection[tuple[str, str]]) -> tuple[list[Fit], int]:
-    """Delete every fit but some, and what was left half-written; the fits that stay, and how many folders went.
+    """Delete every fit except those in `retained`, and partial writes. Returns the remaining fits and the number of deleted folders.
 
     Args:
-        kept: (model, digest) of those that stay, unless their record is damaged: such a one would be made anew.
+        retained: (model, digest) pairs; one with a damaged record is deleted too, since it would be fitted again.
     """
-    staying, dropped = [], 0
+    remaining, deleted = [], 0
     for folder in home.models.glob("*/*"):
         name = folder.parent.name, folder.name
         fit = _load_record(home, *name) if name in retained else None
         if fit:
-            staying.append(fit)
+            remaining.append(fit)
         else:
             checksums.remove_path(folder)
-            dropped += 1
-    return staying, dropped
+            deleted += 1
+    return remaining, deleted
 
 
 def _load_record(home: Home, model: str, digest: str) -> Fit | None:
-    """As `find`, but for the arrays, which are not looked at."""
+    """Load a fit's record as `find_fit` does, without verifying its arrays."""
     folder = fit_folder(home, model, digest)
     return (
         _fit_from_facts(model, digest, lambda: checksums.load_facts(folder, RECORD_FILE))
@@ -211,7 +211,7 @@ def _fit_from_facts(model: str, digest: str, facts: Callable[[], dict[str, Any]]
 
 
 def fit_folder(home: Home, model: str, digest: str) -> Path:
-    """Where a fit lies, or would."""
+    """Return the folder of a fit, whether it exists or not."""
     return home.models / model / digest
 
 

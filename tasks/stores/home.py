@@ -1,4 +1,4 @@
-"""Where everything of one data set lies, who may read it, and the limits that a run works under."""
+"""The home of a data set: its folders, who may read them, and the resource limits of a run."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import resources
 
-PROCESS_BYTES = 400 * 10**6  # bytes that a run takes beside what DuckDB does, about
+PROCESS_BYTES = 400 * 10**6  # approximate memory of a run besides DuckDB's
 UMASKS = {"owner": 0o077, "group": 0o027, "everybody": 0}
 
 
 def resolve_root(given: str | Path | None = None) -> Path:
-    """The folder that holds every data set's own: `given`, which `--home` is, else `$ONECLASS_HOME`, else `./var`."""
+    """Return the folder of all data sets: `given` (`--home`), else `$ONECLASS_HOME`, else `./var`."""
     return Path(given or os.environ.get("ONECLASS_HOME") or "var")
 
 
@@ -34,12 +34,12 @@ class FileSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a run may take of the machine.
+    """Resource limits of a run.
 
     Attributes:
         threads: cores for DuckDB, numba and BLAS.
-        memory: DuckDB's memory limit in bytes; past it, DuckDB spills to the home folder.
-        patience: seconds that a warehouse is waited for while another program has it open.
+        memory: DuckDB's memory limit in bytes; above it, DuckDB spills to the home.
+        patience: seconds to wait for a warehouse that another program has open.
     """
 
     threads: int = field(default_factory=resources.available_cores)
@@ -48,10 +48,10 @@ class Limits:
 
 
 def duckdb_memory(memory: int) -> int:
-    """What DuckDB may take of that many bytes: a third, but a gigabyte where that is no more than half.
+    """Return DuckDB's share of this many bytes: a third, or a gigabyte if that is at most half.
 
-    In a small container, whatever the run itself does not take: the system kills a process that has more than its
-    container, while DuckDB at its limit goes on from the disk. It gets at least a fourth, for with less it cannot work.
+    In a small container the share is what the run itself leaves: the system kills a process that exceeds the container's
+    limit, while DuckDB at its limit spills to disk. It is at least a quarter, since DuckDB cannot work with less.
     """
     share = max(memory // 3, min(1 << 30, memory // 2))
     return min(share, max(memory - PROCESS_BYTES, memory // 4))
@@ -59,13 +59,13 @@ def duckdb_memory(memory: int) -> int:
 
 @dataclass(frozen=True)
 class Home:
-    """`<root>/<dataset>/`, laid out as in docs/explanation/pipeline.md.
+    """The folder `<root>/<dataset>/`, laid out as in docs/explanation/pipeline.md.
 
     Attributes:
-        store: the URL below which workers that do not see the home find its matrices and fits (`tasks.stores.remote`).
+        store: the URL where workers that do not see the home find its matrices and fits (`tasks.stores.remote`).
 
     Raises:
-        InputError: DuckDB could keep no database there.
+        InputError: DuckDB cannot open a database at this path.
     """
 
     root: Path
@@ -83,13 +83,13 @@ class Home:
                 )
 
     def absolute(self) -> "Home":
-        """The same for a process that may work in another folder."""
+        """Return the same home with an absolute path, for a process in another folder."""
         return replace(self, root=self.root.absolute())
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Files that this process makes meanwhile can be read by nobody but those of `files.readable_by`."""
-        before = os.umask(0o077)  # the one that a process has can be seen only by setting another
+        """Restrict who can read the files that this process creates, as `files.readable_by` says."""
+        before = os.umask(0o077)  # the umask can be read only by setting it
         os.umask(before | UMASKS[self.files.readable_by])
         try:
             yield

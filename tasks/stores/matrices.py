@@ -1,7 +1,7 @@
-"""The matrix store: a split as CSR arrays in `<home>/<dataset>/matrices/<digest>/`, memory-mapped when read.
+"""Store of split matrices: CSR arrays in `<home>/<dataset>/matrices/<digest>/`, memory-mapped when read.
 
-The digest is that of the arrays' bytes, so that equal splits are one folder, and a stage that is handed a
-digest knows what it reads. `split.json`, written last, says what the arrays are, and the sha256 of each.
+The digest is that of the arrays' bytes, so that equal splits share a folder, and a stage that receives a digest knows its
+input. `split.json`, written last, describes the arrays and has the sha256 of each.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ class Part:
     """Users that a protocol ranks items for.
 
     Attributes:
-        histories: (users, items) what is known of each user; left out of the ranking. `SequentialHistories` where the split
-            keeps the order. None of training users whose rows of `train` were not taken out (`read`).
-        targets: (users, items) what has to be found; disjoint from the histories.
-        users: int32 (users,) their curated `user_index`.
-        rows: int32 (users,) their rows in `train`, or None when they are users never seen in training.
-        negatives: (users, items) what they considered and did not like, held out of the fit, in the log's proportion to the
-            targets; None where none is held out.
+        histories: (users, items), the known likes of each user, excluded from the ranking. `SequentialHistories` if the
+            split keeps the order. None for training users whose rows of `train` were not copied (`load_split`).
+        targets: (users, items), the likes to find; disjoint from the histories.
+        users: int32 (users,), their curated `user_index`.
+        rows: int32 (users,), their rows in `train`, or None for users not seen in training.
+        negatives: (users, items), explicit negatives held out of the fit, in the log's proportion to the targets; None if
+            none are held out.
     """
 
     histories: csr_matrix | None
@@ -50,16 +50,16 @@ class SplitMatrices:
     """One protocol's matrices; a stored value is the edge's event count.
 
     Attributes:
-        train: (training users, items), what models are fitted on.
-        users: int32 (training users,) the curated `user_index` of each row.
-        items: int32 (items,) the curated `item_index` of each column.
-        parts: `test`, and `validation` where the protocol has one.
-        numbering: `users` and `items`, how many indices there were, and the `digest` of the ids behind them.
-        ends: bool (training edges,), in the order of the entries of `train`: those that come last, which a search cuts
-            out to judge by; None where it draws some.
-        negatives: (training users, items), what they considered and did not like; None where the log does not tell.
-        places: int32 (training edges,), in the order of the entries of `train`: how many of the user's training edges are
-            newer; None where the split does not keep the order (`split.order`).
+        train: (training users, items), the edges that models are fitted on.
+        users: int32 (training users,), the curated `user_index` of each row.
+        items: int32 (items,), the curated `item_index` of each column.
+        parts: `test`, and `validation` if the protocol has one.
+        numbering: `users` and `items`, the number of indices, and the `digest` of their ids.
+        ends: bool (training edges,), in the order of `train`'s entries: the latest edges, which a search holds out for
+            validation; None if it draws them at random.
+        negatives: (training users, items), explicit negatives; None if the log has none.
+        places: int32 (training edges,), in the order of `train`'s entries: recency rank, the number of the user's newer
+            training edges; None if the split does not keep the order (`split.order`).
     """
 
     protocol: str
@@ -74,16 +74,16 @@ class SplitMatrices:
 
     @property
     def histories(self) -> csr_matrix:
-        """`train` to score by: with the order of its entries where the split keeps it."""
+        """`train` for scoring: with recency ranks if the split keeps the order."""
         return with_recency_ranks(self.train, self.places)
 
     def users_of(self, name: str, first: int, end: int) -> Part:
-        """The users [first, end) of a part, with their histories; of memory-mapped ones the others' pages are not read."""
-        part, some = self.parts[name], slice(first, end)
-        rows = None if part.rows is None else part.rows[some]
-        histories = part.histories[some] if rows is None else self.histories[rows]
-        negatives = None if part.negatives is None else part.negatives[some]
-        return Part(histories, part.targets[some], part.users[some], rows, negatives)
+        """Return the users [first, end) of a part with their histories, without reading other memory-mapped rows."""
+        part, selected = self.parts[name], slice(first, end)
+        rows = None if part.rows is None else part.rows[selected]
+        histories = part.histories[selected] if rows is None else self.histories[rows]
+        negatives = None if part.negatives is None else part.negatives[selected]
+        return Part(histories, part.targets[selected], part.users[selected], rows, negatives)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class MatrixStoreRows:
         """Copy rows [first, end) out of the memory-mapped matrix.
 
         Raises:
-            Damaged: they are not what was written.
+            DamagedFile: they differ from what was stored.
         """
         home = remote.local_home(self.home)
         with home.writing():
@@ -105,7 +105,7 @@ class MatrixStoreRows:
 
 
 def store_split(home: Home, split: SplitMatrices) -> str:
-    """Store a split under the digest of its content; whole or not at all."""
+    """Store a split atomically under the digest of its content, and return the digest."""
     arrays = _split_arrays(split)
     digest = _split_digest(f"{split.protocol} {split.numbering.get('digest')}", arrays)
     if has_split(home, digest):
@@ -131,15 +131,15 @@ def store_split(home: Home, split: SplitMatrices) -> str:
 
 
 def has_split(home: Home, digest: str) -> bool:
-    """Whether the split of that digest is in the store; one that is damaged is not, which is said."""
+    """Whether the split with this digest is stored and undamaged; logs a warning if it is damaged."""
     return checksums.verify_folder(home.matrices / digest, RECORD_FILE, "; the matrices are made anew")
 
 
 def upload_splits(home: Home, digests: Iterable[str]) -> None:
-    """Put splits at the home's URL, if it has one.
+    """Upload splits to the home's URL, if it has one.
 
     Raises:
-        StoreLost: it cannot be written there.
+        SharedStoreUnavailable: the URL is not writable.
     """
     for digest in digests:
         remote.upload(home, home.matrices / digest, RECORD_FILE)
@@ -148,15 +148,15 @@ def upload_splits(home: Home, digests: Iterable[str]) -> None:
 def load_split(
     home: Home, digest: str, parts: Collection[str] | None = None, *, histories: bool = True
 ) -> SplitMatrices:
-    """The split of that digest, its arrays memory-mapped.
+    """Load the split with this digest, verifying its checksums; arrays are memory-mapped.
 
     Args:
-        parts: those to read, all by default; of the others no file is opened.
-        histories: of training users too, whose rows of `train` are copied where they are not all of it; else they are
-            left out of the parts, for whoever takes some users at a time (`SplitMatrices.users_of`).
+        parts: the parts to read, all by default; no file of the others is opened.
+        histories: whether to build the histories of training users, which copies their rows of `train` unless all users
+            are in the part; pass False to load users in batches (`SplitMatrices.users_of`).
 
     Raises:
-        Damaged: a file is not what was written. A run makes it anew.
+        DamagedFile: a file differs from what was stored. A run writes it again.
     """
     folder = home.matrices / digest
     remote.require(home, folder, RECORD_FILE)
@@ -187,7 +187,8 @@ def _load_part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix, with
         histories = with_recency_ranks(
             _load_matrix(arrays, f"{name}_histories", train.shape[1]), arrays.get(f"{name}_places")
         )
-    elif with_histories:  # training users: their histories are rows of `train`, and are not stored again
+    elif with_histories:
+        # The histories of training users are rows of `train`, and are not stored twice.
         histories = train if len(rows) == train.shape[0] else train[rows]
     targets, negatives = (
         _load_matrix(arrays, f"{name}_targets", train.shape[1]),
@@ -231,7 +232,7 @@ def _csr_arrays(name: str, matrix: csr_matrix) -> dict[str, np.ndarray]:
 
 
 def _load_matrix(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix:
-    """A CSR view over the mapped arrays, neither copied nor re-checked."""
+    """Build a CSR view over the mapped arrays, without copying or checking them."""
     matrix = csr_matrix((len(arrays[f"{name}_indptr"]) - 1, columns), dtype=np.float32)
     matrix.data, matrix.indices, matrix.indptr = (arrays[f"{name}_{kind}"] for kind in ("counts", "indices", "indptr"))
     matrix.has_sorted_indices = matrix.has_canonical_format = True

@@ -1,7 +1,8 @@
-"""What runs publish: a folder each, `publications/<run>/`, which nobody writes to once `published` is a link to it.
+"""Publications: one folder per run, `publications/<run>/`, read-only once `published` links to it, with the published model.
 
-The link is swung in one step: a reader sees the old tables or the new. `published.duckdb` in the folder is for
-readers: a database of copies, so that no reader is ever in the way of a run, nor a run in a reader's.
+The link is switched atomically, so that a reader sees either the old tables or the new. Readers open a copy of the tables,
+`published.duckdb` in the folder, so that runs and readers never block each other. The subfolder `model/` has the fit, the
+histories and the ids, for recommendations outside a run.
 """
 
 import contextlib
@@ -26,24 +27,28 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import checksums, warehouse
 from oneclass.tasks.stores.home import Home
 
-MANIFEST_FILE = "manifest.json"  # of the publication
+logger = logging.getLogger(__name__)
+
+DATABASE_FILE = "published.duckdb"
+RECOMMENDATIONS_FILE = "recommendations.parquet"
+ROWS_PER_BATCH = 1 << 17
+MANIFEST_FILE = "manifest.json"
 MODEL_FOLDER = "model"
 MATRIX_FILES = ("train_indptr.npy", "train_indices.npy", "train_counts.npy")
-RECENCY_RANKS_FILE = "train_places.npy"  # where the split keeps the order of likes
+RECENCY_RANKS_FILE = "train_places.npy"  # only if the split keeps the order of likes
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """What lies in the folder.
+    """The model of a publication, with the ids and histories to recommend by.
 
     Attributes:
-        publication: the facts in the publication's record; `run_id` among them.
+        publication: the facts in the publication's manifest, `run_id` among them.
         model, score, digest: of the fit.
         fit: its folder.
-        items: item_id, title, users; a row a column of the fit.
-        users: user_id; a row a row of `histories`.
-        histories: (users, items), memory-mapped; a value is the number of events behind the edge. `SequentialHistories` where
-            the run kept the order of likes.
+        items: item_id, title, users; one row per column of the fit.
+        users: user_id; one row per row of `histories`.
+        histories: (users, items), memory-mapped event counts. `SequentialHistories` if the run kept the order of likes.
     """
 
     publication: dict[str, Any]
@@ -65,18 +70,19 @@ def write_published_model(
     items: pl.DataFrame,
     users: pl.DataFrame,
 ) -> None:
-    """Fill the folder of a publication that is not closed yet.
+    """Write the model folder of a publication that is not complete yet.
 
     Args:
         recommends: `model`, `score` and `digest`.
-        fit, matrices: folders in the stores; of the first all files but its record are taken.
+        fit, matrices: folders in the stores; all files of the fit except its record are linked.
         items, users: as in `PublishedModel`.
     """
     folder = publication / MODEL_FOLDER
     (folder / "fit").mkdir(parents=True)
     (folder / "histories").mkdir()
     for file in sorted(fit.iterdir()):
-        if file.name != "fit.json":  # it says how long the fit took, which differs between equal runs
+        # The record has the time of the fit, which differs between equal runs.
+        if file.name != "fit.json":
             _link_or_copy(file, folder / "fit" / file.name)
     for name in (*MATRIX_FILES, RECENCY_RANKS_FILE):
         if name in MATRIX_FILES or (matrices / name).exists():
@@ -87,7 +93,7 @@ def write_published_model(
 
 
 def copy_published_model(before: Path, publication: Path) -> None:
-    """Take the model of another publication over, where it has one: the recommendations stay those that stood."""
+    """Copy the model of another publication, if it has one, when its recommendations are reused."""
     for file in sorted((before / MODEL_FOLDER).rglob("*")):
         if file.is_file():
             target = publication / file.relative_to(before)
@@ -96,12 +102,12 @@ def copy_published_model(before: Path, publication: Path) -> None:
 
 
 def has_published_model(home: Home) -> bool:
-    """Whether what is published recommends anything that can be asked."""
+    """Whether the current publication has a model."""
     return (home.published / MODEL_FOLDER).is_dir()
 
 
 def load_titles(home: Home, items: set[str]) -> dict[str, str]:
-    """Titles of some items, by their ids, as they are published; empty where nothing is, or it cannot be read."""
+    """Return the published titles of some items by id; empty if nothing is published, or it is unreadable."""
     try:
         found = pl.read_parquet(home.published / MODEL_FOLDER / "items.parquet", columns=["item_id", "title"])
     except (OSError, pl.exceptions.PolarsError):
@@ -111,18 +117,19 @@ def load_titles(home: Home, items: set[str]) -> dict[str, str]:
 
 
 def load_published_model(home: Home) -> PublishedModel:
-    """The model of what is published now; a run that publishes meanwhile changes nothing of it.
+    """Load the model of the current publication; later publications do not change it.
 
     Raises:
-        InputError: nothing is published, or no recommendations, or by an earlier version of this program.
-        Damaged: one of the files is not what was published.
+        InputError: nothing is published, no recommendations are, or an earlier version of this program published them.
+        DamagedFile: a file differs from what was published.
     """
     while True:
         folder = home.published.resolve()
         try:
             return _read_published_model(home, folder)
         except (OSError, checksums.DamagedFile):
-            if home.published.resolve() == folder:  # else it was dropped for a newer one while it was read
+            # Otherwise a newer publication replaced it during the read: retry.
+            if home.published.resolve() == folder:
                 raise
 
 
@@ -144,7 +151,7 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
     except checksums.DamagedFile as error:
         raise checksums.DamagedFile(f"{error}. What is published is not trusted; run {run} again.") from error
     items, users = (pl.read_parquet(folder / f"{name}.parquet") for name in ("items", "users"))
-    # As plain arrays: each look into a `memmap` costs microseconds.
+    # Plain arrays, because each access to a `memmap` costs microseconds.
     indptr, indices, counts = (np.asarray(np.load(folder / "histories" / name, mmap_mode="r")) for name in MATRIX_FILES)
     file = folder / "histories" / RECENCY_RANKS_FILE
     places = np.asarray(np.load(file, mmap_mode="r")) if file.exists() else None
@@ -155,7 +162,7 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
 
 @functools.lru_cache(maxsize=4)
 def _csr_template(rows: int, width: int) -> dict[str, Any]:
-    """What a matrix has, to be copied: scipy takes several times as long to make one."""
+    """Return the attributes of a matrix of this shape, to copy: scipy's constructor is several times slower."""
     matrix = csr_matrix((rows, width), dtype=np.float32)
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return vars(matrix)
@@ -164,7 +171,7 @@ def _csr_template(rows: int, width: int) -> dict[str, Any]:
 def csr_view(
     counts: np.ndarray, columns: np.ndarray, indptr: np.ndarray, width: int, recency_ranks: np.ndarray | None = None
 ) -> csr_matrix:
-    """A CSR view over arrays of sorted columns, neither copied nor checked; with places, `SequentialHistories`."""
+    """Build a CSR view over arrays of sorted columns, without copying or checking; `SequentialHistories` if ranks are given."""
     matrix = object.__new__(csr_matrix)
     vars(matrix).update(_csr_template(len(indptr) - 1, width), data=counts, indices=columns, indptr=indptr)
     return with_recency_ranks(matrix, recency_ranks)
@@ -173,19 +180,12 @@ def csr_view(
 def _link_or_copy(file: Path, target: Path) -> None:
     try:
         os.link(file, target)
-    except OSError:  # a file system without links, or too many of one file
+    except OSError:  # no hard links on this file system, or too many to one file
         shutil.copyfile(file, target)
 
 
-logger = logging.getLogger(__name__)
-
-DATABASE_FILE = "published.duckdb"
-RECOMMENDATIONS_FILE = "recommendations.parquet"
-ROWS_PER_BATCH = 1 << 17
-
-
 def create_publication(home: Home, run_id: str) -> Path:
-    """An empty folder for what a run publishes."""
+    """Create an empty folder for the publication of a run."""
     folder = home.publications / run_id
     checksums.remove_path(folder)
     folder.mkdir(parents=True)
@@ -193,10 +193,10 @@ def create_publication(home: Home, run_id: str) -> Path:
 
 
 def find_reusable_publication(home: Home, lists: str | None, logs: str | None) -> Path | None:
-    """The publication that stands, where its lists and the logs behind them are these, and their files whole.
+    """Return the current publication if its lists and logs have these digests and its files are undamaged, else None.
 
     Args:
-        lists, logs: digests, kept among its facts; None where they are not known.
+        lists, logs: digests, stored among its facts; None if unknown.
     """
     facts = load_current(home)
     if None in (lists, logs) or (facts.get("lists"), facts.get("logs")) != (lists, logs):
@@ -211,7 +211,7 @@ def find_reusable_publication(home: Home, lists: str | None, logs: str | None) -
 
 
 def copy_tables(home: Home, folder: Path, tables: Iterable[tuple[str, duckdb.DuckDBPyRelation]]) -> None:
-    """Put tables into the folder's database by their names, each of the rows that a relation has; it may be there already."""
+    """Create or replace tables in the folder's database, each with the rows of a relation."""
     with duckdb.connect(os.path.abspath(folder / DATABASE_FILE), config=_reader_config(home)) as target:
         for name, rows in tables:
             target.register("incoming", rows.to_arrow_reader(ROWS_PER_BATCH))
@@ -220,27 +220,29 @@ def copy_tables(home: Home, folder: Path, tables: Iterable[tuple[str, duckdb.Duc
 
 
 def activate_publication(home: Home, folder: Path, facts: dict[str, Any], keep: int) -> None:
-    """Close a folder, point `published` to it, and drop all others but the latest and the one that stood before.
+    """Complete a publication, point `published` to it, and delete all others except the latest and the previous one.
 
     Args:
-        facts: plain data on the publication; `fits` among them, the [model, digest] of each that readers may ask.
-        keep: how many publications stay, this one among them.
+        facts: plain data on the publication; `fits` among them, the [model, digest] of each fit that readers may load.
+        keep: the number of publications to keep, including this one.
     """
     before, others = load_current(home), list_publications(home)
-    place = 1 + max((other.get("place", 0) for other in others), default=0)
-    at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    sequence_number = 1 + max((other.get("place", 0) for other in others), default=0)
+    published_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     checksums.write_manifest(
-        folder, MANIFEST_FILE, {**facts, "published_at": at, "place": place, "before": before.get("run_id")}
+        folder,
+        MANIFEST_FILE,
+        {**facts, "published_at": published_at, "place": sequence_number, "before": before.get("run_id")},
     )
     switch_link(home, folder)
-    staying = {folder.name, before.get("run_id"), *[other["run_id"] for other in others[: keep - 1]]}
+    retained = {folder.name, before.get("run_id"), *[other["run_id"] for other in others[: keep - 1]]}
     for other in home.publications.iterdir():
-        if other.name not in staying:
+        if other.name not in retained:
             checksums.remove_path(other)
 
 
 def switch_link(home: Home, folder: Path) -> None:
-    """Point `published` to a publication, in one step."""
+    """Point `published` to a publication, atomically."""
     link = home.folder / ".published-next"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.relative_to(home.folder), target_is_directory=True)
@@ -254,41 +256,41 @@ def switch_link(home: Home, folder: Path) -> None:
 
 
 def quote_path(path: Path) -> str:
-    """A path as it stands between single quotes in SQL."""
+    """Escape a path for a single-quoted SQL string."""
     return str(path.absolute()).replace("'", "''")
 
 
 def load_current(home: Home) -> dict[str, Any]:
-    """The facts of the publication that `published` points to; empty where none does, or its record is damaged."""
+    """Load the facts of the publication that `published` points to; empty if there is none or it is damaged."""
     if not home.published.is_symlink():
         return {}
     return checksums.find_facts(home.published.resolve(), MANIFEST_FILE)
 
 
 def list_publications(home: Home) -> list[dict[str, Any]]:
-    """The facts of every publication that is kept, the newest first."""
+    """List the facts of every publication in the home, the newest first."""
     found = filter(None, (checksums.find_facts(folder, MANIFEST_FILE) for folder in home.publications.glob("*")))
     return sorted(found, key=lambda facts: (facts.get("place", 0), facts["run_id"]), reverse=True)
 
 
 def list_unfinished(home: Home) -> list[Path]:
-    """Folders that were never closed, for the run that made them was killed or failed."""
+    """List the folders of publications that a killed or failed run did not complete."""
     shown = home.published.resolve()
     return [one for one in home.publications.glob("*") if not (one / MANIFEST_FILE).exists() and one.resolve() != shown]
 
 
 def list_used_fits(home: Home) -> set[tuple[str, str]]:
-    """(model, digest) of the fits that the publications in the home ask for an explanation."""
+    """Return (model, digest) of the fits that explanations of the home's publications load."""
     return {(model, digest) for facts in list_publications(home) for model, digest in facts["fits"]}
 
 
 @contextlib.contextmanager
 def open_published_tables(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The tables of what is published now, to read; a run that publishes meanwhile changes nothing of them.
+    """Open the tables of the current publication for reading; later publications do not change them.
 
     Raises:
-        InputError: nothing is published, or by an earlier version of this program.
-        Damaged: one of the files is not what was published; those of the model are looked at by who reads them.
+        InputError: nothing is published, or an earlier version of this program published it.
+        DamagedFile: a file differs from what was published; those of the model are verified when they are loaded.
     """
     folder = home.published.resolve()
     first = f"`python -m flows.backfill --dataset {home.dataset}` with the same --home"
@@ -305,5 +307,5 @@ def open_published_tables(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _reader_config(home: Home) -> dict[str, Any]:
-    """The home's limits, and no file of DuckDB's own beside the database."""
+    """Return DuckDB's settings with the home's limits and no temporary folder beside the database."""
     return {**warehouse.database_config(home), "temp_directory": ""}

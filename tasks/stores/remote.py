@@ -62,7 +62,7 @@ def open_store(home: Home) -> Iterator[tuple["AbstractFileSystem", str]]:
 
     Raises:
         InputError: fsspec does not know such URLs, or lacks a package.
-        StoreLost: the server cannot be reached, or refuses.
+        SharedStoreUnavailable: the server cannot be reached, or refuses.
         FileNotFoundError: from the body, if it reads an absent file.
     """
     import fsspec  # here, since few commands need it
@@ -110,7 +110,7 @@ def upload(home: Home, folder: Path, record: str) -> None:
     """Upload a stored folder to the home's URL, if it has one, unless it is there.
 
     Raises:
-        StoreLost: it cannot be written there.
+        SharedStoreUnavailable: it cannot be written there.
     """
     if home.store is None:
         return
@@ -136,7 +136,7 @@ def download(home: Home, folder: Path, record: str) -> None:
     """Download a stored folder, unless it is whole here; nothing is done if the URL has none.
 
     Raises:
-        StoreLost: the URL cannot be read.
+        SharedStoreUnavailable: the URL cannot be read.
     """
     if home.store is None or checksums.verify_folder(folder, record):
         return
@@ -169,8 +169,8 @@ def require(home: Home, folder: Path, record: str) -> None:
     """As `download`, for a folder that must exist.
 
     Raises:
-        StoreLost: the URL cannot be read.
-        Damaged: it has none that is whole.
+        SharedStoreUnavailable: the URL cannot be read.
+        DamagedFile: it has none that is whole.
     """
     download(home, folder, record)
     if home.store is not None and not folder.exists():

@@ -1,4 +1,4 @@
-"""Scratch storage of a fit by blocks (`models.fit_options.ScratchStore`) at the URL of a home's stores, for workers that share no folder."""
+"""Scratch storage of a distributed fit (`models.fit_options.ScratchStore`) at the URL of a home's stores, for workers without a shared folder."""
 
 import contextlib
 import io
@@ -32,7 +32,7 @@ class RemoteScratch:
         """As in `models.fit_options.ScratchStore`.
 
         Raises:
-            Damaged: it is not what was written.
+            DamagedFile: it differs from what was written.
         """
         url = remote.url_of(self.home, f"{self.folder}/{name}.npz")
         try:
@@ -51,7 +51,7 @@ class RemoteScratch:
         """As in `models.fit_options.ScratchStore`.
 
         Raises:
-            StoreLost: the URL cannot be written to.
+            SharedStoreUnavailable: the URL cannot be written to.
         """
         content = io.BytesIO()
         np.savez(content, **arrays)

@@ -1,4 +1,4 @@
-"""What this process may take of the machine: cores, and memory, the limits of a container and of `ulimit` included."""
+"""Cores and memory available to this process, within the limits of a container and of `ulimit`."""
 
 import os
 import resource
@@ -6,29 +6,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CGROUP, CGROUP_MOUNT, PROC = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"), Path("/proc")
-PROCESS_LIMITS = {
-    resource.RLIMIT_AS: "VmSize",
-    resource.RLIMIT_DATA: "VmData",
-}  # `ulimit -v`, `-d`: what counts for each
+# The limits of `ulimit -v` and `-d`, and the usage that counts against each.
+PROCESS_LIMITS = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}
 CACHE_ENTRIES = ("active", "inactive")
 SIZE_UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_limit() -> int:
-    """Bytes of memory that this process may use: those of the machine, or fewer where it was given fewer."""
+    """Return the bytes of memory that this process may use: the machine's, or a lower limit."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([physical, *read_cgroup_limits(CGROUP, CGROUP_MOUNT), *(limit for limit, _ in _read_process_limits())])
 
 
 def free_memory() -> int:
-    """Bytes of memory that this process could take now, beside what it and others have; swap counts as free.
+    """Return the bytes of memory that this process could still allocate; swap counts as free.
 
-    What files have in the machine's cache, or in that of a control group, is free too: it is given back when asked for.
+    The file cache of the machine or of a control group counts as free too, since the kernel evicts it on demand.
     """
     free = [limit - used for limit, used in (*_read_group_limits(CGROUP, CGROUP_MOUNT), *_read_process_limits())]
     machine = _read_sizes(PROC / "meminfo")
@@ -38,28 +36,28 @@ def free_memory() -> int:
 
 
 def describe_free_memory() -> str:
-    """How much memory is free, of how much."""
-    free, there = (format_size(count) for count in (free_memory(), memory_limit()))
-    return f"{free} are free of the {there} that this process may have"
+    """Describe how much of the available memory is free."""
+    free, limit = (format_size(count) for count in (free_memory(), memory_limit()))
+    return f"{free} are free of the {limit} that this process may have"
 
 
 def format_size(count: int) -> str:
-    """A number of bytes in MB or GB."""
+    """Format a number of bytes in MB or GB."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def read_cgroup_limits(cgroup: Path, mounted: Path) -> list[int]:
-    """The memory limits of a control group and of those that it lies in, in bytes, of version 1 and 2 alike.
+    """Return the memory limits of a control group and its parents in bytes, for versions 1 and 2.
 
     Args:
         cgroup: the kernel's list of a process's groups, lines such as `0::/path` or `5:memory:/path`.
-        mounted: the folder that the groups' files are seen in.
+        mounted: the folder where the groups' files are mounted.
     """
     return [limit for limit, _ in _read_group_limits(cgroup, mounted)]
 
 
 def _read_group_limits(cgroup: Path, mounted: Path) -> Iterator[tuple[int, int]]:
-    """Each limit of `read_cgroup_limits`, and what its group has, without what files have in the cache."""
+    """Yield each limit of `read_cgroup_limits` with the group's usage without file cache."""
     try:
         lines = cgroup.read_text().splitlines()
     except OSError:
@@ -80,16 +78,16 @@ def _read_group_limits(cgroup: Path, mounted: Path) -> Iterator[tuple[int, int]]
 
 
 def _read_process_limits() -> Iterator[tuple[int, int]]:
-    """Each limit of this process's own, and what it has of that, in bytes."""
-    has = _read_sizes(PROC / "self" / "status")
+    """Yield each limit of this process and its usage, in bytes."""
+    usage = _read_sizes(PROC / "self" / "status")
     for limit, counted in PROCESS_LIMITS.items():
         soft, _ = resource.getrlimit(limit)
         if soft != resource.RLIM_INFINITY:
-            yield soft, 1024 * has.get(counted, 0)
+            yield soft, 1024 * usage.get(counted, 0)
 
 
 def parse_size(text: str) -> int | None:
-    """`4GB`, `512 MB` or `1.5GiB` as a number of bytes; None where it is written in another way."""
+    """Parse `4GB`, `512 MB` or `1.5GiB` into bytes; None if malformed."""
     number = text.strip().upper().rstrip("BIGMT").strip()
     unit = text.strip().upper().removeprefix(number).strip()
     try:
@@ -106,9 +104,9 @@ def _read_number(file: Path) -> int | None:
 
 
 def _read_sizes(file: Path) -> dict[str, int]:
-    """The numbers of a file of the kernel's with a name and a number a line; none where it is absent."""
+    """Read the numbers of a kernel file with a name and a number per line; empty if it is absent."""
     try:
         words = [line.replace(":", " ").split() for line in file.read_text().splitlines()]
     except OSError:
         return {}
-    return {of_line[0]: int(of_line[1]) for of_line in words if len(of_line) > 1 and of_line[1].isdigit()}
+    return {fields[0]: int(fields[1]) for fields in words if len(fields) > 1 and fields[1].isdigit()}

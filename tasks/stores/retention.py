@@ -1,8 +1,8 @@
-"""What the stores of matrices, models and sums keep: whatever the latest evaluated runs or a publication used.
+"""Garbage collection of stored matrices and fits: keep what the latest evaluated runs or a publication used.
 
-Runs that failed, tunes and sweeps do not count among them, so that no night's fits go because somebody tuned a model.
-What a sweep fitted is kept until the next run has published, so that a sweep that was stopped goes on where it was; a
-tune keeps no fits. The URL of the home, if it has one, keeps what the home keeps, and a worker's cache no matrices but those.
+Failed runs, tunes and sweeps do not count, so that tuning never evicts a night's fits. A sweep's fits are kept until the
+next run has published, so that an interrupted sweep can resume; a tune keeps no fits. The home's URL, if it has one, keeps
+what the home keeps, and a worker's cache only matrices at the URL.
 """
 
 import logging
@@ -18,25 +18,25 @@ NUM_RETAINED_RUNS = 3
 
 
 def collect_garbage(home: Home, runs: int = NUM_RETAINED_RUNS) -> int:
-    """Delete what neither the run that is going on, nor the latest `runs` evaluated ones, nor a publication uses.
+    """Delete all matrices and fits except those of the current run, the latest `runs` evaluated runs, and the publications.
 
-    The latest are those that were recorded last, whatever the clock said.
+    The latest runs are those recorded last, whatever the clock said.
 
     Returns:
-        How many folders were deleted.
+        The number of deleted folders.
     """
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        kept = set(connection.execute(sql.statement("train/kept_fits"), {"runs": runs}).fetchall())
-    kept |= publications.list_used_fits(home)
-    staying, deleted = fits.delete_other_fits(home, kept)
-    used = {fit.matrices for fit in staying}
+        retained = set(connection.execute(sql.statement("train/kept_fits"), {"runs": runs}).fetchall())
+    retained |= publications.list_used_fits(home)
+    remaining, deleted = fits.delete_other_fits(home, retained)
+    used = {fit.matrices for fit in remaining}
     for folder in home.matrices.glob("*"):
         if folder.name not in used:
             checksums.remove_path(folder)
             deleted += 1
     checksums.remove_path(home.folder / "sums")  # of a version that stored X'X
     remote.delete_others(
-        home, {f"models/{fit.model}/{fit.digest}" for fit in staying} | {f"matrices/{digest}" for digest in used}
+        home, {f"models/{fit.model}/{fit.digest}" for fit in remaining} | {f"matrices/{digest}" for digest in used}
     )
     if deleted:
         logger.info(
@@ -48,12 +48,12 @@ def collect_garbage(home: Home, runs: int = NUM_RETAINED_RUNS) -> int:
 
 
 def evict_worker_cache(home: Home) -> None:
-    """Delete from a worker's cache the matrices that its URL no longer has, with their fits and sums, and unfinished fits.
+    """Delete from a worker's cache the matrices that are no longer at its URL, with their fits, and unfinished fits.
 
-    A fit stays while its matrices are there: it may be one that could not be put there yet.
+    A fit stays while its matrices do, since it may not be uploaded yet.
 
     Raises:
-        StoreLost: the URL cannot be read.
+        SharedStoreUnavailable: the URL is not readable.
     """
     used = {folder.rpartition("/")[2] for folder in remote.list_folders(home) if folder.startswith("matrices/")}
     for folder in home.matrices.glob("*"):

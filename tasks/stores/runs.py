@@ -1,4 +1,4 @@
-"""The record of runs, and the lock that lets one run at a time work on a data set."""
+"""The record of runs, the lock that admits one run at a time per data set, and the removal of partial files after a crash."""
 
 import contextlib
 import fcntl
@@ -21,6 +21,10 @@ from oneclass.tasks.errors import InputError, ModelsFailed
 from oneclass.tasks.stores import checksums, publications, warehouse
 from oneclass.tasks.stores.home import Home
 
+logger = logging.getLogger(__name__)
+
+# Earlier runs whose outcome may be missing in Prefect.
+MAX_RECENT_RUNS = 50
 PARTIAL_FILES = (
     "spill/*",
     "matrices/partial-*",
@@ -32,57 +36,52 @@ PARTIAL_FILES = (
     "report/.*.json",
     "report/figures/.*.svg",
 )
-"""Patterns in a data set's folder: what is made under such a name is moved or deleted by whoever made it."""
+"""Patterns of temporary names in a data set's folder; their writer moves or deletes such files."""
 COMPILED_FOLDERS = "oneclass-numba-*"
-"""Kernels of a process that had nowhere else to keep them, in the system's folder of temporary files."""
-MAX_AGE_HOURS = 24  # a process may still be at work with them
+"""Compiled kernels of processes without another cache, in the system's temporary folder."""
+MAX_AGE_HOURS = 24  # a process may still use younger ones
 
 
 def remove_partial_files(home: Home) -> int:
-    """Delete them; the number of files and folders that went.
+    """Delete partial files of earlier runs and return their number.
 
-    The caller holds the data set (`runs.exclusive`) and has the warehouse open for writing, so nobody else spills.
+    The caller holds the data set's lock and has the warehouse open for writing, so that no other process spills.
     """
-    found = [path for pattern in PARTIAL_FILES for path in home.folder.glob(pattern)]
-    found += [*publications.list_unfinished(home), *_is_stale_kernel_folder(Path(tempfile.gettempdir()))]
-    for path in found:
+    partial = [path for pattern in PARTIAL_FILES for path in home.folder.glob(pattern)]
+    partial += [*publications.list_unfinished(home), *_list_stale_kernel_folders(Path(tempfile.gettempdir()))]
+    for path in partial:
         checksums.remove_path(path)
-    if found:
-        logger.info("%d files and folders that runs before had left half made were deleted", len(found))
-    return len(found)
+    if partial:
+        logger.info("%d files and folders that runs before had left half made were deleted", len(partial))
+    return len(partial)
 
 
-def _is_stale_kernel_folder(folder: Path) -> list[Path]:
+def _list_stale_kernel_folders(folder: Path) -> list[Path]:
     oldest = time.time() - 3600 * MAX_AGE_HOURS
-    found = []
+    stale = []
     for path in folder.glob(COMPILED_FOLDERS):
         status = path.lstat()
         if status.st_uid == os.getuid() and status.st_mtime < oldest:
-            found.append(path)
-    return found
-
-
-logger = logging.getLogger(__name__)
-
-MAX_RECENT_RUNS = 50  # runs before, of which Prefect may not have been told how they ended
+            stale.append(path)
+    return stale
 
 
 class DataSetLocked(InputError):
-    """Another run is at work on the data set."""
+    """Another run holds the data set's lock."""
 
 
 @contextlib.contextmanager
 def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """Hold the data set for one run, and keep its row in `operations.runs`: running, then completed, partly_failed,
-    failed or cancelled.
+    """Lock the data set for one run and record it in `operations.runs`: running, then completed, partly_failed, failed or
+    cancelled.
 
-    A run that was killed leaves its row at `running`; the next one marks it `crashed`.
+    A killed run leaves its row at `running`; the next run marks it `crashed`.
 
     Yields:
-        How each of the latest runs before this one ended, by its id.
+        The state of each of the latest earlier runs, by id.
 
     Raises:
-        InputError: another run holds the data set, or the home cannot be written to.
+        InputError: another run holds the data set, or the home is not writable.
     """
     with lock_data_set(home):
         with warehouse.open_warehouse(home) as connection:
@@ -106,7 +105,7 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
             end_run(home, run_id, "partly_failed")
             raise
         except BaseException as error:
-            with contextlib.suppress(Exception):  # what stopped the run is the news, not that it cannot be noted
+            with contextlib.suppress(Exception):  # a failure to record must not hide the run's error
                 end_run(home, run_id, "failed" if isinstance(error, Exception) else "cancelled")
             raise
         end_run(home, run_id, "completed")
@@ -114,9 +113,9 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
 
 @contextlib.contextmanager
 def lock_data_set(home: Home) -> Iterator[None]:
-    """Hold the lock file of a data set; the system lets go of it when the process ends, however it ends.
+    """Hold the lock file of a data set; the system releases it when the process ends for any reason.
 
-    What is written meanwhile can be read by those of the setting `files.readable_by`.
+    Files written meanwhile are readable as the setting `files.readable_by` says.
     """
     with home.writing(), _lock_path(home) as lock:
         try:
@@ -137,9 +136,9 @@ def _lock_path(home: Home) -> IO[str]:
 
 
 def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
-    """The newest run of a flow that began after `moment` and was completed; None where there is none.
+    """Return the newest completed run of a flow that started after `moment`, or None.
 
-    The caller holds the data set. The warehouse is opened for writing: it may be the first time since a crash.
+    The caller holds the data set. The warehouse is opened for writing, since this may be the first access after a crash.
 
     Args:
         moment: with its time zone.
@@ -153,13 +152,13 @@ def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
 
 
 def find_latest_evaluated(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """The newest completed run that evaluated anything; None where there is none."""
+    """Return the newest completed run with an evaluation, or None."""
     found = connection.execute("select max_by(run_id, place) from operations.evaluated_runs").fetchall()
     return found[0][0]
 
 
 def get_code_version() -> str:
-    """The package's version, with the commit where it runs from a checkout."""
+    """Return the package's version, with the commit if it runs from a checkout."""
     version = importlib.metadata.version("oneclass")
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
@@ -170,7 +169,7 @@ def get_code_version() -> str:
 
 
 def end_run(home: Home, run_id: str, state: str) -> None:
-    """Note that a run has ended: completed, partly_failed, failed or cancelled."""
+    """Record the final state of a run: completed, partly_failed, failed or cancelled."""
     with warehouse.open_warehouse(home) as connection:
         connection.execute(
             "update operations.runs set state = ?, ended_at = ? where run_id = ?", [state, _utc_now(), run_id]

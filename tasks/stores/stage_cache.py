@@ -1,8 +1,8 @@
-"""What a stage made its tables from, so that a night with nothing new leaves them as they are.
+"""Cache of stage results, so that a run without new input leaves a stage's tables untouched.
 
-Beside the tables lies the digest of all that they depend on: the rows that were read, the settings, the source, the
-versions of the libraries; and the digest of what was made. A stage that comes to the same first digest, and finds the
-second still true, has nothing to do but to have its contract checked. Tables that were changed by hand are made anew.
+The cache stores the digest of all inputs of the tables (rows, settings, source, library versions) and the digest of the
+tables. If the input digest matches and the tables still have the stored digest, only the stage's contract is checked.
+Tables that were changed by hand are rewritten.
 """
 
 import hashlib
@@ -25,18 +25,18 @@ LIBRARIES = ("duckdb", "numpy", "numba", "polars", "scipy")
 
 
 class StageCache:
-    """The result that a stage keeps, and whether it still stands.
+    """The cached result of a stage.
 
     Args:
         connection: inside the stage's transaction.
         stage: its name, which is that of its folder in `sql/`.
-        source: the module that the stage is in, or the folder of its room.
+        source: the stage's module, or the folder of its package.
         reads: a digest of the rows that it reads.
         parameters: settings and seed, as plain data.
-        tables: those that it makes.
+        tables: the tables that it writes.
 
     Attributes:
-        made_from: the digest of all that the tables depend on.
+        made_from: the digest of all inputs of the tables.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class StageCache:
         parts = [stage, reads, dict(parameters), digests, versions]
         self.made_from = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
-    def standing(self) -> dict[str, Any] | None:
-        """What the stage returned when it made its tables; None where they are of something else, or not as made."""
+    def lookup(self) -> dict[str, Any] | None:
+        """Return the stage's stored result, or None if its inputs or tables have changed."""
         query = "select made, result from operations.stage_results where stage = ? and made_from = ?"
         found = self._connection.execute(query, [self._stage, self.made_from]).fetchone()
         if found is None:
@@ -68,8 +68,8 @@ class StageCache:
         logger.info("%s: nothing is new; %s stay as they are", self._stage, ", ".join(self._tables))
         return json.loads(found[1])
 
-    def keep(self, result: Mapping[str, Any]) -> None:
-        """Note that the stage's tables are made, and what it returned, as plain data."""
+    def store(self, result: Mapping[str, Any]) -> None:
+        """Store the stage's result, plain data, with the digests of its inputs and tables."""
         self._connection.execute("delete from operations.stage_results where stage = ?", [self._stage])
         row = [self._stage, self.made_from, self._tables_digest(), json.dumps(dict(result))]
         self._connection.execute("insert into operations.stage_results values (?, ?, ?, ?)", row)
@@ -79,8 +79,9 @@ class StageCache:
 
 
 def stage_output_digest(connection: duckdb.DuckDBPyConnection, stage: str, read_by: str) -> str | None:
-    """A digest of what a stage last made, of what, and of the statements in a folder of `sql/` that read it; None where it
-    has kept nothing.
+    """Return a digest of a stage's stored output and of the statements in a folder of `sql/` that read it.
+
+    None if the stage has stored no result.
     """
     query = "select concat_ws(' ', made_from, made) from operations.stage_results where stage = ?"
     found = connection.execute(query, [stage]).fetchone()
@@ -88,5 +89,5 @@ def stage_output_digest(connection: duckdb.DuckDBPyConnection, stage: str, read_
 
 
 def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:
-    """A digest of the rows of a table, whatever order they lie in."""
+    """Return a digest of the rows of a table, independent of their order."""
     return warehouse.select(connection, "runs/table_digest", {"table": table}).item()

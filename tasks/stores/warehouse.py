@@ -1,6 +1,6 @@
-"""One DuckDB file a data set: how it is opened, and the one transaction that a stage gets.
+"""The warehouse, one DuckDB file per data set: lock timeouts, WAL recovery, migrations, and one transaction per stage.
 
-Writers are short and one at a time; nothing of a stage is seen before its contract has been checked.
+Writers are short and one at a time; a stage's work becomes visible only after its contract has passed.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from oneclass.tasks.stores.home import Home
 
 
 def check_version(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
-    """The version of the tables, 0 where they were made before versions were noted, or not at all.
+    """Return the version of the tables, 0 if none is recorded.
 
     Raises:
-        InputError: a newer version of this program made them.
+        InputError: a newer version of this program wrote them.
     """
     try:
         [(version,)] = connection.execute("select max(version) from operations.schema_version").fetchall()
@@ -43,12 +43,12 @@ def check_version(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
 
 
 def migrate_schema(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
-    """Apply the migrations that the warehouse has not had, then make what is absent, all of it or none.
+    """Apply the missing migrations and create absent tables, in one transaction.
 
-    Nothing is done where this has been done before, by the same statements: a run opens the warehouse dozens of times.
+    Does nothing if the same statements were applied before, since a run opens the warehouse dozens of times.
 
     Raises:
-        InputError: a newer version of this program made the tables.
+        InputError: a newer version of this program wrote the tables.
     """
     version = check_version(connection, home)
     if version == max(sql.migrations()) and _schema_digest(connection) == sql.schema_digest():
@@ -72,26 +72,23 @@ def migrate_schema(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
 
 
 def _schema_digest(connection: duckdb.DuckDBPyConnection) -> str:
-    """The digest of the statements that last made what was absent."""
+    """Return the digest of the schema statements that were last applied."""
     [(digest,)] = connection.execute("select any_value(statements) from operations.schema_version").fetchall()
     return digest
 
 
 logger = logging.getLogger(__name__)
 
-MIN_WAIT_SECONDS, MAX_WAIT_SECONDS, SILENT_SECONDS = (
-    0.02,
-    0.25,
-    1.0,
-)  # seconds; readers that come and go leave gaps of milliseconds
-HEADER_BYTES = 3 * 4096  # bytes of a DuckDB file before its first block
+# Readers that come and go leave gaps of milliseconds.
+MIN_WAIT_SECONDS, MAX_WAIT_SECONDS, SILENT_SECONDS = 0.02, 0.25, 1.0
+HEADER_BYTES = 3 * 4096  # of a DuckDB file before its first block
 
 
 def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     """Open the warehouse's file, waiting while another program has it open.
 
     Raises:
-        InputError: it is held for longer than `home.limits.patience`, cannot be written to, or is not a whole warehouse.
+        InputError: it is locked for longer than `home.limits.patience`, not writable, or damaged.
     """
     file = Path(os.path.abspath(home.warehouse))  # a relative path such as `md:x` would be a service's address
 
@@ -110,7 +107,7 @@ def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
 
 
 def explain_database_error(home: Home, error: duckdb.Error) -> OneclassError | None:
-    """What a person can do about an error of DuckDB's in an open warehouse; None where nothing is known of it."""
+    """Return an error with advice for a DuckDB error in an open warehouse; None if it is unknown."""
     text = str(error)
     if isinstance(error, duckdb.OutOfMemoryException):
         return ResourceExhausted(
@@ -128,7 +125,7 @@ def explain_database_error(home: Home, error: duckdb.Error) -> OneclassError | N
 
 
 def database_config(home: Home) -> dict[str, Any]:
-    """Settings of DuckDB's: what it may take of the machine; and nothing is ever fetched from anywhere."""
+    """Return DuckDB's settings: the home's limits, and no extension is ever downloaded."""
     return {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -140,17 +137,17 @@ def database_config(home: Home) -> dict[str, Any]:
 
 
 def _retry_while_locked(connect_once: Callable[[], duckdb.DuckDBPyConnection], home: Home) -> duckdb.DuckDBPyConnection:
-    """Try until nobody else holds the file, at random moments that lie ever further apart."""
-    began, wait, told = time.monotonic(), MIN_WAIT_SECONDS, False
+    """Retry with jittered backoff until no other process holds the file."""
+    started, wait, warned = time.monotonic(), MIN_WAIT_SECONDS, False
     while True:
         try:
             connection = connect_once()
         except duckdb.Error as error:
-            waited = time.monotonic() - began
+            waited = time.monotonic() - started
             if not _is_locked(error) or waited > home.limits.patience:
                 raise
-            if waited > SILENT_SECONDS and not told:
-                told = True
+            if waited > SILENT_SECONDS and not warned:
+                warned = True
                 logger.warning(
                     "%s: another program has it open; waiting for up to %.0f s. %s",
                     home.warehouse,
@@ -158,23 +155,23 @@ def _retry_while_locked(connect_once: Callable[[], duckdb.DuckDBPyConnection], h
                     str(error).partition(". ")[0],
                 )
         else:
-            if told:
-                logger.info("%s: free again after %.1f s", home.warehouse, time.monotonic() - began)
+            if warned:
+                logger.info("%s: free again after %.1f s", home.warehouse, time.monotonic() - started)
             return connection
         time.sleep(random.uniform(0, wait))
         wait = min(2 * wait, MAX_WAIT_SECONDS)
 
 
 def _is_locked(error: duckdb.Error) -> bool:
-    """Another process has the file open; or this one has, for reading where it is to be written, or the reverse."""
+    """Whether another process has the file open, or this one has it open in another mode."""
     return "could not set lock" in str(error).lower() or "different configuration" in str(error)
 
 
 def _open_with_recovery(file: Path, connect_once: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
-    """Open for writing; what a crash left in DuckDB's log is replayed, or set aside where it cannot be.
+    """Open for writing. The log that a crash left is replayed, or set aside if it is damaged.
 
-    DuckDB passes over a log whose beginning it does not know, and would write over it. One that a checkpoint had taken
-    into the file before the crash it deletes.
+    DuckDB ignores a log with an unknown header, and would overwrite it. It deletes a log that a checkpoint had written to the
+    file before the crash.
     """
     log = file.with_name(f"{file.name}.wal")
     left = log.is_file() and log.stat().st_size > 0
@@ -238,14 +235,14 @@ def _damaged_database_error(home: Home, text: str) -> InputError:
 
 @contextlib.contextmanager
 def open_warehouse(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the warehouse, made with its tables where it is absent, and close it at the end.
+    """Open the warehouse, create its tables if absent, and close it at the end.
 
-    Where another program has it open, it is waited for. What was written is in the file itself at the end (a
-    checkpoint), so that no more than the work of one opening is ever in DuckDB's log alone.
+    Waits while another program has it open. Closing writes a checkpoint, so that DuckDB's log never holds more than the work of
+    one opening.
 
     Raises:
-        InputError: another program holds it for too long, the folder cannot be written to, the file is not a
-            whole warehouse or is of a newer version, or it is opened for reading and lacks a table that is asked for.
+        InputError: another program holds it for too long, the folder is not writable, the file is damaged or of a newer
+            version, or it lacks a table when opened for reading.
     """
     connection = open_database(home, read_only=read_only)
     try:
@@ -261,9 +258,9 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Iterator[duckdb.Du
             raise
         raise InputError(_explain_missing_warehouse(home, error)) from error
     except duckdb.Error as error:
-        if (told := explain_database_error(home, error)) is None:
+        if (explained := explain_database_error(home, error)) is None:
             raise
-        raise told from error
+        raise explained from error
     finally:
         connection.close()
 
@@ -272,16 +269,15 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Iterator[duckdb.Du
 def run_stage(
     home: Home, run_id: str, name: str, parameters: dict[str, Any] | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """One transaction for the stage `name`: committed when the block ends and the stage's contracts hold.
+    """Run the stage `name` in one transaction, committed if the stage's contracts hold at the end of the block.
 
-    Every result of a contract is kept in `operations.contract_results`, also when a breach takes the
-    stage's own work back.
+    Every contract result is recorded in `operations.contract_results`, also when a breach rolls the stage back.
 
     Args:
         parameters: values that the contracts' rules refer to by name; the block may add to them.
 
     Raises:
-        ContractBroken: a rule of severity `error` was broken; the warehouse is as it was.
+        ContractBroken: a rule of severity `error` was broken; the warehouse is unchanged.
     """
     with open_warehouse(home) as connection:
         connection.begin()
@@ -304,18 +300,18 @@ def run_stage(
 def select(
     connection: duckdb.DuckDBPyConnection, name: str, names: Mapping[str, str] | None = None, **values: Any
 ) -> pl.DataFrame:
-    """The rows of the query `sql/<name>.sql`.
+    """Run the query `sql/<name>.sql` and return its rows.
 
     Args:
-        names: identifiers and relations by `key`, to stand for `{key}` in the query.
-        values: of the query's parameters `$key`, all of them and no others.
+        names: identifiers and relations that replace `{key}` in the query.
+        values: the values of all parameters `$key` of the query.
     """
-    connection.complete()  # a result that `fetchone` has not read to its end would be in the way
+    connection.complete()  # discards a result that `fetchone` has not read to its end
     return connection.sql(sql.statement(name, **(names or {})), params=values).pl()
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    """Append rows to a table, each column to the one of the same name."""
+    """Append rows to a table, matching columns by name."""
     if rows.is_empty():
         return
     connection.complete()
@@ -325,7 +321,7 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame
 
 
 def drop_temporary(connection: duckdb.DuckDBPyConnection) -> None:
-    """Drop what a stage made on its way: temporary tables would take memory from its contracts."""
+    """Drop a stage's temporary tables, whose memory its contracts need."""
     found = connection.execute("select table_name from duckdb_tables() where temporary").fetchall()
     for (table,) in found:
         connection.execute(f"drop table temp.{table}")

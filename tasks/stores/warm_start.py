@@ -1,9 +1,9 @@
-"""Warm start: a model's fit begins at the fit of the latest run, with new users and items as in any fit.
+"""Warm start: initialise a fit from that of the latest run; new users and items start as in any fit.
 
-Indices are numbered by first appearance, so those of yesterday mean the same today unless a filter, a threshold
-or the logs themselves have changed; then the fit begins afresh. It also does where the earlier fit was trained on many of
-the edges that now have to be found: a model that has seen the answers would be judged by them. Where these are only a few,
-their users begin as new ones: a user's only like is trained on, and may be the one that is held out once there are more.
+Indices are numbered by first appearance, so they keep their meaning unless a filter, a threshold or the logs themselves
+changed; then the fit starts afresh. It also starts afresh if the earlier fit was trained on many of the edges that are now
+targets, which would leak the answers. If only a few are, their users start as new ones: a user's only like is trained on,
+and may be held out once there are more.
 """
 
 import logging
@@ -21,11 +21,11 @@ from oneclass.tasks.stores.matrices import SplitMatrices
 
 logger = logging.getLogger(__name__)
 
-LEAK_TOLERANCE = 0.01  # share of the edges to be found
+LEAK_TOLERANCE = 0.01  # share of the targets that an earlier fit may have been trained on
 
 
 def find_latest_fit(home: Home, protocol: str, model: str) -> Fit | None:
-    """The model's fit by the latest completed run, where the store still has it whole."""
+    """Find the model's fit by the latest completed run, if it is still stored and undamaged."""
     with warehouse.open_warehouse(home, read_only=True) as connection:
         values = {"protocol": protocol, "model": model}
         found = connection.execute(sql.statement("train/latest_fit"), values).fetchone()
@@ -33,7 +33,7 @@ def find_latest_fit(home: Home, protocol: str, model: str) -> Fit | None:
 
 
 def build_start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> Start | None:
-    """The earlier fit as a start for a fit of the estimator on a split; None where it cannot be, which is said."""
+    """Build a start from the earlier fit for a fit of the estimator on a split; None, with a warning, if it is unusable."""
     try:
         before = matrices.load_split(home, previous.matrices, parts=())
     except checksums.DamagedFile as error:
@@ -42,20 +42,20 @@ def build_start(home: Home, estimator: Model, previous: Fit, split: SplitMatrice
     if not _has_same_numbering(home, before):
         logger.warning("%s begins afresh: users or items were numbered anew since the last run", estimator.name)
         return None
-    learned = _find_leaked_targets(before, split)
-    if len(learned) > LEAK_TOLERANCE * sum(part.targets.nnz for part in split.parts.values()):
+    leaked = _find_leaked_targets(before, split)
+    if len(leaked) > LEAK_TOLERANCE * sum(part.targets.nnz for part in split.parts.values()):
         logger.warning("%s begins afresh: the last run was trained on edges that have to be found now", estimator.name)
         return None
     users, items = _match_indices(before.users, split.users), _match_indices(before.items, split.items)
-    users[np.isin(split.users, learned)] = -1
-    found = Start(fits.load_fit(home, previous.model, previous.digest), users, items)
+    users[np.isin(split.users, leaked)] = -1
+    start = Start(fits.load_fit(home, previous.model, previous.digest), users, items)
     try:
-        estimator.check_options(split.train.shape, FitOptions(start=found))
+        estimator.check_options(split.train.shape, FitOptions(start=start))
     except ValueError as error:
         logger.warning("%s begins afresh: %s", estimator.name, error)
         return None
     logger.info("%s begins at the fit of the last run", estimator.name)
-    return found
+    return start
 
 
 def _has_same_numbering(home: Home, before: SplitMatrices) -> bool:
@@ -67,20 +67,20 @@ def _has_same_numbering(home: Home, before: SplitMatrices) -> bool:
 
 
 def _find_leaked_targets(before: SplitMatrices, split: SplitMatrices) -> np.ndarray:
-    """The `user_index` of every edge that a part of the split has to find and that was a training edge before."""
-    columns, found = _match_indices(before.items, split.items), [np.empty(0, dtype=np.int32)]
+    """Return the `user_index` of each target of the split that was a training edge before."""
+    columns, leaked = _match_indices(before.items, split.items), [np.empty(0, dtype=np.int32)]
     for part in split.parts.values():
         targets = part.targets.tocoo()
         row, column = _match_indices(before.users, part.users)[targets.row], columns[targets.col]
         known = (row >= 0) & (column >= 0)
-        asked = csr_matrix((np.ones(known.sum()), (row[known], column[known])), shape=before.train.shape)
-        found.append(before.users[asked.multiply(before.train).nonzero()[0]])
-    return np.concatenate(found)
+        targets_before = csr_matrix((np.ones(known.sum()), (row[known], column[known])), shape=before.train.shape)
+        leaked.append(before.users[targets_before.multiply(before.train).nonzero()[0]])
+    return np.concatenate(leaked)
 
 
 def _match_indices(before: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """For each index of `now` its place in `before`, -1 where it is new."""
+    """Return the position in `before` of each index of `now`, -1 if it is new."""
     size = max(int(before.max(initial=-1)), int(now.max(initial=-1))) + 1
-    places = np.full(size, -1, dtype=np.int64)
-    places[before] = np.arange(len(before))
-    return places[now]
+    positions = np.full(size, -1, dtype=np.int64)
+    positions[before] = np.arange(len(before))
+    return positions[now]
