@@ -1,21 +1,20 @@
-"""The degrees of the observed graph: their distributions and means, the laws that they follow, and the
-hidden graphs that would be sampled around it.
+"""Stage `diagnose`: degrees of the observed graph, fitted degree distributions, and sampled hidden graphs.
 
-Laws are fitted on the bounded support that degrees really have: from the smallest degree seen, which is 1
-unless a filter raised it, to the size of the other side. In `diagnostics.power_law_fits`:
+Distributions are fitted on the bounded support of degrees: from the smallest observed degree, 1 unless a filter raised it,
+to the size of the other side. In `diagnostics.power_law_fits`:
 
     family            exponent          cutoff
     power_law         the power         NULL
-    power_law_cutoff  the power         the cut-off; NULL where infinite, and the law is the pure power law
+    power_law_cutoff  the power         the cut-off; NULL if infinite: the pure power law
     log_normal        mu of log d       sigma of log d; both NULL in the limit sigma to infinity, a power law
-    exponential       NULL              the mean-like scale 1 / rate; NULL where infinite, and the law is flat
+    exponential       NULL              the mean-like scale 1 / rate; NULL if infinite: a uniform distribution
 
-A p-value is the share of samples, drawn from the fitted law and each fitted anew, that lie at least as far from their
-fit (KS distance) as the real degrees do: small where the law is wrong. Its resolution is 1 / 100. Where all degrees
-of a side are equal, every law fits perfectly in a limit: exponent, cutoff and p_value are NULL.
+A p-value is the share of samples, drawn from the fitted distribution and each refitted, with a KS distance to their fit
+of at least that of the real degrees: small if the distribution is wrong. Its resolution is 1 / 100. If all degrees of a
+side are equal, every family fits perfectly in a limit: exponent, cutoff and p_value are NULL.
 
-`diagnostics.hidden_graph_ratios` has one sample of q(H) for each rate r of eq. 8, as in Figure 3 of Paquet and
-Koenigstein (2014): an item's edges in the observed graph (positives), and those that were sampled (negatives).
+`diagnostics.hidden_graph_ratios` has one sample of q(H) per rate r of eq. 8, as in Figure 3 of Paquet and Koenigstein
+(2014): an item's edges in the observed graph (positives), and the sampled ones (negatives).
 """
 
 import logging
@@ -66,41 +65,43 @@ class Diagnosed:
 
 
 def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
-    """Rewrite the tables of `diagnostics` from `curated.interactions`, unless its edges are those of the last time.
+    """Rewrite the tables of `diagnostics` from `curated.interactions`, unless its edges are unchanged.
 
     Args:
         seed: for the bootstrap behind the p-values, and for the hidden graphs.
 
     Raises:
-        ContractBroken: the tables broke their contract; the earlier ones stay.
+        ContractBroken: the tables broke their contract and were rolled back.
     """
     with warehouse.run_stage(home, run_id, "diagnose") as connection:
         reads = table_digest(connection, "indexed.interactions")
-        kept = StageCache(connection, "diagnose", Path(__file__), reads=reads, parameters={"seed": seed}, tables=TABLES)
-        if standing := kept.standing():
-            found = Diagnosed(**standing)
+        cache = StageCache(
+            connection, "diagnose", Path(__file__), reads=reads, parameters={"seed": seed}, tables=TABLES
+        )
+        if stored := cache.lookup():
+            diagnosed = Diagnosed(**stored)
         else:
-            found = rewrite_diagnostics(connection, seed)
+            diagnosed = rewrite_diagnostics(connection, seed)
             with kernel_threads(home.limits.threads):
-                store_hidden_graph_ratios(connection, (found.users, found.items), seed)
-            kept.keep(asdict(found))
+                store_hidden_graph_ratios(connection, (diagnosed.users, diagnosed.items), seed)
+            cache.store(asdict(diagnosed))
         anomalies.record_exponents(connection, run_id)
     with warehouse.open_warehouse(home, read_only=True) as connection:
         anomalies.log_anomalies(connection, run_id, "diagnose")
     logger.info(
         "a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
-        found.mean_user_degree,
-        found.mean_item_degree,
-        found.user_density,
-        found.item_density,
+        diagnosed.mean_user_degree,
+        diagnosed.mean_item_degree,
+        diagnosed.user_density,
+        diagnosed.item_density,
     )
-    return found
+    return diagnosed
 
 
 def rewrite_diagnostics(
     connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = BOOTSTRAP_REPLICATES
 ) -> Diagnosed:
-    """Rewrite the degrees and the fitted laws, on an open connection; see `diagnose`."""
+    """Rewrite the degrees and the fitted distributions on an open connection; see `diagnose`."""
     connection.execute("delete from diagnostics.degrees")
     connection.execute("delete from diagnostics.power_law_fits")
     connection.execute(sql.statement("diagnose/degrees"))
@@ -117,7 +118,7 @@ def rewrite_diagnostics(
 
 
 def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tuple[int, int], seed: int) -> None:
-    """Rewrite `diagnostics.hidden_graph_ratios`, on an open connection.
+    """Rewrite `diagnostics.hidden_graph_ratios` on an open connection.
 
     Args:
         shape: users and items of the curated interactions.
@@ -136,8 +137,8 @@ def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tupl
 
 
 def _degree_histogram(connection: duckdb.DuckDBPyConnection, side: str) -> tuple[np.ndarray, np.ndarray]:
-    found = warehouse.select(connection, "diagnose/histogram", side=side)
-    return found["degree"].to_numpy(), found["vertices"].to_numpy()
+    histogram = warehouse.select(connection, "diagnose/histogram", side=side)
+    return histogram["degree"].to_numpy(), histogram["vertices"].to_numpy()
 
 
 diagnose_task = stage_task(diagnose)

@@ -1,4 +1,4 @@
-"""Titles of items, from a file that comes with a data set."""
+"""Read the titles of items from a file that comes with a data set."""
 
 import csv
 from pathlib import Path
@@ -11,17 +11,16 @@ DELIMITERS = (",", "\t", ";", "|")
 
 
 def read_titles(path: Path, item_columns: tuple[str, ...] = (), *, named_by: str = "--titles") -> dict[str, str]:
-    """Item id -> title.
+    """Return a dictionary of item id to title.
 
-    A table with a header, its columns found by their names, in any case; or MovieLens' `movies.dat`, lines
-    `id::title::genres` without one.
+    Reads a table whose header names the columns, in any case, or MovieLens' `movies.dat` with lines `id::title::genres`.
 
     Args:
-        item_columns: more names under which the ids may stand, those of the data set's log.
+        item_columns: further names of the id column, those of the data set's log.
         named_by: the flag or setting that named the file, for messages.
 
     Raises:
-        InputError: the file cannot be read, or its header names no column of ids or of titles.
+        InputError: the file is unreadable, or its header has no column of ids or titles.
     """
     try:
         data = path.read_bytes()
@@ -30,7 +29,7 @@ def read_titles(path: Path, item_columns: tuple[str, ...] = (), *, named_by: str
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        lines = data.decode("latin-1").splitlines()  # what MovieLens' older files are in
+        lines = data.decode("latin-1").splitlines()  # the encoding of MovieLens' older files
     if not lines:
         raise InputError(f"{named_by} {path}: is empty.")
     if "::" in lines[0]:

@@ -1,4 +1,4 @@
-"""The protocols: how each holds edges out, and by which metrics it judges a model. All other code asks here."""
+"""The evaluation protocols: how each holds edges out, and its metrics. The only definition of both."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,8 @@ class Protocol:
 
     Attributes:
         title, meaning: for a reader of the report.
-        main_metrics: the columns of the main table. The first one judges: it orders the lists, finds the best one, and
-            is the metric of comparisons.
-        tuned_by: the metric on validation users, or edges, by which settings are chosen.
+        main_metrics: the columns of the leaderboard. The first ranks the models and is the metric of comparisons.
+        tuned_by: the metric on validation users or edges that settings are chosen by.
     """
 
     title: str
@@ -21,7 +20,7 @@ class Protocol:
 
     @property
     def evaluation_metrics(self) -> str:
-        """The metric that judges."""
+        """The metric that ranks the models."""
         return self.main_metrics[0]
 
 
@@ -51,20 +50,19 @@ PROTOCOLS = {
         tuned_by="ndcg@20",
     ),
 }
-ALL_EDGES = "all_edges"  # no protocol: every curated edge, for the model that is published
-VALIDATION_METRIC = (
-    f"validation_{PROTOCOLS['strong_generalization'].tuned_by}"  # on the users that a model is chosen by
-)
+ALL_EDGES = "all_edges"  # not a protocol: every curated edge, for the published model
+# The metric that the published model is chosen by, on validation users.
+VALIDATION_METRIC = f"validation_{PROTOCOLS['strong_generalization'].tuned_by}"
 
 
 def main_metric_parameters() -> dict[str, list]:
-    """Values of the parameters `$protocols`, `$metrics` and `$places` of a query over main metrics.
+    """Return the parameters `$protocols`, `$metrics` and `$places` of a query over main metrics.
 
-    They are three lists side by side; a place counts from 0, which is that of the metric that judges.
+    They are three parallel lists; a place counts from 0, the metric that ranks the models.
     """
-    found = [
+    rows = [
         (name, metric, place)
         for name, protocol in PROTOCOLS.items()
         for place, metric in enumerate(protocol.main_metrics)
     ]
-    return dict(zip(("protocols", "metrics", "places"), map(list, zip(*found, strict=True)), strict=True))
+    return dict(zip(("protocols", "metrics", "places"), map(list, zip(*rows, strict=True)), strict=True))

@@ -1,4 +1,4 @@
-"""The settings of the stages and the models: which there are, and a section of them validated."""
+"""The settings classes of the stages and models, and the validation of a section against them."""
 
 import difflib
 import importlib.util
@@ -33,11 +33,11 @@ STAGE_SETTINGS: dict[str, type[BaseModel]] = {
     "files": FileSettings,
     "notify": NotifySettings,
 }
-REQUIRED_EXTRAS = {"neural": "torch"}  # the module that an optional extra of the installation brings
+REQUIRED_EXTRAS = {"neural": "torch"}  # the module that each optional extra installs
 
 
 def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
-    """The settings of the stage or model `name`, from a section such as `[mrf_dense]`.
+    """Validate a section such as `[mrf_dense]` into the settings of the stage or model `name`.
 
     Raises:
         InputError: naming the section or the dotted setting that is wrong.
@@ -60,7 +60,7 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
 
 
 def check_model(name: str) -> None:
-    """Refuse a model that does not exist, or that needs an extra of the installation that is absent.
+    """Reject a model that does not exist or needs an extra that is not installed.
 
     Raises:
         InputError: naming it.
@@ -76,7 +76,7 @@ def check_model(name: str) -> None:
 
 
 def check_protocol(name: str) -> None:
-    """Refuse a protocol that does not exist.
+    """Reject a protocol that does not exist.
 
     Raises:
         InputError: naming it.
@@ -88,15 +88,15 @@ def check_protocol(name: str) -> None:
 def build_search_space(
     model: str, fixed: Iterable[str], *, order: bool = False, explicit_negatives: bool = False
 ) -> SearchSpace:
-    """Where tuning searches: the space that the model declares, without the settings that are `fixed`.
+    """Return the model's declared search space without the `fixed` settings.
 
     Args:
         fixed: dotted names, such as `mrf_dense.l2`.
         order: whether histories keep their order (`split.order`).
-        considered: whether what users considered and did not like is kept (`binarize.observed_negatives`).
+        explicit_negatives: whether explicit negatives are kept (`binarize.observed_negatives`).
 
     Raises:
-        InputError: nothing is left to search.
+        InputError: no setting is left to search.
     """
     declared = MODELS[model].Settings.search_space
     if not declared:
@@ -106,7 +106,7 @@ def build_search_space(
         declared = {**declared, **MODELS[model].Settings.recency_search_space}
     if explicit_negatives:
         declared = {**declared, **MODELS[model].Settings.explicit_search_space}
-    space = {name: where for name, where in declared.items() if f"{model}.{name}" not in set(fixed)}
+    space = {name: values for name, values in declared.items() if f"{model}.{name}" not in set(fixed)}
     if not space:
         raise InputError(f"--set: fixes every setting of {model} that is searched, {', '.join(declared)}.")
     return space

@@ -1,4 +1,4 @@
-"""The data sets: one TOML file each, built-in ones here and a person's own in `<root>/datasets/NAME.toml`."""
+"""Data sets, one TOML file each: built-in ones here and the user's own in `<root>/datasets/NAME.toml`."""
 
 import difflib
 import re
@@ -16,7 +16,7 @@ DATASET_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 class Columns(BaseModel):
-    """Names under which a log's header, or a Parquet file, may hold each column; case does not matter."""
+    """Accepted names of each column in a log's header or Parquet schema, in any case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,13 +26,13 @@ class Columns(BaseModel):
         "artist_id", "book_id", "article_id",
     )  # fmt: skip
     value: tuple[str, ...] = ("value", "rating", "count", "weight", "quantity")
-    """Empty where the log has no values: every event then counts 1."""
+    """Empty if the log has no values: every event then counts 1."""
     time: tuple[str, ...] = ("timestamp", "occurred_at", "ordered_at", "time", "date")
     """Seconds since 1970 or ISO 8601; a log without such a column has no times."""
 
 
 class Dataset(BaseModel):
-    """What the system must know of a data set before it has read a line of it."""
+    """Facts about a data set that are needed before its logs are read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,18 +40,18 @@ class Dataset(BaseModel):
     title: str
     """One line for reports and messages."""
     urls: tuple[str, ...] = ()
-    """Where the raw files are fetched from."""
+    """Where to download the raw files."""
     sha256: dict[str, str] = {}
-    """Digests of raw files as published, by file name, where they are known."""
+    """Published digests of raw files, by file name."""
     licence: str = ""
     """One sentence on what the raw files may be used for."""
     files: tuple[str, ...] = Field(("*",), min_length=1)
-    """Patterns of the raw files' names: what is taken from a folder; `.gz` may follow each."""
+    """Patterns of the raw files' names in a folder; `.gz` may follow each."""
     layout: Literal["recognised", "adjacency", "counted_adjacency"] = "recognised"
     """`adjacency`: lines `user item ...`; `counted_adjacency`: lines `count item ...`, line n is user n."""
     columns: Columns = Columns()
     delimiter: str | None = Field(None, min_length=1)
-    """What separates fields; found in the header where it is not given."""
+    """Field separator; by default detected in the header."""
     fields: tuple[Role, ...] = ()
     """For a log without a header: the role of each field of a line; `-` is a field to ignore."""
     value_min: float | None = None
@@ -77,7 +77,7 @@ class Dataset(BaseModel):
         "hpf",
         "blend",
     )
-    """What a run fits where `--models` does not say."""
+    """Models of a run without `--models`."""
     ingest: dict[str, Any] = {}
     binarize: dict[str, Any] = {}
     split: dict[str, Any] = {}
@@ -95,18 +95,17 @@ class Dataset(BaseModel):
 
 
 def list_datasets(root: Path) -> list[str]:
-    """Names of the data sets known to a home: the built-in ones and those in `<root>/datasets`."""
+    """List the data sets known to a home: the built-in ones and those in `<root>/datasets`."""
     built_in = {Path(file.name).stem for file in files(__name__).iterdir() if file.name.endswith(".toml")}
     own = {file.stem for file in (root / "datasets").glob("*.toml")}
     return sorted(built_in | own)
 
 
 def load_dataset(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
-    """The data set `name`; a person's own file takes the place of a built-in one of the same name.
+    """Load the data set `name`; a user's file overrides a built-in one of the same name.
 
-    A name that no file declares is taken for a data set with the defaults of `Dataset` where its logs are named with it,
-    or its landing folder, warehouse or publication is in the home already; but not where it looks like a known name
-    misspelt.
+    An undeclared name is a data set with the defaults of `Dataset` if its logs are named with it, or if its landing folder,
+    warehouse or publication exists in the home, unless it looks like a misspelt known name.
 
     Args:
         with_logs: whether logs were named.
@@ -117,8 +116,8 @@ def load_dataset(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
     known = list_datasets(root)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
-        there = any((root / name / one).exists() for one in ("landing", "warehouse.duckdb", "published"))
-        if re.fullmatch(DATASET_NAME, name) and ((with_logs and not close) or there):
+        exists = any((root / name / part).exists() for part in ("landing", "warehouse.duckdb", "published"))
+        if re.fullmatch(DATASET_NAME, name) and ((with_logs and not close) or exists):
             return Dataset(name=name, title=name)
         hint = f" Did you mean {close[0]}?" if close else ""
         if not close and not with_logs:

@@ -1,6 +1,6 @@
-"""The demo's log, made by the generative story of the random-graph paper.
+"""The demo's log, simulated by the generative model of the random-graph paper.
 
-`story` makes the likes and keeps the truth, `netflix_writer` writes them in the Netflix format.
+`story` simulates the likes and stores the truth, `netflix_writer` writes the log in the Netflix format.
 """
 
 from oneclass.tasks.demo.story import DemoSettings, make_demo

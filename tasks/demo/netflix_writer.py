@@ -1,6 +1,6 @@
-"""Writing a log in the Netflix Prize format: `combined_data_1.txt`, and up to `_4` for a large one.
+"""Write a log in the Netflix Prize format: `combined_data_1.txt`, up to `_4` for a large log.
 
-Each item has a line `ITEM:` and after it one line `USER,STARS,YYYY-MM-DD` a rating.
+Each item has a line `ITEM:`, followed by one line `USER,STARS,YYYY-MM-DD` per rating.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ RatingFunction = Callable[[np.ndarray, np.ndarray, slice], tuple[np.ndarray, np.
 
 
 def partition_items_by_edges(starts: np.ndarray, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Runs [i, j) of items from `first` to before `last` with about BLOCK edges, at least one item each."""
+    """Yield ranges [i, j) of the items [first, last) with about `EDGES_PER_BLOCK` edges, at least one item each."""
     while first < last:
         end = int(np.searchsorted(starts, starts[first] + EDGES_PER_BLOCK, side="right")) - 1
         end = min(max(end, first + 1), last)
@@ -26,16 +26,16 @@ def partition_items_by_edges(starts: np.ndarray, first: int, last: int) -> Itera
 
 
 def expand_items(starts: np.ndarray, first: int, end: int) -> np.ndarray:
-    """The item of each edge of the items [first, end), int32."""
+    """Return the item of each edge of the items [first, end), int32."""
     return np.repeat(np.arange(first, end, dtype=np.int32), np.diff(starts[first : end + 1]))
 
 
-def write_ratings_log(folder: Path, starts: np.ndarray, users: np.ndarray, rated: RatingFunction) -> list[str]:
+def write_ratings_log(folder: Path, starts: np.ndarray, users: np.ndarray, rate: RatingFunction) -> list[str]:
     """Write the ratings of a graph; ids are indices plus one.
 
     Args:
         starts, users: CSR by item, int64 (N + 1,) and int32 (edges,).
-        rated: takes users, items and positions of some edges; returns their stars (1 to 5) and dates (datetime64[D]).
+        rate: maps users, items and positions of some edges to their stars (1 to 5) and dates (datetime64[D]).
 
     Returns:
         The names of the files.
@@ -46,18 +46,18 @@ def write_ratings_log(folder: Path, starts: np.ndarray, users: np.ndarray, rated
     for name, low, high in zip(names, shares[:-1], shares[1:], strict=True):
         with open(folder / name, "wb") as file:
             parts = partition_items_by_edges(starts, int(low), int(high))
-            file.writelines(_format_lines(starts, users, rated, first, end) for first, end in parts)
+            file.writelines(_format_lines(starts, users, rate, first, end) for first, end in parts)
     return names
 
 
-def _format_lines(starts: np.ndarray, users: np.ndarray, rated: RatingFunction, first: int, end: int) -> bytes:
-    """The lines of the items [first, end).
+def _format_lines(starts: np.ndarray, users: np.ndarray, rate: RatingFunction, first: int, end: int) -> bytes:
+    """Format the lines of the items [first, end).
 
-    A line is a row of a byte matrix, zero where it has no character; the zeros are left out at the end.
+    A line is a row of a byte matrix with zeros where it has no character; zeros are dropped at the end.
     """
     part = slice(starts[first], starts[end])
     users, items = users[part], expand_items(starts, first, end)
-    stars, dates = rated(users, items, part)
+    stars, dates = rate(users, items, part)
     rows = np.zeros((len(users) + end - first, 21), dtype=np.uint8)
     edge = np.arange(len(users)) + items - first + 1
     rows[edge, :7] = _format_digits(users + 1)
@@ -72,7 +72,7 @@ def _format_lines(starts: np.ndarray, users: np.ndarray, rated: RatingFunction, 
 
 
 def _format_digits(numbers: np.ndarray) -> np.ndarray:
-    """Seven decimal digits as ASCII, uint8 (n, 7), with zero bytes for leading zeros."""
+    """Format seven decimal digits as ASCII, uint8 (n, 7), with zero bytes for leading zeros."""
     powers = 10 ** np.arange(6, -1, -1)
     digits = (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
     digits[numbers[:, None] < powers] = 0
@@ -80,7 +80,7 @@ def _format_digits(numbers: np.ndarray) -> np.ndarray:
 
 
 def _format_dates(dates: np.ndarray) -> np.ndarray:
-    """YYYY-MM-DD as ASCII, uint8 (n, 10); each day is written out once."""
+    """Format YYYY-MM-DD as ASCII, uint8 (n, 10). Each day is formatted once."""
     first = dates.min()
     days = np.datetime_as_string(first + np.arange((dates.max() - first).astype(int) + 1))
     return days.astype("S10").view(np.uint8).reshape(-1, 10)[(dates - first).astype(int)]

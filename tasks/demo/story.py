@@ -1,17 +1,16 @@
-"""The embedded data set: a log in the Netflix Prize format by the paper's generative story, and its truth.
+"""Simulate the demo: a log in the Netflix Prize format by the paper's generative model, and its truth.
 
-Degrees come from power laws with exponential cut-off, half-edges are paired into the hidden graph H, and one
-biased coin a considered edge decides whether it is liked (Paquet and Koenigstein 2014, sections 2 and 3). A
-like becomes 4 or 5 stars, a considered item that is not liked 1 to 3. What a real log hides is kept in
-`<home>/demo/truth/`:
+Degrees come from power laws with exponential cut-off, half-edges are paired into the hidden graph H, and a Bernoulli draw
+per considered edge decides whether it is liked (Paquet and Koenigstein 2014, sections 2 and 3). A like becomes 4 or 5
+stars, a considered item that is not liked 1 to 3. `<home>/demo/truth/` stores what a real log hides:
 
-    settings.json    settings, seed, generator version, the laws of the degrees, what came out, and sha256s
+    settings.json    settings, seed, generator version, degree distributions, resulting counts, and sha256s
     edges.parquet    one row per edge of H: user, item (ids as in the log), probability, liked
     users.npy, items.npy, item_bias.npy    u (M, K), v (N, K), b (N,), float32; row i belongs to id i + 1
 
-What there is to learn, at the default size and seed 1, one like held out of every user with two or more:
-the ranking by (degree in H) x sigma(u'v + b), which knows the truth, has mean rank .961 and nDCG@100 .372;
-popularity has .935 and .246. (Mean rank: the share of the items not liked that stand below the one held out.)
+Upper bounds at the default size and seed 1, with one like of every user with two or more held out: the ranking by
+(degree in H) x sigma(u'v + b), which knows the truth, has mean rank .961 and nDCG@100 .372; popularity has .935 and .246.
+(Mean rank: the share of items not liked that rank below the held-out one.)
 """
 
 import hashlib
@@ -38,9 +37,9 @@ from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-GENERATOR_VERSION = 1  # raise it with every change of what a seed gives
+GENERATOR_VERSION = 1  # increase it whenever a seed gives another log
 FIRST_DAY, NUM_DAYS = np.datetime64("2001-01-01"), 5 * 365
-MAX_DENSITY = 0.8  # the largest share of all pairs that may be considered
+MAX_DENSITY = 0.8  # largest share of considered pairs
 EXPONENT_STEPS = 80
 
 
@@ -72,14 +71,15 @@ class DemoSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Simulation:
-    """All that was drawn; edges are sorted by item, then user.
+    """A simulated data set; edges are sorted by item, then user.
 
     Attributes:
-        laws: of the degrees in H, of users and of items.
-        starts: int64 (N + 1,), where the edges of each item begin.
-        users: int32 (edges,), user of each edge of H.
-        probability: float32 (edges,), of the coin.
-        liked: bool (edges,), the coin.
+        degree_distributions: of the degrees in H, of users and of items.
+        traits: the latent factors and biases of the logits.
+        starts: int64 (N + 1,), the first edge of each item.
+        users: int32 (edges,), the user of each edge of H.
+        probability: float32 (edges,), of a like.
+        liked: bool (edges,), the outcome of the draw.
     """
 
     degree_distributions: tuple[Distribution, Distribution]
@@ -91,43 +91,43 @@ class Simulation:
 
 
 def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
-    """Write the log to `home.landing` and the truth to `home.truth`, unless they are there already.
+    """Write the log to `home.landing` and the truth to `home.truth`, unless they exist.
 
-    No file is ever seen half-written: all are completed in a folder of their own and then moved, and only then are
-    those of an earlier demo removed. The same settings and seed give the same bytes.
+    Files are completed in a temporary folder and then moved; only then are those of an earlier demo removed. Equal settings
+    and seed give equal bytes.
 
     Returns:
         The log files, in order.
 
     Raises:
-        InputError: sizes that no graph has, or a home that cannot be written to.
+        InputError: sizes that no graph has, or a home that is not writable.
     """
     check_sizes(settings)
-    asked = {"generator": GENERATOR_VERSION, "seed": seed, "settings": settings.model_dump()}
-    if (kept := _find_existing_log(home, asked)) is not None:
-        return kept
+    inputs = {"generator": GENERATOR_VERSION, "seed": seed, "settings": settings.model_dump()}
+    if (existing := _find_existing_log(home, inputs)) is not None:
+        return existing
     try:
         home.folder.mkdir(parents=True, exist_ok=True)
-        making = Path(tempfile.mkdtemp(prefix=".demo-", dir=home.folder))
+        temporary = Path(tempfile.mkdtemp(prefix=".demo-", dir=home.folder))
     except OSError as error:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
     try:
-        story = simulate_likes(settings, seed)
-        return _install_files(home, making, _write_files(making, story, asked))
+        simulation = simulate_likes(settings, seed)
+        return _install_files(home, temporary, _write_files(temporary, simulation, inputs))
     except OSError as error:
         raise OneclassError(
             f"{home.folder}: the demo could not be written ({error.strerror or error}). "
             "Free some space or choose another --home, then run again."
         ) from error
     finally:
-        shutil.rmtree(making, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_sizes(settings: DemoSettings) -> None:
-    """Refuse sizes that no graph has.
+    """Reject sizes that no graph has.
 
     Raises:
-        InputError: there are too few or too many likes for the users and items.
+        InputError: too few or too many likes for the users and items.
     """
     users, items = settings.users, settings.items
     considered = settings.likes / settings.like_share
@@ -145,10 +145,10 @@ def check_sizes(settings: DemoSettings) -> None:
 
 
 def solve_degree_distributions(settings: DemoSettings, lowered: float = 0.0) -> tuple[Distribution, Distribution]:
-    """The laws of the users' and the items' degrees in H, their cut-offs solved so that eq. 1 holds.
+    """Solve the cut-offs of the users' and items' degree distributions in H so that eq. 1 holds.
 
     Args:
-        lowered: taken from both exponents.
+        lowered: subtracted from both exponents.
     """
     users, items, considered = settings.users, settings.items, settings.likes / settings.like_share
     return (
@@ -158,9 +158,9 @@ def solve_degree_distributions(settings: DemoSettings, lowered: float = 0.0) -> 
 
 
 def simulate_likes(settings: DemoSettings, seed: int) -> Simulation:
-    """Draw everything: H, the traits, the coins."""
+    """Simulate H, the traits and the likes."""
     counts = settings.users, settings.items
-    laws, starts, users = _draw_hidden_graph(settings, seed)
+    distributions, starts, users = _draw_hidden_graph(settings, seed)
     if settings.likes >= len(users):
         raise InputError(
             f"demo.likes = {settings.likes:,}: the graph that was drawn has only {len(users):,} considered edges. "
@@ -168,22 +168,21 @@ def simulate_likes(settings: DemoSettings, seed: int) -> Simulation:
         )
     traits = draw_like_factors(counts, settings.traits, settings.logit_sd, settings.bias_sd, seed)
     traits, probability = like_probabilities(traits, starts, users, settings.likes)
-    return Simulation(laws, traits, starts, users, probability, draw_likes(starts, users, probability, seed))
+    return Simulation(distributions, traits, starts, users, probability, draw_likes(starts, users, probability, seed))
 
 
 def _draw_hidden_graph(
     settings: DemoSettings, seed: int
 ) -> tuple[tuple[Distribution, Distribution], np.ndarray, np.ndarray]:
-    """The laws of the degrees in H, and H by item.
+    """Draw the degree distributions in H, and H by item.
 
-    A dense graph has no room for degrees as uneven as those of a small exponent's law: a user with one edge
-    cannot go without the items that every user considers. Where none of the degrees drawn fit together, both
-    exponents are lowered by steps, which makes the degrees more even.
+    A dense graph cannot have degrees as uneven as a small exponent gives: a user with one edge cannot avoid the items that
+    every user considers. If the drawn degrees do not fit together, both exponents are lowered in steps, which evens them out.
     """
     for step in range(EXPONENT_STEPS):
-        laws = solve_degree_distributions(settings, lowered=0.25 * step)
+        distributions = solve_degree_distributions(settings, lowered=0.25 * step)
         try:
-            return laws, *draw_graph(*laws, (settings.users, settings.items), seed)
+            return distributions, *draw_graph(*distributions, (settings.users, settings.items), seed)
         except NotGraphical:
             continue
     raise InputError(
@@ -192,13 +191,13 @@ def _draw_hidden_graph(
     )
 
 
-def _find_existing_log(home: Home, asked: dict[str, Any]) -> list[Path] | None:
-    """The log files of an earlier run with the same settings and seed, when every file is as it was left."""
-    made = _list_written_files(home)
-    if {key: made.get(key) for key in asked} != asked:
+def _find_existing_log(home: Home, inputs: dict[str, Any]) -> list[Path] | None:
+    """Return the log files of an earlier run with the same settings and seed, if every file is unchanged."""
+    written = _list_written_files(home)
+    if {key: written.get(key) for key in inputs} != inputs:
         return None
-    truth = {home.truth / name: digest for name, digest in made.get("truth", {}).items()}
-    logs = {home.landing / name: digest for name, digest in made.get("logs", {}).items()}
+    truth = {home.truth / name: digest for name, digest in written.get("truth", {}).items()}
+    logs = {home.landing / name: digest for name, digest in written.get("logs", {}).items()}
     damaged = [str(file) for file, digest in (truth | logs).items() if _file_sha256(file) != digest]
     if damaged:
         logger.warning("%s: not as the demo left it; the demo is made anew", ", ".join(damaged))
@@ -206,7 +205,7 @@ def _find_existing_log(home: Home, asked: dict[str, Any]) -> list[Path] | None:
 
 
 def _file_sha256(file: Path) -> str | None:
-    """Of a file's bytes; None where it is absent or cannot be read."""
+    """Return the sha256 of a file; None if it is absent or unreadable."""
     try:
         with file.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -216,31 +215,31 @@ def _file_sha256(file: Path) -> str | None:
 
 def _list_written_files(home: Home) -> dict[str, Any]:
     try:
-        made = json.loads((home.truth / "settings.json").read_text(encoding="utf-8"))
+        written = json.loads((home.truth / "settings.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return made if isinstance(made, dict) else {}
+    return written if isinstance(written, dict) else {}
 
 
-def _install_files(home: Home, making: Path, made: dict[str, Any]) -> list[Path]:
-    """Put complete files in place. The settings file is removed first and written last: only with it do they count."""
+def _install_files(home: Home, temporary: Path, written: dict[str, Any]) -> list[Path]:
+    """Move complete files into place. The settings file, which makes them valid, is removed first and written last."""
     earlier = set(_list_written_files(home).get("logs", ()))
     for folder in (home.landing, home.truth):
         folder.mkdir(parents=True, exist_ok=True)
     (home.truth / "settings.json").unlink(missing_ok=True)
-    for name in made["truth"]:
-        os.replace(making / name, home.truth / name)
-    for name in made["logs"]:
-        os.replace(making / name, home.landing / name)
-    for name in earlier - set(made["logs"]):
+    for name in written["truth"]:
+        os.replace(temporary / name, home.truth / name)
+    for name in written["logs"]:
+        os.replace(temporary / name, home.landing / name)
+    for name in earlier - set(written["logs"]):
         (home.landing / name).unlink(missing_ok=True)
-    (making / "settings.json").write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
-    os.replace(making / "settings.json", home.truth / "settings.json")
-    return [home.landing / name for name in made["logs"]]
+    (temporary / "settings.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary / "settings.json", home.truth / "settings.json")
+    return [home.landing / name for name in written["logs"]]
 
 
-def _write_files(folder: Path, simulation: Simulation, asked: dict[str, Any]) -> dict[str, Any]:
-    """Write the log and the truth; returns what `settings.json` will say."""
+def _write_files(folder: Path, simulation: Simulation, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Write the log and the truth. Returns the contents of `settings.json`."""
     for name, values in (("users", simulation.traits.users), ("items", simulation.traits.items)):
         np.save(folder / f"{name}.npy", values)
     np.save(folder / "item_bias.npy", simulation.traits.item_bias)
@@ -248,22 +247,22 @@ def _write_files(folder: Path, simulation: Simulation, asked: dict[str, Any]) ->
     truth = ["edges.parquet", "users.npy", "items.npy", "item_bias.npy"]
 
     def rating(users: np.ndarray, items: np.ndarray, edges: slice) -> tuple[np.ndarray, np.ndarray]:
-        stars, days = draw_ratings(users, items, simulation.liked[edges], asked["seed"], NUM_DAYS)
+        stars, days = draw_ratings(users, items, simulation.liked[edges], inputs["seed"], NUM_DAYS)
         return stars, FIRST_DAY + days
 
     logs = write_ratings_log(folder, simulation.starts, simulation.users, rating)
-    laws = {
+    distributions = {
         side: {
-            "exponent": law.exponent,
-            "cutoff": law.cutoff,
-            "d_min": law.d_min,
-            "d_max": law.d_max,
-            "mean": law.mean,
+            "exponent": distribution.exponent,
+            "cutoff": distribution.cutoff,
+            "d_min": distribution.d_min,
+            "d_max": distribution.d_max,
+            "mean": distribution.mean,
         }
-        for side, law in zip(("user", "item"), simulation.degree_distributions, strict=True)
+        for side, distribution in zip(("user", "item"), simulation.degree_distributions, strict=True)
     }
-    return asked | {
-        "laws": laws,
+    return inputs | {
+        "laws": distributions,
         "considered": len(simulation.users),
         "liked": int(simulation.liked.sum()),
         "logs": {name: _file_sha256(folder / name) for name in logs},
