@@ -1,4 +1,4 @@
-"""Stage `ingest`: raw logs, in the formats they are published in, into `raw.events` and `raw.rejects`."""
+"""Stage `ingest`: load raw logs, in their published formats, into `raw.events` and `raw.rejects`."""
 
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile, describe_expected_sources, inspect_sources

@@ -1,7 +1,7 @@
-"""What the logs of a run are to the warehouse: new, known by their bytes, or changed under their names.
+"""Compare a run's logs with the warehouse: new, known by their bytes, or changed under their names.
 
-A log's name is its path, made absolute; within the landing folder its path in there, so that a home may be moved.
-The name of an archive's member is the archive's name with the member's after it.
+A log's name is its absolute path, or in the landing folder its path relative to it, so that a home may be moved. The name of
+an archive's member is the archive's name followed by the member's.
 """
 
 from collections import defaultdict
@@ -22,42 +22,42 @@ from oneclass.tasks.stores.home import Home
 
 
 class RejectLimitExceeded(Exception):
-    """Some files hold more rejects than the data set allows; the transaction that read them is taken back.
+    """Some files have more rejects than the data set allows; the transaction that read them is rolled back.
 
     Attributes:
-        refused: those files.
+        rejected: those files.
     """
 
-    def __init__(self, refused: Sequence[RejectedFile]) -> None:
-        super().__init__("\n".join(one.reason for one in refused))
-        self.refused = tuple(refused)
+    def __init__(self, rejected: Sequence[RejectedFile]) -> None:
+        super().__init__("\n".join(file.reason for file in rejected))
+        self.rejected = tuple(rejected)
 
 
 def check_reject_limit(
     connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFile]], share: float
 ) -> None:
-    """Compare the rejects of each file, of an archive's members together, with the share that is allowed.
+    """Compare the share of rejects of each file with the limit; an archive's members count together.
 
     Args:
-        files: (file_id, log) of each log that this run read in.
+        files: (file_id, log) of each log that this run ingested.
         share: `max_reject_share` of the data set.
 
     Raises:
-        TooManyRejects: some are above it.
+        RejectLimitExceeded: some files exceed it.
     """
     ids = [file_id for file_id, log in files]
-    found = {row[0]: row[1:] for row in connection.execute(sql.statement("ingest/reject_shares"), [ids]).fetchall()}
-    together: dict[Path, list[tuple]] = defaultdict(list)
+    counts = {row[0]: row[1:] for row in connection.execute(sql.statement("ingest/reject_shares"), [ids]).fetchall()}
+    by_location: dict[Path, list[tuple]] = defaultdict(list)
     for file_id, log in files:
-        together[log.location].append((log.path, *found[file_id]))
-    refused = []
-    for location, logs in together.items():
+        by_location[log.location].append((log.path, *counts[file_id]))
+    rejected = []
+    for location, logs in by_location.items():
         rejects, lines = sum(log[1] for log in logs), sum(log[2] for log in logs)
         if rejects > share * lines:
             path, _, _, line, reason = max(logs, key=lambda log: log[1])
-            refused.append(RejectedFile(location, _reject_reason(path, rejects, lines, line, reason, share)))
-    if refused:
-        raise RejectLimitExceeded(refused)
+            rejected.append(RejectedFile(location, _reject_reason(path, rejects, lines, line, reason, share)))
+    if rejected:
+        raise RejectLimitExceeded(rejected)
 
 
 def _reject_reason(path: str, rejects: int, lines: int, line: int, reason: str, share: float) -> str:
@@ -84,12 +84,12 @@ class KnownFile:
 
 @dataclass(frozen=True)
 class FileChange:
-    """A log whose events go into the warehouse, or whose name went over to bytes that the warehouse holds.
+    """A log to ingest, or one whose name now belongs to bytes that the warehouse already has.
 
     Attributes:
         file_id: of its bytes.
-        is_new: its bytes are to be read in.
-        before: what the warehouse held under its name; it is deleted.
+        is_new: whether its bytes must be ingested.
+        before: the logs in the warehouse under its name, which are deleted.
     """
 
     log: LogFile
@@ -100,12 +100,12 @@ class FileChange:
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """What a run of the stage is to do.
+    """The changes that a run of the stage makes.
 
     Attributes:
         ids: digest -> file_id of every log of the run.
-        arrivals: what is to be read in or deleted, in the order of the sources.
-        skipped: paths of the logs whose bytes are in the warehouse already.
+        arrivals: the logs to ingest or delete, in the order of the sources.
+        skipped: paths of the logs whose bytes are in the warehouse.
     """
 
     ids: dict[str, int]
@@ -114,26 +114,26 @@ class IngestPlan:
 
     @property
     def new(self) -> list[tuple[int, LogFile]]:
-        """(file_id, log) of each log to read."""
-        return [(one.file_id, one.log) for one in self.arrivals if one.is_new]
+        """(file_id, log) of each log to ingest."""
+        return [(change.file_id, change.log) for change in self.arrivals if change.is_new]
 
     @property
     def before(self) -> list[KnownFile]:
-        """What is deleted, because other bytes have its name now."""
-        return [held for one in self.arrivals for held in one.before]
+        """The logs to delete because their names have other bytes."""
+        return [known for change in self.arrivals for known in change.before]
 
 
 def load_known_files(home: Home) -> list[KnownFile]:
-    """Every log in the warehouse."""
+    """Load every log in the warehouse."""
     if not home.warehouse.exists():
         return []
-    with warehouse.open_warehouse(home) as connection:  # for writing: it makes the tables that an older warehouse lacks
+    with warehouse.open_warehouse(home) as connection:  # for writing, to migrate an older warehouse
         rows = connection.execute(sql.statement("ingest/held")).fetchall()
     return [KnownFile(file_id, name or known_name(home, path), path, *rest) for file_id, name, path, *rest in rows]
 
 
 def known_name(home: Home, path: str) -> str:
-    """The name of a log that lies at `path`; of one that was set aside or put away, the name that it came by."""
+    """Return the name of a log at `path`; for a quarantined or archived log, its original name."""
     absolute = Path(path).parent.resolve() / Path(path).name
     landing = home.landing.resolve()
     for folder in (landing / QUARANTINE, landing / DONE, landing):
@@ -145,42 +145,42 @@ def known_name(home: Home, path: str) -> str:
 def plan_ingest(
     home: Home, known_files: Iterable[KnownFile], logs: Sequence[LogFile], settings: IngestSettings
 ) -> IngestPlan:
-    """Which logs are new, and which replace what is present.
+    """Decide which logs are new, and which replace logs in the warehouse.
 
-    A log that replaces another takes over its file_id, so that the tables come out as from the later bytes alone. What
-    another log of the run holds, under whatever name, is not replaced: its file was renamed.
+    A log that replaces another takes over its file_id, so that the tables equal those of the later bytes alone. A log whose
+    bytes are still among the run's logs, under any name, is not replaced: its file was renamed.
 
     Raises:
-        InputError: a log changed, and `ingest.changed_file` refuses that.
+        InputError: a log changed, and `ingest.changed_file` is `refuse`.
     """
-    here = {log.sha256 for log in logs}
-    ids, named = {}, defaultdict(list)
-    for one in known_files:
-        ids[one.sha256] = one.file_id
-        if one.sha256 not in here:
-            named[one.name].append(one)
-    following = max(ids.values(), default=0) + 1
-    arrivals, skipped = [], []
+    digests = {log.sha256 for log in logs}
+    ids, by_name = {}, defaultdict(list)
+    for known in known_files:
+        ids[known.sha256] = known.file_id
+        if known.sha256 not in digests:
+            by_name[known.name].append(known)
+    next_id = max(ids.values(), default=0) + 1
+    changes, skipped = [], []
     for log in logs:
-        before = tuple(named.pop(known_name(home, log.path), ())) if settings.changed_file != "add" else ()
+        before = tuple(by_name.pop(known_name(home, log.path), ())) if settings.changed_file != "add" else ()
         if before and settings.changed_file == "refuse":
             raise InputError(_changed_file_error(log, before))
         is_new = log.sha256 not in ids
         if is_new and before:
-            ids[log.sha256] = min(one.file_id for one in before)
+            ids[log.sha256] = min(known.file_id for known in before)
         elif is_new:
-            ids[log.sha256], following = following, following + 1
+            ids[log.sha256], next_id = next_id, next_id + 1
         else:
             skipped.append(log.path)
         if is_new or before:
-            arrivals.append(FileChange(log, ids[log.sha256], is_new, before))
-    return IngestPlan({digest: ids[digest] for digest in here}, tuple(arrivals), tuple(skipped))
+            changes.append(FileChange(log, ids[log.sha256], is_new, before))
+    return IngestPlan({digest: ids[digest] for digest in digests}, tuple(changes), tuple(skipped))
 
 
 def record_changes(
     connection: duckdb.DuckDBPyConnection, home: Home, run_id: str, plan: IngestPlan, rejected: Sequence[RejectedFile]
 ) -> None:
-    """Write what arrived into `operations.arrivals`, inside the stage's transaction."""
+    """Write the changes to `operations.arrivals`, inside the stage's transaction."""
     counts = {
         file_id: (events, rejects)
         for file_id, events, rejects in connection.execute(

@@ -1,4 +1,4 @@
-"""How a log is laid out, recognised from its first lines and from what the data set's file declares."""
+"""Recognise the layout of a log from its first lines and the data set's file."""
 
 import csv
 import re
@@ -18,21 +18,21 @@ HEADERLESS_FORMATS = (
     ("\t", ("user", "item", "value"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER_PATTERN}\s*")),  # taste profile triplets
 )
 MIN_FORMAT_MATCH = 0.5
-"""A layout is recognised when at least this share of the first lines fits it; the others may be damaged."""
+"""A layout is recognised if at least this share of the first lines matches; the others may be damaged."""
 
 
 @dataclass(frozen=True)
 class LogFormat:
-    """Which statement of `sql/ingest/` parses a log, and the particulars that it needs.
+    """The statement of `sql/ingest/` that parses a log, and its parameters.
 
     Attributes:
         statement: `netflix`, `delimited`, `adjacency`, `counted_adjacency` or `parquet`.
-        delimiter: what separates the fields of a line.
-        quoted: fields may stand in double quotes, as RFC 4180 has them.
+        delimiter: the field separator.
+        quoted: whether fields may be in double quotes, as in RFC 4180.
         header_lines: lines before the first event.
-        fields: how many fields a line has.
-        places: role ("user", "item", "value", "time") -> place of its field, from 1; in Parquet its name.
-        has_row_numbers: the log is Parquet and has a column `file_row_number` of its own.
+        fields: the number of fields of a line.
+        places: role ("user", "item", "value", "time") -> position of its field, from 1; in Parquet its name.
+        has_row_numbers: whether a Parquet log has its own column `file_row_number`.
     """
 
     statement: str
@@ -45,7 +45,7 @@ class LogFormat:
 
 
 def detect_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogFormat:
-    """The layout of a text log from its first lines.
+    """Detect the layout of a text log from its first lines.
 
     Raises:
         InputError: the format is unknown, or the header lacks columns.
@@ -71,22 +71,22 @@ def detect_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogForma
 
 
 def match_columns(header: Sequence[str], columns: Columns) -> tuple[dict[str, int], list[str]]:
-    """The place, from 1, of each role's first accepted name in `found`; and the required roles that have none.
+    """Find the position, from 1, of the first accepted name of each role in `header`, and the required roles without one.
 
-    A value is not required where `found` has nothing that could be one: no column but user, item and time.
+    A value is not required if `header` has no column for it besides user, item and time.
     """
     lowered = [name.strip().lower() for name in header]
     places = {}
     for role in ("user", "item", "value", "time"):
         accepted = [name.lower() for name in getattr(columns, role)]
-        if named := next((name for name in accepted if name in lowered), None):
-            places[role] = lowered.index(named) + 1
+        if match := next((name for name in accepted if name in lowered), None):
+            places[role] = lowered.index(match) + 1
     needed = ["user", "item", *(["value"] if columns.value and len(places) < len(header) else [])]
     return places, [role for role in needed if role not in places]
 
 
 def describe_required_columns(columns: Columns) -> str:
-    """The accepted names of the columns that a log must have, for a message."""
+    """Describe the accepted names of the required columns, for a message."""
     roles: Mapping[str, tuple[str, ...]] = {
         "user": columns.user,
         "item": columns.item,

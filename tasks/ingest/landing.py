@@ -1,7 +1,7 @@
-"""The landing folder: what lies in it to be read, and what becomes of its files.
+"""The landing folder: list its files, and quarantine, archive or remove them.
 
-`landing/quarantine/` holds the files that were set aside, each with a note beside it; `landing/done/` those that were
-read in, where `ingest.keep_files = move`. Neither is ever read as input.
+`landing/quarantine/` holds rejected files, each with a note beside it; `landing/done/` ingested files, if
+`ingest.keep_files = move`. Neither is read as input.
 """
 
 import filecmp
@@ -22,14 +22,14 @@ NOTE_SUFFIX = ".why.txt"
 
 @dataclass(frozen=True)
 class RejectedFile:
-    """A file of the landing folder that does not go in: where it lies, and why, with file and line."""
+    """A file of the landing folder that is not ingested, and the reason with file and line."""
 
     location: Path
     reason: str
 
 
 def list_landing_files(folder: Path) -> list[Path]:
-    """Every file in a folder and below, hidden ones left out; of a landing folder those that are to be read."""
+    """List the files in a folder and below, except hidden ones; in a landing folder only the input files."""
     found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     if folder.resolve().name != LANDING:
         return found
@@ -37,23 +37,24 @@ def list_landing_files(folder: Path) -> list[Path]:
 
 
 def quarantine_files(home: Home, rejected: Iterable[RejectedFile]) -> None:
-    """Move files of the landing folder into its quarantine, each with a note beside it, and warn."""
-    for one in rejected:
-        target = _target_path(home, QUARANTINE, one.location)
+    """Move files of the landing folder to its quarantine, each with a note beside it, and log a warning."""
+    for file in rejected:
+        target = _target_path(home, QUARANTINE, file.location)
         note = target.with_name(target.name + NOTE_SUFFIX)
-        note.write_text(_write_note(home, one), encoding="utf-8")
-        os.replace(one.location, target)
-        logger.warning("%s: set aside; %s says why. %s", one.location, note, one.reason.splitlines()[0])
+        note.write_text(_write_note(home, file), encoding="utf-8")
+        os.replace(file.location, target)
+        logger.warning("%s: set aside; %s says why. %s", file.location, note, file.reason.splitlines()[0])
 
 
 def archive_files(home: Home, ingested: Mapping[Path, FileSignature], keep_files: str) -> None:
-    """Keep, move or remove files of the landing folder whose events the warehouse holds.
+    """Keep, move or remove ingested files of the landing folder.
 
     Args:
-        read: their places, and their stamps as they were read; one that was written anew since is left to the next run.
+        ingested: their locations, with their signatures when they were read; a file that changed since is left to the next
+            run.
         keep_files: the setting `ingest.keep_files`.
     """
-    locations = [location for location, stamp in ingested.items() if stamp.matches(location)]
+    locations = [location for location, signature in ingested.items() if signature.matches(location)]
     if keep_files == "keep" or not locations:
         return
     for location in locations:
@@ -67,7 +68,7 @@ def archive_files(home: Home, ingested: Mapping[Path, FileSignature], keep_files
 
 
 def _target_path(home: Home, folder: str, location: Path) -> Path:
-    """Where a file goes inside `folder`: its own name, with a number where another file has it."""
+    """Return the target of a file inside `folder`: its own name, numbered if another file has it."""
     wanted = home.landing / folder / location.relative_to(home.landing)
     wanted.parent.mkdir(parents=True, exist_ok=True)
     return next(

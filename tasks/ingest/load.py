@@ -1,7 +1,7 @@
-"""Logs into `raw.events`, `raw.places` and `raw.rejects`, a batch at a time, by DuckDB in set-based SQL.
+"""Load logs into `raw.events`, `raw.places` and `raw.rejects` in batches, by DuckDB in set-based SQL.
 
-A batch is read as text first, one row a line: that alone keeps every line, damaged or blank, and its number.
-Then one statement a format turns lines into events and rejects, in parallel, each line with its own outcome.
+A batch is first read as text, one row per line, which keeps every line, damaged or blank, and its number. Then one
+statement per format parses lines into events and rejects, in parallel.
 """
 
 import gzip
@@ -24,12 +24,12 @@ from oneclass.tasks.orchestration import progress
 
 BATCH_BYTES = 1 << 30
 MAX_LINE_BYTES, READ_BUFFER_BYTES = 2_000_000, 32_000_000
-"""DuckDB's defaults for the longest line and for its buffer, in bytes; both are raised for a log with longer lines."""
+"""DuckDB's defaults for the longest line and its buffer; both are raised for a log with longer lines."""
 
 
 @dataclass(frozen=True)
 class PreparedFile:
-    """A log as DuckDB will read it: the file itself, or a copy that was unpacked or mended."""
+    """A log as DuckDB reads it: the file itself, or an unpacked or normalised copy."""
 
     file_id: int
     log: LogFile
@@ -40,52 +40,52 @@ class PreparedFile:
 def load_logs(
     connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFile]], scratch: Path, dataset: Dataset
 ) -> None:
-    """Read logs into `raw.events`, `raw.places` and `raw.rejects`, inside the connection's open transaction.
+    """Load logs into `raw.events`, `raw.places` and `raw.rejects`, inside the connection's open transaction.
 
     Args:
         files: (file_id, log) of each.
-        scratch: an empty folder for copies; each is removed once it has been read.
-        dataset: whose bounds of values decide what is no event.
+        scratch: an empty folder for copies, each removed after it is read.
+        dataset: its bounds decide which values are rejected.
 
     Raises:
-        OneclassError: a log changed since it was looked through.
+        OneclassError: a log changed after it was scanned.
     """
     bounds = statements.event_bounds(dataset)
-    what = f"reading {len(files):,} logs, {sum(log.size for _, log in files) / 1e6:,.0f} MB"
+    description = f"reading {len(files):,} logs, {sum(log.size for _, log in files) / 1e6:,.0f} MB"
     for batch in progress.iterate_with_progress(
-        _iterate_batches(files), what, lambda batch: sum(log.size for _, log in batch)
+        _iterate_batches(files), description, lambda batch: sum(log.size for _, log in batch)
     ):
-        ready = _prepare_batch(batch, scratch)
+        prepared = _prepare_batch(batch, scratch)
         try:
-            _load_batch(connection, ready, bounds)
+            _load_batch(connection, prepared, bounds)
         except duckdb.OutOfMemoryException as error:
             raise OneclassError(_explain_load_memory(batch, error)) from error
-        for file in ready:
+        for file in prepared:
             if file.path != file.log.location:
                 file.path.unlink()
         _check_unchanged(batch)
 
 
 def _load_batch(
-    connection: duckdb.DuckDBPyConnection, ready: Sequence[PreparedFile], bounds: Mapping[str, str]
+    connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile], bounds: Mapping[str, str]
 ) -> None:
-    layout = ready[0].log.layout
+    layout = prepared[0].log.layout
     if layout.statement != "parquet":
-        _load_text(connection, layout, ready, bounds)
+        _load_text(connection, layout, prepared, bounds)
         return
-    for file in ready:
+    for file in prepared:
         parsed = statements.parse_parquet(file.path, file.file_id, layout, bounds)
         _insert_events(connection, parsed, with_rejects=True)
 
 
 def _check_unchanged(batch: Sequence[tuple[int, LogFile]]) -> None:
-    for location, stamp in {log.location: log.signature for _, log in batch}.items():
-        if not stamp.matches(location):
+    for location, signature in {log.location: log.signature for _, log in batch}.items():
+        if not signature.matches(location):
             raise OneclassError(changed_file_message(location))
 
 
 def _iterate_batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tuple[int, LogFile]]]:
-    """Neighbouring files that one statement can read together, about a gigabyte at a time."""
+    """Yield batches of neighbouring files that one statement can read together, about a gigabyte each."""
     batch: list[tuple[int, LogFile]] = []
     size = 0
     for file_id, log in files:
@@ -105,24 +105,24 @@ def _batch_key(log: LogFile) -> tuple:
 def _prepare_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[PreparedFile]:
     if batch[0][1].member:
         return _unpack_batch(batch, scratch)
-    ready = []
+    prepared = []
     for file_id, log in batch:
         if log.text is None or (
             log.text.utf8 and log.text.uniform_line_ends and not (log.gzipped and _has_gzip_padding(log))
         ):
-            ready.append(PreparedFile(file_id, log, log.location, log.gzipped))
+            prepared.append(PreparedFile(file_id, log, log.location, log.gzipped))
             continue
         copy = scratch / f"{file_id}.txt"
         with gzip.open(log.location) if log.gzipped else open(log.location, "rb") as stream:
             normalize_text(stream, str(copy))
-        ready.append(PreparedFile(file_id, log, copy, gzipped=False))
-    return ready
+        prepared.append(PreparedFile(file_id, log, copy, gzipped=False))
+    return prepared
 
 
 def _has_gzip_padding(log: LogFile) -> bool:
-    """Whether a gzip does not end with its text's size, as one does that has zeros after it, which DuckDB refuses.
+    """Whether a gzip does not end with its text's size, as one padded with zeros does, which DuckDB rejects.
 
-    One of several members does not end so either; it is unpacked here without need.
+    A gzip of several members does not end so either, and is unpacked without need.
     """
     with open(log.location, "rb") as stream:
         stream.seek(-4, os.SEEK_END)
@@ -132,7 +132,7 @@ def _has_gzip_padding(log: LogFile) -> bool:
 def _unpack_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[PreparedFile]:
     wanted = {log.member: (file_id, log) for file_id, log in batch}
     archive, gzipped = batch[0][1].location, batch[0][1].gzipped
-    ready = {}
+    prepared = {}
     with gzip.open(archive) if gzipped else open(archive, "rb") as stream:
         for name, member in sources.iterate_logs(stream):
             if name not in wanted:
@@ -144,18 +144,19 @@ def _unpack_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[P
                     shutil.copyfileobj(member, target)
             else:
                 normalize_text(member, str(copy))
-            ready[name] = PreparedFile(
-                file_id, log, copy, gzipped=False
-            )  # the last member of a name is the one that counts
-    return list(ready.values())
+            prepared[name] = PreparedFile(file_id, log, copy, gzipped=False)  # the last member of a name counts
+    return list(prepared.values())
 
 
 def _load_text(
-    connection: duckdb.DuckDBPyConnection, layout: LogFormat, ready: Sequence[PreparedFile], bounds: Mapping[str, str]
+    connection: duckdb.DuckDBPyConnection,
+    layout: LogFormat,
+    prepared: Sequence[PreparedFile],
+    bounds: Mapping[str, str],
 ) -> None:
-    filled = _create_line_view(connection, ready)
-    damaged = "contains(line, chr(65533))" if not ready[0].log.text.utf8 else "false"
-    without_event = layout.header_lines * len(ready)
+    filled = _create_line_view(connection, prepared)
+    damaged = "contains(line, chr(65533))" if not prepared[0].log.text.utf8 else "false"
+    without_event = layout.header_lines * len(prepared)
     if layout.statement == "netflix":
         connection.execute(sql.statement("ingest/headers"))
         headers, readable = connection.execute("select count(*), count(movie) from ingest_headers").fetchone()
@@ -179,34 +180,34 @@ def _insert_events(connection: duckdb.DuckDBPyConnection, parsed: str, with_reje
     return events
 
 
-def _create_line_view(connection: duckdb.DuckDBPyConnection, ready: Sequence[PreparedFile]) -> int:
-    """Make the temporary view ingest_lines of a batch; the number of its lines that are not blank."""
-    longest = max(MAX_LINE_BYTES, *(file.log.text.max_line_bytes + 2 for file in ready))
+def _create_line_view(connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile]) -> int:
+    """Create the temporary view ingest_lines of a batch, and return the number of its nonblank lines."""
+    longest = max(MAX_LINE_BYTES, *(file.log.text.max_line_bytes + 2 for file in prepared))
     connection.execute(
         sql.statement("ingest/text"),
         {
-            "paths": [statements.escape_path(file.path) for file in ready],
-            "compression": "gzip" if ready[0].gzipped else "none",
+            "paths": [statements.escape_path(file.path) for file in prepared],
+            "compression": "gzip" if prepared[0].gzipped else "none",
             "longest": longest,
             "buffer": max(READ_BUFFER_BYTES, 2 * longest),
         },
     )
-    lines = [file.log.text.lines for file in ready]
+    lines = [file.log.text.lines for file in prepared]
     rows, filled, first, last = connection.execute(
         "select count(*), count(line), min(rowid), max(rowid) from ingest_text"
     ).fetchone()
     if not sum(lines) == rows == last - first + 1:
         raise OneclassError(
-            f"{ready[0].log.path} and {len(ready) - 1} more: DuckDB read {rows} lines, but the files hold "
+            f"{prepared[0].log.path} and {len(prepared) - 1} more: DuckDB read {rows} lines, but the files hold "
             f"{sum(lines)}. They may have been written to while they were read: run again when they are complete."
         )
-    connection.execute(sql.statement("ingest/files"), {"file_ids": [file.file_id for file in ready], "lines": lines})
+    connection.execute(sql.statement("ingest/files"), {"file_ids": [file.file_id for file in prepared], "lines": lines})
     connection.execute(sql.statement("ingest/lines", first_row=str(first)))
     return filled
 
 
 def _quoted_field_condition(connection: duckdb.DuckDBPyConnection, layout: LogFormat) -> str:
-    """The condition that a line is part of a quoted field of several lines."""
+    """Return the condition that a line is part of a quoted field of several lines."""
     if not layout.quoted:
         return "false"
     connection.execute(statements.find_multiline_quotes(layout))

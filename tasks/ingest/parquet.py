@@ -1,4 +1,4 @@
-"""Parquet logs: which of their columns are which."""
+"""Recognise the columns of a Parquet log."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from oneclass.tasks.ingest.statements import escape_path
 
 
 def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
-    """The layout of a Parquet log from its schema.
+    """Detect the layout of a Parquet log from its schema.
 
     Raises:
         InputError: it is cut short, damaged or empty, or lacks columns.
@@ -19,18 +19,18 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
     try:
         with duckdb.connect() as connection:
             scan = connection.read_parquet(escape_path(path), hive_partitioning=False)
-            found, empty = scan.columns, not scan.limit(1).fetchall()
+            columns, empty = scan.columns, not scan.limit(1).fetchall()
     except duckdb.Error as error:
-        why = str(error).splitlines()[0]
-        raise InputError(f"{path}: is not a complete Parquet file ({why}). Fetch it again.") from error
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: is not a complete Parquet file ({reason}). Fetch it again.") from error
     if empty:
         raise InputError(f"{path}: is empty. Give a log with at least one row, or leave it out.")
-    places, lacking = match_columns(found, dataset.columns)
-    if lacking:
+    places, missing = match_columns(columns, dataset.columns)
+    if missing:
         raise InputError(
-            f"{path}: has the columns {', '.join(found)}; a log of {dataset.name} needs {describe_required_columns(dataset.columns)}."
+            f"{path}: has the columns {', '.join(columns)}; a log of {dataset.name} needs {describe_required_columns(dataset.columns)}."
         )
-    numbered = any(name.lower() == "file_row_number" for name in found)
+    numbered = any(name.lower() == "file_row_number" for name in columns)
     return LogFormat(
-        "parquet", places=tuple((role, found[place - 1]) for role, place in places.items()), has_row_numbers=numbered
+        "parquet", places=tuple((role, columns[place - 1]) for role, place in places.items()), has_row_numbers=numbered
     )

@@ -1,4 +1,4 @@
-"""One pass over a text's bytes: what must be known of a log before DuckDB is given it."""
+"""Scan a text log's bytes in one pass: digest, encoding, line counts and line ends, before DuckDB reads it."""
 
 import codecs
 import hashlib
@@ -14,15 +14,15 @@ import numpy as np
 from oneclass.tasks.errors import InputError
 
 MIN_AGE_NS = 2_000_000_000
-"""The coarsest clock among file systems: of a file written later than this before a look, a change may not show."""
+"""The coarsest timestamp resolution of file systems: a change of a younger file may not alter its signature."""
 
 
 class FileStillChanging(InputError):
-    """A file did not stay as it was while it was looked at: somebody may be writing it."""
+    """A file changed during the scan; another program may be writing it."""
 
 
 class FileSignature(NamedTuple):
-    """What tells a file that was written to, or replaced, from the one that was read."""
+    """Identity and times of a file, which change when it is written to or replaced."""
 
     device: int
     inode: int
@@ -32,16 +32,16 @@ class FileSignature(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """The stamp of a file as it is now.
+        """Return the current signature of a file.
 
         Raises:
-            OSError: it is not there any more.
+            OSError: it does not exist.
         """
-        found = os.stat(path)
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        status = os.stat(path)
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     def matches(self, path: Path) -> bool:
-        """The file is there and has not changed since."""
+        """Whether the file exists and is unchanged."""
         try:
             return FileSignature.of(path) == self
         except OSError:
@@ -49,12 +49,12 @@ class FileSignature(NamedTuple):
 
     @property
     def is_old_enough(self) -> bool:
-        """The file was last written so long ago that a change from now on will show in its stamp."""
+        """Whether the last write is long enough ago for a later change to alter the signature."""
         return time.time_ns() - self.modified_ns > MIN_AGE_NS
 
 
 def changed_file_message(path: Path) -> str:
-    """What to tell a person whose file did not stay as it was while it was read."""
+    """Return the message for a file that changed while it was read."""
     return f"{path}: was changed or taken away while it was read. Run again when it is complete."
 
 
@@ -65,18 +65,18 @@ LINE_FEED = ord("\n")
 
 @dataclass(frozen=True)
 class FileScan:
-    """A text as its bytes are.
+    """The properties of a text log's bytes.
 
     Attributes:
         sha256: the digest of its bytes.
-        size: how many bytes there are.
-        head: the first of them, up to HEAD.
-        lines: its lines, a last one without a line end included.
-        longest: no line has more bytes.
-        longest_at: the number of the longest line, from 1, where it is longer than CHUNK.
-        nul_at: where its first NUL byte is, if there is one: text has none.
-        utf8: every byte of it is UTF-8.
-        even_ends: all its lines end in LF, or all in CRLF, as DuckDB requires.
+        size: the number of bytes.
+        head: the first bytes, up to `HEAD_BYTES`.
+        lines: the number of lines, including a last one without a line end.
+        max_line_bytes: an upper bound of the longest line's bytes.
+        longest_line: the number of the longest line, from 1, if it is longer than `CHUNK_BYTES`.
+        nul_line: the position of the first NUL byte, if any: text has none.
+        utf8: whether all bytes are UTF-8.
+        uniform_line_ends: whether all lines end in LF, or all in CRLF, as DuckDB requires.
     """
 
     sha256: str
@@ -91,7 +91,7 @@ class FileScan:
 
 
 class HashingStream:
-    """A stream whose bytes are digested as they are read, so that a gzip is unpacked and hashed in one pass."""
+    """A stream that hashes the bytes as they are read, so that a gzip is unpacked and hashed in one pass."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._digest = stream, hashlib.sha256()
@@ -102,26 +102,26 @@ class HashingStream:
         return piece
 
     def hexdigest(self) -> str:
-        """The sha256 of all bytes; reads those that nobody has asked for."""
+        """Return the sha256 of all bytes, reading those that remain."""
         while self.read(CHUNK_BYTES):
             pass
         return self._digest.hexdigest()
 
 
 def hash_file(path: str) -> str:
-    """Digest of a file's bytes."""
+    """Return the sha256 of a file's bytes."""
     with open(path, "rb") as stream:
         return HashingStream(stream).hexdigest()
 
 
 def scan_stream(stream: IO[bytes]) -> FileScan:
-    """Read the stream to its end, in about the time that the digest takes.
+    """Scan the stream to its end, in about the time of hashing it.
 
     Raises:
         OSError, EOFError, zlib.error: the stream cannot be read to its end.
     """
-    feeds = returns = pairs = size = since_end = longest = longest_at = 0
-    nul_at: int | None = None
+    lf = cr = crlf = size = since_end = longest = longest_line = 0
+    nul_position: int | None = None
     digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
     utf8, head, last = True, b"", b""
     while chunk := stream.read(CHUNK_BYTES):
@@ -129,17 +129,17 @@ def scan_stream(stream: IO[bytes]) -> FileScan:
             chunk += stream.read(1)  # CRLF in one piece
         head = head or chunk[:HEAD_BYTES]
         digest.update(chunk)
-        if nul_at is None and b"\0" in chunk:
-            nul_at = size + chunk.index(b"\0")
-        ends = chunk.replace(b"\r", b"\n") if b"\r" in chunk else chunk
-        first = ends.find(b"\n")
-        if (stretch := since_end + (first if first >= 0 else len(ends))) > longest:
-            longest, longest_at = stretch, feeds + returns - pairs + 1
-        since_end = len(ends) - 1 - ends.rfind(b"\n") if first >= 0 else stretch
-        feeds += int(np.count_nonzero(np.frombuffer(chunk, np.uint8) == LINE_FEED))
+        if nul_position is None and b"\0" in chunk:
+            nul_position = size + chunk.index(b"\0")
+        with_lf = chunk.replace(b"\r", b"\n") if b"\r" in chunk else chunk
+        first = with_lf.find(b"\n")
+        if (line_bytes := since_end + (first if first >= 0 else len(with_lf))) > longest:
+            longest, longest_line = line_bytes, lf + cr - crlf + 1
+        since_end = len(with_lf) - 1 - with_lf.rfind(b"\n") if first >= 0 else line_bytes
+        lf += int(np.count_nonzero(np.frombuffer(chunk, np.uint8) == LINE_FEED))
         if b"\r" in chunk:
-            returns += chunk.count(b"\r")
-            pairs += chunk.count(b"\r\n")
+            cr += chunk.count(b"\r")
+            crlf += chunk.count(b"\r\n")
         utf8 = utf8 and _is_valid_utf8(decoder, chunk)
         size += len(chunk)
         last = chunk[-1:]
@@ -147,17 +147,17 @@ def scan_stream(stream: IO[bytes]) -> FileScan:
         sha256=digest.hexdigest(),
         size=size,
         head=head,
-        lines=feeds + returns - pairs + (last not in (b"", b"\n", b"\r")),
+        lines=lf + cr - crlf + (last not in (b"", b"\n", b"\r")),
         max_line_bytes=max(longest, min(size, CHUNK_BYTES)),  # a line inside one chunk is no longer than the chunk
-        longest_line=longest_at,
-        nul_line=nul_at,
+        longest_line=longest_line,
+        nul_line=nul_position,
         utf8=utf8 and not decoder.getstate()[0],
-        uniform_line_ends=returns == 0 or feeds == returns == pairs,
+        uniform_line_ends=cr == 0 or lf == cr == crlf,
     )
 
 
 def normalize_text(stream: IO[bytes], target: str) -> None:
-    """Copy a text so that DuckDB can read it: LF at every line's end, U+FFFD for bytes that are not UTF-8."""
+    """Copy a text in the form that DuckDB reads: LF at every line end, U+FFFD for bytes that are not UTF-8."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
     with open(target, "w", encoding="utf-8", newline="\n") as copy:
         while chunk := stream.read(CHUNK_BYTES):

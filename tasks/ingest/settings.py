@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class IngestSettings(BaseModel):
-    """What becomes of a log that changed and of landing files that have been read in, and how new a night must be."""
+    """How to handle changed logs and ingested landing files, and how recent a night's events must be."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Raw log files: where they are, what each is, and whether it can be read, before anything is written."""
+"""Find and scan raw log files: files, folders, patterns and archives, before anything is written."""
 
 import fnmatch
 import glob
@@ -29,31 +29,35 @@ from oneclass.tasks.ingest.scan import (
 )
 from oneclass.tasks.stores.home import Home
 
+logger = logging.getLogger(__name__)
+
+LINE_END = re.compile(r"\r\n|\r|\n")
+MAX_LINE_BYTES = 1 << 26
+GZIP_MAGIC, PARQUET_MAGIC, ZIP_MAGIC = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 LOG_PATTERNS = ("mv_*.txt", "combined_data_*.txt")
 TAR_HEADER_BYTES = 512
 TAR_MAGIC = slice(257, 262)
 
 
 def is_tar(head: bytes) -> bool:
-    """The bytes begin a tar archive."""
+    """Whether the bytes are the head of a tar archive."""
     return head[TAR_MAGIC] == b"ustar"
 
 
 def iterate_logs(stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
-    """(name, contents) of every log in an archive, and in the archives right inside it, in its order.
+    """Yield (name, contents) of every log in an archive and the archives directly inside it, in order.
 
-    Each must be read before the next is asked for. The stream is read to its end, so that an archive that
-    was cut short is found.
+    Read each before requesting the next. The stream is read to its end to detect a truncated archive.
 
     Raises:
-        tarfile.TarError: the archive is cut short or damaged.
-        EOFError, zlib.error: so is the gzip round it.
+        tarfile.TarError: the archive is truncated or damaged.
+        EOFError, zlib.error: its gzip is.
     """
     yield from _iterate_members(stream, "", nested=True)
 
 
 class _CompleteTarStream:
-    """A stream that knows whether it ended as an archive must; tarfile does not notice one cut off inside a header."""
+    """A stream that checks the end of an archive; tarfile does not notice one that is cut off inside a header."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._tail = stream, b""
@@ -71,8 +75,8 @@ class _CompleteTarStream:
 
 
 def _iterate_members(stream: IO[bytes], folder: str, nested: bool) -> Iterator[tuple[str, IO[bytes]]]:
-    ended = _CompleteTarStream(stream)
-    with tarfile.open(fileobj=ended, mode="r|") as archive:
+    checked = _CompleteTarStream(stream)
+    with tarfile.open(fileobj=checked, mode="r|") as archive:
         for member in archive:
             contents = archive.extractfile(member) if member.isfile() else None
             if contents is None:
@@ -82,29 +86,22 @@ def _iterate_members(stream: IO[bytes], folder: str, nested: bool) -> Iterator[t
                 yield from _iterate_members(contents, str(name), nested=False)
             elif any(fnmatch.fnmatch(name.name, pattern) for pattern in LOG_PATTERNS):
                 yield str(name), contents
-    ended.require_end()
-
-
-logger = logging.getLogger(__name__)
-
-LINE_END = re.compile(r"\r\n|\r|\n")
-MAX_LINE_BYTES = 1 << 26
-GZIP_MAGIC, PARQUET_MAGIC, ZIP_MAGIC = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
+    checked.require_end()
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """A log that can be read.
+    """A readable log.
 
     Attributes:
-        path: as a person would write it; for an archive's member the archive's path and the member's name.
-        location: the file on disk: the log itself, or the archive that holds it.
-        member: its name inside the archive; empty for a file of its own.
-        sha256: of the file's bytes as they are on disk, or of the member's.
-        size: those bytes.
-        stamp: of `location`, as it was when its bytes were read.
-        layout: None where the digest is known already, so that the rest was not looked at.
-        text: what its bytes are, without the head; None for Parquet.
+        path: for messages; for an archive's member the archive's path and the member's name.
+        location: the file on disk: the log itself, or its archive.
+        member: its name inside the archive; empty for a plain file.
+        sha256: of the file's bytes on disk, or of the member's.
+        size: their number.
+        signature: of `location` when its bytes were read.
+        layout: None if the digest is known, so that the rest was not scanned.
+        text: the scan of its bytes, without the head; None for Parquet.
     """
 
     path: str
@@ -119,8 +116,8 @@ class LogFile:
 
 
 _scan_cache: dict[Path, tuple[Dataset, list[LogFile]]] = {}
-"""What the last `inspect` of this process found in each file. A flow looks through its logs before anything is
-written, and the stage needs the same digests: it takes them from here, for files whose stamp is the same."""
+"""The last scan of each file by `inspect_sources` in this process. A flow checks its logs before anything is written,
+and the stage reuses the scans of files with the same signature."""
 
 
 def inspect_sources(
@@ -129,27 +126,26 @@ def inspect_sources(
     known: Mapping[str, int] | None = None,
     rejected: list[RejectedFile] | None = None,
 ) -> list[LogFile]:
-    """Every log behind `paths`: files, folders, glob patterns and tar archives, in the order given.
+    """Find and scan every log in `paths`: files, folders, glob patterns and tar archives, in the given order.
 
-    Folders and patterns are taken in the order of their names. Each log is read to its end, so that a cut-off gzip or
-    a stray binary file is found here; but not again where the last look in this process was for the same data set
-    and the file has kept its inode, size and times since.
+    Files of folders and patterns are sorted by name. Each log is read to its end, to detect truncated gzips and binary files;
+    a file is not read again if this process last scanned it for the same data set and its inode, size and times are unchanged.
 
     Args:
-        known: digest -> bytes of the logs in the warehouse; their layouts are not looked for again.
-        refused: takes the files that cannot be read, instead of an error; one that is being written is left out.
+        known: digest -> bytes of the logs in the warehouse, whose layouts are not detected again.
+        rejected: if given, unreadable files are added to it instead of raised, and files being written are skipped.
 
     Raises:
-        InputError: a path holds no log, or a log cannot be read, or one changed meanwhile.
+        InputError: a path has no log, or a log is unreadable, or changed meanwhile.
     """
-    found: list[LogFile] = []
-    looked: dict[Path, tuple[Dataset, list[LogFile]]] = {}
+    result: list[LogFile] = []
+    scanned: dict[Path, tuple[Dataset, list[LogFile]]] = {}
     for path in paths:
         with _check_readable(Path(path)):
             locations = _expand_path(Path(path), dataset)
         for location in locations:
             try:
-                logs = _cached_logs(location, dataset, known or {}, looked)
+                logs = _cached_logs(location, dataset, known or {}, scanned)
             except FileStillChanging as error:
                 if rejected is None:
                     raise
@@ -161,29 +157,29 @@ def inspect_sources(
                 rejected.append(RejectedFile(location, str(error)))
                 continue
             if logs[0].signature.is_old_enough and all(log.layout for log in logs):
-                looked[location] = dataset, logs
-            found += logs
+                scanned[location] = dataset, logs
+            result += logs
     _scan_cache.clear()
-    _scan_cache.update(looked)
-    return found
+    _scan_cache.update(scanned)
+    return result
 
 
 def _cached_logs(
-    location: Path, dataset: Dataset, known: Mapping[str, int], looked: Mapping[Path, tuple[Dataset, list[LogFile]]]
+    location: Path, dataset: Dataset, known: Mapping[str, int], scanned: Mapping[Path, tuple[Dataset, list[LogFile]]]
 ) -> list[LogFile]:
-    """The logs in a file, from the last look at it where that holds."""
+    """Return the logs in a file, from the last scan if it is valid."""
     with _check_readable(location):
-        stamp = FileSignature.of(location)
-        of, logs = looked.get(location) or _scan_cache.get(location) or (None, [])
-        if of != dataset or logs[0].signature != stamp:
-            logs = _scan_file(location, stamp, dataset, known)
-        if not stamp.matches(location):
+        signature = FileSignature.of(location)
+        scanned_dataset, logs = scanned.get(location) or _scan_cache.get(location) or (None, [])
+        if scanned_dataset != dataset or logs[0].signature != signature:
+            logs = _scan_file(location, signature, dataset, known)
+        if not signature.matches(location):
             raise FileStillChanging(changed_file_message(location))
     return logs
 
 
 def describe_expected_sources(home: Home, dataset: Dataset) -> str:
-    """Which raw files a data set wants, where they come from and where to put them, for a person who has none yet."""
+    """Describe the raw files of a data set, their sources and where to put them."""
     lines = [
         f"{home.landing}: holds no raw files of {dataset.name} ({dataset.title}).",
         f"They are called {', '.join(dataset.files)}.",
@@ -196,15 +192,15 @@ def describe_expected_sources(home: Home, dataset: Dataset) -> str:
 
 def _expand_path(path: Path, dataset: Dataset) -> Sequence[Path]:
     if path.is_dir():
-        inside = list_landing_files(path)
-        taken = [p for p in inside if is_log_name(p.name, dataset)]
-        if not taken:
+        files = list_landing_files(path)
+        logs = [p for p in files if is_log_name(p.name, dataset)]
+        if not logs:
             raise InputError(
                 f"{path}: holds no file called {' or '.join(dataset.files)}. Name the log files themselves."
             )
-        if left_out := [p.name for p in inside if p not in set(taken)]:
-            logger.info("%s: left out %s, whose names match no pattern of %s", path, ", ".join(left_out), dataset.name)
-        return taken
+        if skipped := [p.name for p in files if p not in set(logs)]:
+            logger.info("%s: left out %s, whose names match no pattern of %s", path, ", ".join(skipped), dataset.name)
+        return logs
     if path.is_file():
         return [path]
     if glob.has_magic(str(path)):
@@ -217,7 +213,7 @@ def _expand_path(path: Path, dataset: Dataset) -> Sequence[Path]:
 
 
 def is_log_name(name: str, dataset: Dataset) -> bool:
-    """A file of this name is taken from a folder."""
+    """Whether a file of this name is read from a folder."""
     return any(fnmatch.fnmatch(name, pattern + more) for pattern in dataset.files for more in ("", ".gz"))
 
 
@@ -234,7 +230,7 @@ def _check_readable(path: Path) -> Iterator[None]:
 
 
 def _scan_file(path: Path, stamp: FileSignature, dataset: Dataset, known: Mapping[str, int]) -> list[LogFile]:
-    """Read a file to its end, once: its bytes are hashed and its text is surveyed in the same pass."""
+    """Read a file to its end once, hashing its bytes and scanning its text in the same pass."""
     with open(path, "rb") as raw:
         magic = raw.read(4)
     if not magic:
@@ -257,7 +253,7 @@ def _scan_file(path: Path, stamp: FileSignature, dataset: Dataset, known: Mappin
 
 
 def _hash_and_scan(path: Path, gzipped: bool) -> tuple[str, FileScan]:
-    """The digest of a file's bytes, and the survey of the text that is in them."""
+    """Return the digest of a file's bytes and the scan of its text."""
     with open(path, "rb") as raw:
         if not gzipped:
             text = scan_stream(raw)
@@ -271,7 +267,7 @@ def _hash_and_scan(path: Path, gzipped: bool) -> tuple[str, FileScan]:
 def _scan_archive_members(
     path: Path, stamp: FileSignature, gzipped: bool, dataset: Dataset, known: Mapping[str, int]
 ) -> list[LogFile]:
-    """Logs inside a tar archive, each by its own digest: those that came unpacked before are skipped."""
+    """Scan the logs inside a tar archive, each with its own digest, so that logs ingested unpacked are skipped."""
     found: dict[str, LogFile] = {}
     with _open_log(path, gzipped) as stream:
         for name, member in iterate_logs(stream):
@@ -285,7 +281,7 @@ def _scan_archive_members(
 
 
 def _with_format(log: LogFile, text: FileScan, dataset: Dataset, known: Mapping[str, int]) -> LogFile:
-    """The log with its layout; the head of its text has served and is let go, for there may be thousands of logs."""
+    """Add the layout to a log, and drop the head of its text to save memory, as there may be thousands of logs."""
     layout = None if log.sha256 in known else _detect_layout(log.path, text, dataset)
     return replace(log, layout=layout, text=replace(text, head=b""))
 

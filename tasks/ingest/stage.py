@@ -1,4 +1,4 @@
-"""The stage: which logs are new or changed, the transaction that reads them in, and what is told of it."""
+"""Stage `ingest`: find new and changed logs, load them in one transaction, and log the changes."""
 
 import hashlib
 import logging
@@ -28,17 +28,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Ingested:
-    """What a run of the stage did, and what the warehouse holds after it.
+    """The changes by a run of the stage, and the resulting warehouse.
 
     Attributes:
-        file_ids: the id of every source, in the order given, whether it was read now or in an earlier run.
-        new: paths of the logs that were read in, the changed ones among them.
-        changed: paths of the logs whose names the warehouse held with other bytes; these are gone.
-        skipped: paths of the logs whose bytes were in the warehouse already.
-        set_aside: paths in the landing folder of the files that were moved to its quarantine.
+        file_ids: the id of every source, in the given order, whether ingested in this run or earlier.
+        new: paths of the ingested logs, including changed ones.
+        changed: paths of the logs that replaced others of the same name.
+        skipped: paths of the logs whose bytes were in the warehouse.
+        set_aside: original paths of the files moved to quarantine.
         events: events of the new logs.
-        rejects: lines of the new logs that could not be read.
-        events_before: events that the changed logs had and that are gone.
+        rejects: lines of the new logs that were rejected.
+        events_before: events of the replaced logs.
         total_events: events in the warehouse.
         digest: of the set of all logs in the warehouse.
     """
@@ -64,42 +64,44 @@ def ingest(
     *,
     replace: bool = False,
 ) -> Ingested:
-    """Read the sources that are new into `raw.events` and `raw.rejects`, all of them or none.
+    """Ingest the new sources into `raw.events` and `raw.rejects`, all or none.
 
-    A file of the landing folder that cannot be read, or holds more rejects than the data set allows, is set aside and
-    the others go in; such a file that is named as a source, or that is to replace everything, stops the run.
+    A file of the landing folder that is unreadable, or exceeds the data set's share of rejects, is quarantined and the others
+    are ingested; such a file that is named as a source, or with `replace`, stops the run.
 
     Args:
-        sources: files, folders, patterns or archives; the files in `home.landing` where there are none.
-        replace: make the sources all that the warehouse holds; what other logs left is deleted first.
+        sources: files, folders, patterns or archives; by default the files in `home.landing`.
+        replace: delete all other logs from the warehouse first.
 
     Raises:
-        InputError: a source cannot be read, or changed and may not; nothing was written.
-        ContractBroken: the logs hold more rejects than the data set allows.
+        InputError: a source is unreadable, or changed and must not; nothing was written.
+        ContractBroken: the logs have more rejects than the data set allows.
     """
-    settings, given = settings or IngestSettings(), list(sources)
-    present = file_registry.load_known_files(home)
-    paths = given or _landing_sources(home, dataset, may_be_none=bool(present) and not replace)
-    refused: list[RejectedFile] | None = None if given or replace else []
-    logs = inspect_sources(dataset, paths, {} if replace else {one.sha256: one.size for one in present}, refused)
-    night = not given and not replace
-    replace = replace and {log.sha256 for log in logs} != {one.sha256 for one in present}
+    settings, named = settings or IngestSettings(), list(sources)
+    known_files = file_registry.load_known_files(home)
+    paths = named or _landing_sources(home, dataset, may_be_none=bool(known_files) and not replace)
+    rejected: list[RejectedFile] | None = None if named or replace else []
+    logs = inspect_sources(dataset, paths, {} if replace else {one.sha256: one.size for one in known_files}, rejected)
+    is_nightly = not named and not replace
+    replace = replace and {log.sha256 for log in logs} != {one.sha256 for one in known_files}
     while True:
-        if refused and not logs and not present:
-            landing.quarantine_files(home, refused)
-            raise InputError(_explain_no_input(home, refused))
-        plan = file_registry.plan_ingest(home, [] if replace else present, logs, settings)
+        if rejected and not logs and not known_files:
+            landing.quarantine_files(home, rejected)
+            raise InputError(_explain_no_input(home, rejected))
+        plan = file_registry.plan_ingest(home, [] if replace else known_files, logs, settings)
         try:
-            _write_events(home, dataset, plan, run_id, settings, replace=replace, rejected=refused, record_batch=night)
+            _write_events(
+                home, dataset, plan, run_id, settings, replace=replace, rejected=rejected, record_batch=is_nightly
+            )
             break
         except file_registry.RejectLimitExceeded as error:
-            refused = [*(refused or []), *error.refused]
-            spoilt = {one.location for one in refused}
-            logs = [log for log in logs if log.location not in spoilt]
-    landing.quarantine_files(home, refused or [])
-    if not given:
+            rejected = [*(rejected or []), *error.rejected]
+            rejected_locations = {one.location for one in rejected}
+            logs = [log for log in logs if log.location not in rejected_locations]
+    landing.quarantine_files(home, rejected or [])
+    if not named:
         landing.archive_files(home, {log.location: log.signature for log in logs}, settings.keep_files)
-    return _log_changes(home, run_id, plan, tuple(plan.ids[log.sha256] for log in logs), refused or [])
+    return _log_changes(home, run_id, plan, tuple(plan.ids[log.sha256] for log in logs), rejected or [])
 
 
 def _landing_sources(home: Home, dataset: Dataset, may_be_none: bool) -> list[Path]:
@@ -109,7 +111,7 @@ def _landing_sources(home: Home, dataset: Dataset, may_be_none: bool) -> list[Pa
     if may_be_none:
         return []
     if waiting:
-        return [home.landing]  # whose files all have other names, as the error will say
+        return [home.landing]  # none matches the patterns, which the error explains
     raise InputError(describe_expected_sources(home, dataset))
 
 
@@ -124,7 +126,7 @@ def _write_events(
     rejected: Sequence[RejectedFile] | None,
     record_batch: bool,
 ) -> None:
-    """Read the new logs in and delete what they replace; where there are none, only check what the warehouse holds."""
+    """Load the new logs and delete those they replace. Without new logs, only check the contract."""
     parameters: dict[str, Any] = {
         "value_min": dataset.value_min,
         "value_max": dataset.value_max,
@@ -182,9 +184,9 @@ def _log_changes(
     with warehouse.open_warehouse(home, read_only=True) as connection:
         logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()
         anomalies.log_anomalies(connection, run_id, "ingest")
-    digest = hashlib.sha256("\n".join(sorted(of_file for _, of_file, _, _ in logs)).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join(sorted(sha256 for _, sha256, _, _ in logs)).encode()).hexdigest()
     ids = {file_id for file_id, _ in plan.new}
-    told = Ingested(
+    ingested = Ingested(
         file_ids=file_ids,
         new=tuple(log.path for _, log in plan.new),
         changed=tuple(one.log.path for one in plan.arrivals if one.before),
@@ -196,16 +198,16 @@ def _log_changes(
         total_events=sum(events for _, _, events, _ in logs),
         digest=digest,
     )
-    if told.skipped:
-        logger.info("%s: skipped, because the warehouse holds the same bytes already", _first_paths(told.skipped))
-    if told.changed:
+    if ingested.skipped:
+        logger.info("%s: skipped, because the warehouse holds the same bytes already", _first_paths(ingested.skipped))
+    if ingested.changed:
         ids = {one.file_id for one in plan.arrivals if one.is_new and one.before}
-        now = sum(events for file_id, _, events, _ in logs if file_id in ids)
-        words = "%s: changed under its name; %s events of before are gone, %s stand in their place"
-        logger.info(words, _first_paths(told.changed), f"{told.events_before:,}", f"{now:,}")
-    words = "%d new logs with %d events and %d rejects; %d skipped"
-    logger.info(words, len(told.new), told.events, told.rejects, len(told.skipped))
-    return told
+        replacing_events = sum(events for file_id, _, events, _ in logs if file_id in ids)
+        message = "%s: changed under its name; %s events of before are gone, %s stand in their place"
+        logger.info(message, _first_paths(ingested.changed), f"{ingested.events_before:,}", f"{replacing_events:,}")
+    message = "%d new logs with %d events and %d rejects; %d skipped"
+    logger.info(message, len(ingested.new), ingested.events, ingested.rejects, len(ingested.skipped))
+    return ingested
 
 
 def _first_paths(paths: Sequence[str]) -> str:

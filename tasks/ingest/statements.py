@@ -1,4 +1,4 @@
-"""The statements that turn the lines of a log, or the rows of a Parquet log, into events and rejects, filled in."""
+"""Fill in the SQL statements that parse the lines of a log, or the rows of a Parquet log, into events and rejects."""
 
 import re
 from collections.abc import Mapping
@@ -9,12 +9,14 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest.formats import LogFormat
 
 MAX_ID_BYTES = 10_000
-"""No id is longer; what is longer is damage, and would cost memory in every table that holds it."""
+"""Longer ids are damage, and would cost memory in every table."""
 
 
 def event_bounds(dataset: Dataset) -> dict[str, str]:
-    """What bounds an event, for the statements: which values are out of range, and how long an id may be, and
-    which times are dates: DuckDB takes `204-01-01`, a damaged line's, for the year 204."""
+    """Return the conditions of the statements that reject an event: values out of range, long ids, and impossible dates.
+
+    DuckDB parses `204-01-01`, from a damaged line, as a date in the year 204.
+    """
     low, high = dataset.value_min, dataset.value_max
     return {
         "below": "false" if low is None else f"value < '{low!r}'::double",
@@ -27,7 +29,7 @@ def event_bounds(dataset: Dataset) -> dict[str, str]:
 
 
 def find_multiline_quotes(layout: LogFormat) -> str:
-    """Statement that makes ingest_unpaired: lines where a quoted field may begin or end that goes over several."""
+    """Return the statement that creates ingest_unpaired: lines where a quoted field over several lines may begin or end."""
     escaped = re.escape(layout.delimiter)
     return sql.statement(
         "ingest/unpaired",
@@ -37,13 +39,13 @@ def find_multiline_quotes(layout: LogFormat) -> str:
     )
 
 
-def parse_delimited(layout: LogFormat, damaged: str, bounded: Mapping[str, str], quoted_field_condition: str) -> str:
-    """One row per line of delimited fields.
+def parse_delimited(layout: LogFormat, damaged: str, bounds: Mapping[str, str], quoted_field_condition: str) -> str:
+    """Return the statement with one row per line of delimited fields.
 
     Args:
-        damaged: the condition that a line holds bytes that are not UTF-8.
-        bounded: of `bounds`.
-        spoilt: the condition that a line is part of a quoted field of several.
+        damaged: the condition that a line has bytes that are not UTF-8.
+        bounds: of `event_bounds`.
+        quoted_field_condition: the condition that a line is part of a quoted field of several lines.
     """
     places, delimiter = dict(layout.places), _quote_literal(layout.delimiter)
     split = f"string_split(line, {delimiter})"
@@ -63,12 +65,12 @@ def parse_delimited(layout: LogFormat, damaged: str, bounded: Mapping[str, str],
         has_time=str("time" in places).lower(),
         damaged=damaged,
         spoilt=quoted_field_condition,
-        **bounded,
+        **bounds,
     )
 
 
-def parse_parquet(path: Path, file_id: int, layout: LogFormat, bounded: Mapping[str, str]) -> str:
-    """One row per row of a Parquet log."""
+def parse_parquet(path: Path, file_id: int, layout: LogFormat, bounds: Mapping[str, str]) -> str:
+    """Return the statement with one row per row of a Parquet log."""
     columns = {role: '"' + str(name).replace('"', '""') + '"' for role, name in layout.places}
     return sql.statement(
         "ingest/parquet",
@@ -81,12 +83,12 @@ def parse_parquet(path: Path, file_id: int, layout: LogFormat, bounded: Mapping[
         has_time=str("time" in columns).lower(),
         row_number="row_number() over ()" if layout.has_row_numbers else "file_row_number + 1",
         numbered=str(not layout.has_row_numbers).lower(),
-        **bounded,
+        **bounds,
     )
 
 
 def escape_path(path: Path) -> str:
-    """A path in which DuckDB finds no pattern."""
+    """Escape DuckDB's glob characters in a path."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
