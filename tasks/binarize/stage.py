@@ -1,4 +1,4 @@
-"""The stage: which events are likes, who is active enough to stay, and the tables of the edges."""
+"""The stage: select likes and active users, and write the tables of edges."""
 
 import logging
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ TABLES = ("indexed.users", "indexed.items", "indexed.interactions", "indexed.obs
 
 
 class BinarizeSettings(BaseModel):
-    """What counts as a like, and who is active enough to stay."""
+    """Which events count as likes, and which users and items are active enough to keep."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,7 +43,7 @@ class BinarizeSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Binarized:
-    """Counts of what `curated.interactions` holds."""
+    """Counts of the rows of `curated.interactions`."""
 
     edges: int
     users: int
@@ -56,15 +56,15 @@ def binarize(
     """Rewrite `curated.interactions` from `raw.events`, unless it was made from the same events with the same settings.
 
     Args:
-        since: take events from the start of this day on.
-        until: take events up to the end of this day.
+        since: use events from the start of this day on.
+        until: use events up to the end of this day.
 
     Raises:
         InputError: no edge is left, or `since` or `until` is given and the logs have no times.
     """
     parameters = {**settings.model_dump(), "since": since, "until": until}
     with warehouse.run_stage(home, run_id, "binarize", parameters) as connection:
-        kept = StageCache(
+        cache = StageCache(
             connection,
             "binarize",
             Path(__file__).parent,
@@ -72,11 +72,11 @@ def binarize(
             parameters=parameters,
             tables=TABLES,
         )
-        if found := kept.standing():
-            result = Binarized(**found)
+        if stored := cache.lookup():
+            result = Binarized(**stored)
         else:
             result = _rewrite_interactions(connection, settings, since, until)
-            kept.keep(asdict(result))
+            cache.store(asdict(result))
     logger.info("%s edges, %s users x %s items", f"{result.edges:,}", f"{result.users:,}", f"{result.items:,}")
     return result
 
@@ -91,20 +91,20 @@ def _rewrite_interactions(
         connection.execute(sql.statement("binarize/codes", side=side), values)
     for table in TABLES:
         connection.execute(f"delete from {table}")
-    all_stay = max(settings.min_user_edges, settings.min_item_edges, settings.k_core) < 2
-    if all_stay:
+    is_unfiltered = max(settings.min_user_edges, settings.min_item_edges, settings.k_core) < 2
+    if is_unfiltered:
         for side in ("user", "item"):
             _store_vertices(connection, side, "code", f"{side}_codes")
     else:
         connection.execute(sql.statement("binarize/edges"))
-    for folded in aggregate.aggregate_edges(connection, values, resources.free_memory() // 3):
-        connection.register("folded", folded)
-        if all_stay:
+    for edges in aggregate.aggregate_edges(connection, values, resources.free_memory() // 3):
+        connection.register("folded", edges)
+        if is_unfiltered:
             _store_edges(connection, "(select * rename (user_code as user_index, item_code as item_index) from folded)")
         else:
             connection.execute("insert into edges from folded")
         connection.unregister("folded")
-    if not all_stay:
+    if not is_unfiltered:
         _filter_active(connection, settings)
     if settings.observed_negatives:
         connection.execute(sql.statement("binarize/observed_negatives"), values)
@@ -132,9 +132,9 @@ def _store_vertices(connection: duckdb.DuckDBPyConnection, side: str, index: str
 
 
 def _filter_active(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> None:
-    """Keep what the activity filters leave, numbered anew by where it first appears."""
-    for side, least in (("item", settings.min_item_edges), ("user", settings.min_user_edges)):
-        _drop_inactive(connection, side, least)
+    """Apply the activity filters and renumber users and items by first appearance."""
+    for side, min_edges in (("item", settings.min_item_edges), ("user", settings.min_user_edges)):
+        _drop_inactive(connection, side, min_edges)
     if settings.k_core > 1:
         while sum(_drop_inactive(connection, side, settings.k_core) for side in ("item", "user")):
             pass

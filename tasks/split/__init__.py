@@ -1,7 +1,7 @@
-"""Split: which edges are trained on, which are the known history of a held-out user, and which have to be found.
+"""Stage `split`: divide the edges into training edges, known histories of held-out users, and targets.
 
-`stage` makes every protocol's roles and matrices; `liang2018` and `next_events` hold what is theirs alone,
-`line_ends` the edges that come last, by which settings are chosen.
+`stage` writes the roles and matrices of every protocol; `protocols` has what is specific to leave_one_out, next_events and
+liang2018, `validation` the latest edges that settings are chosen by, `explicit_negatives` the explicit negatives.
 """
 
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS

@@ -1,4 +1,4 @@
-"""Edges of a relation as a matrix, and rows that Python drew as a relation."""
+"""Load edges of a relation as a matrix, and store rows drawn in Python as a relation."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.warehouse import select
 
-ROWS_PER_BATCH = 1 << 20  # edges that are taken from DuckDB at a time
+ROWS_PER_BATCH = 1 << 20  # edges read from DuckDB at a time
 
 
 def load_csr(
@@ -25,36 +25,36 @@ def load_csr(
     *,
     value: str = "event_count",
 ) -> tuple[np.ndarray, csr_matrix]:
-    """(users, CSR) of the edges of a relation; row i belongs to the i-th of `users`, by default all it names.
+    """Load the edges of a relation as (users, CSR); row i belongs to the i-th of `users`, by default all users in it.
 
-    Edges go to their places batch by batch, so that nothing is held but the matrix.
+    Edges are placed batch by batch, so that memory holds only the matrix.
 
     Args:
-        value: what the entries hold, an INTEGER that is not null, below 2^24.
+        value: the column of the entries, an INTEGER without NULLs, below 2^24.
     """
-    having, degrees = (column.to_numpy() for column in select(connection, "split/degrees", {"edges": edges}))
-    users = having if users is None else users
-    place = np.full(int(max(users.max(initial=-1), having.max(initial=-1))) + 1, -1, dtype=np.int32)
-    place[users] = np.arange(len(users), dtype=np.int32)
+    present, degrees = (column.to_numpy() for column in select(connection, "split/degrees", {"edges": edges}))
+    users = present if users is None else users
+    row_of_user = np.full(int(max(users.max(initial=-1), present.max(initial=-1))) + 1, -1, dtype=np.int32)
+    row_of_user[users] = np.arange(len(users), dtype=np.int32)
     starts = np.zeros(len(users) + 1, dtype=np.int64)
-    wanted = place[having] >= 0
-    starts[place[having[wanted]] + 1] = degrees[wanted]
+    selected = row_of_user[present] >= 0
+    starts[row_of_user[present[selected]] + 1] = degrees[selected]
     starts = np.cumsum(starts)
     items, counts = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
-    free = starts[:-1].copy()
+    next_free = starts[:-1].copy()
     connection.complete()
     batches = connection.sql(sql.statement("split/edges", edges=edges, value=value)).to_arrow_reader(ROWS_PER_BATCH)
     for batch in batches:
-        put_edges(free, place, *(column.to_numpy() for column in batch.columns), items, counts)
-    found = csr_matrix((counts, items, starts), shape=(len(users), columns))
-    found.sort_indices()
-    return users.astype(np.int32), found
+        put_edges(next_free, row_of_user, *(column.to_numpy() for column in batch.columns), items, counts)
+    matrix = csr_matrix((counts, items, starts), shape=(len(users), columns))
+    matrix.sort_indices()
+    return users.astype(np.int32), matrix
 
 
 def store_roles(
     connection: duckdb.DuckDBPyConnection, protocol: str, roles: str, columns: str = "user_index, item_index, role"
 ) -> None:
-    """Fill the protocol's table, which is empty, from the relation of its roles."""
+    """Fill the protocol's empty table from the relation of its roles."""
     connection.execute(sql.statement("split/keep", protocol=protocol, roles=roles, columns=columns))
 
 
@@ -64,31 +64,30 @@ def insert_table(connection: duckdb.DuckDBPyConnection, name: str, rows: pl.Data
     connection.unregister("incoming")
 
 
-TRAINING_RELATION = {  # the relation of a protocol's training edges, while its split is made
+TRAINING_RELATION = {  # the training edges of each protocol while it is split
     "strong_generalization": "roles where role = 'fit'",
     "leave_one_out": "leave_one_out_roles where role = 'train'",
     "next_events": "next_events_roles where role = 'train'",
     "given": "given_roles where role = 'train'",
     ALL_EDGES: "all_edges where true",
 }
-POSITION_COLUMN = {
-    "next_events": "position"
-}  # the column that says which line of the logs counts, where not the edge's first
+# The column with the position of the edge in the logs, if it is not that of its first event.
+POSITION_COLUMN = {"next_events": "position"}
 
 
-def add_recency_ranks(connection: duckdb.DuckDBPyConnection, made: SplitMatrices) -> SplitMatrices:
-    """The matrices with the places of the training edges, and of the histories of users never seen in training."""
-    position = POSITION_COLUMN.get(made.protocol, "null")
+def add_recency_ranks(connection: duckdb.DuckDBPyConnection, split: SplitMatrices) -> SplitMatrices:
+    """Add recency ranks of the training edges, and of the histories of users not seen in training."""
+    position = POSITION_COLUMN.get(split.protocol, "null")
 
-    def places(relation: str, of: csr_matrix, users: np.ndarray) -> np.ndarray:
+    def load_ranks(relation: str, of: csr_matrix, users: np.ndarray) -> np.ndarray:
         """int32, in the order of the entries of the matrix of the relation's edges."""
         connection.execute(sql.statement("split/places", edges=relation, position=position))
-        _, found = load_csr(connection, "placed_edges", of.shape[1], users, value="place")
-        return found.data.astype(np.int32)
+        _, matrix = load_csr(connection, "placed_edges", of.shape[1], users, value="place")
+        return matrix.data.astype(np.int32)
 
-    parts = dict(made.parts)
-    for name, part in made.parts.items():
+    parts = dict(split.parts)
+    for name, part in split.parts.items():
         if part.rows is None:
-            told = places(f"roles where part = '{name}' and role = 'fold_in'", part.histories, part.users)
-            parts[name] = replace(part, histories=with_recency_ranks(part.histories, told))
-    return replace(made, places=places(TRAINING_RELATION[made.protocol], made.train, made.users), parts=parts)
+            ranks = load_ranks(f"roles where part = '{name}' and role = 'fold_in'", part.histories, part.users)
+            parts[name] = replace(part, histories=with_recency_ranks(part.histories, ranks))
+    return replace(split, places=load_ranks(TRAINING_RELATION[split.protocol], split.train, split.users), parts=parts)

@@ -1,7 +1,8 @@
-"""Leave one out: of every user with two edges or more the one whose hash is lowest, and the matrices without it.
+"""What is specific to a protocol or scheme: next_events, liang2018 and leave_one_out.
 
-The hash is the MD5 of `<seed>:leave_one_out:<user_id>:<item_id>`, as DuckDB's `md5_number` has it, by which the contract draws
-again. It is taken of every edge, which in the kernel costs a seventh of what it does there.
+Leave one out holds out one edge of every user with two or more: the one with the lowest MD5 of
+`<seed>:leave_one_out:<user_id>:<item_id>`, as DuckDB's `md5_number`, by which the contract repeats the draw. The kernel
+hashes every edge in a seventh of DuckDB's time.
 """
 
 import logging
@@ -22,30 +23,34 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 from oneclass.tasks.stores.warehouse import select
 
+logger = logging.getLogger(__name__)
+
+LIANG2018_SEED = 98765
+
 
 def find_cut_day(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> date:
-    """The first day whose edges are to be found.
+    """Return the first day whose edges are targets.
 
     Raises:
         InputError: no edge has a time.
     """
     everything = {"edges": "indexed.interactions"}
-    found = select(connection, "split/next_cut", everything, share=settings.next_share).item()
-    if found is None:
+    day = select(connection, "split/next_cut", everything, share=settings.next_share).item()
+    if day is None:
         raise InputError(
             "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."
         )
-    return settings.next_from or found
+    return settings.next_from or day
 
 
 def make_next_events(
     connection: duckdb.DuckDBPyConnection, next_from: date, threshold: float, since: date | None
 ) -> SplitMatrices:
-    """Fill `indexed.next_events`; the matrices, the users of the test part being training users.
+    """Fill `indexed.next_events` and return its matrices; test users are training users.
 
     Args:
-        next_from: `cut`.
-        threshold, since: by which `binarize` took an event for a like; a count is of such events.
+        next_from: the first day of the targets, of `find_cut_day`.
+        threshold, since: by which `binarize` selected likes; only these are counted.
     """
     values = {"next_from": next_from, "threshold": threshold, "since": since}
     connection.execute(sql.statement("split/next_events"), values)
@@ -65,14 +70,11 @@ def make_next_events(
     return SplitMatrices("next_events", train, everyone, items.astype(np.int32), {"test": part})
 
 
-LIANG2018_SEED = 98765
-
-
 def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are_numbers: bool) -> None:
-    """`user_parts`: the part of each active user, by numpy's legacy generator.
+    """Create `user_parts`: the part of each active user, drawn by numpy's legacy generator.
 
     Raises:
-        InputError: there are too few users for `split.held_out_users`, or that is not set.
+        InputError: `split.held_out_users` is not set, or there are too few users for it.
     """
     users = select(connection, "split/users_by_id", {"id_order": _order_clause(ids_are_numbers)})[
         "user_index"
@@ -94,31 +96,28 @@ def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, i
 
 
 def draw_targets(connection: duckdb.DuckDBPyConnection, ids_are_numbers: bool) -> None:
-    """`targets`: a fifth of the edges of each user in `choose_held_out_edges`, by the generator, seeded again for each part."""
+    """Create `targets`: a fifth of the candidate edges of each user, by the generator, seeded again for each part."""
     rows = select(connection, "split/candidates", {"id_order": _order_clause(ids_are_numbers)})
     user_index, in_validation_part = rows["user_index"].to_numpy(), rows["in_validation"].to_numpy()
-    chosen = np.zeros(len(rows), dtype=bool)
+    is_target = np.zeros(len(rows), dtype=bool)
     for in_validation in (True, False):
         generator = np.random.RandomState(LIANG2018_SEED)
         of_part = np.flatnonzero(in_validation_part == in_validation)
         starts = np.flatnonzero(np.diff(user_index[of_part], prepend=-1))
         for first, count in zip(starts.tolist(), np.diff(starts, append=len(of_part)).tolist(), strict=True):
             if count >= 5:  # of which the published code takes `choice(count, size, replace=False)`: the head of this
-                chosen[of_part[first + generator.permutation(count)[: int(0.2 * count)]]] = True
-    insert_table(connection, "targets", rows.filter(chosen).select("user_index", "item_index"))
+                is_target[of_part[first + generator.permutation(count)[: int(0.2 * count)]]] = True
+    insert_table(connection, "targets", rows.filter(is_target).select("user_index", "item_index"))
 
 
 def _order_clause(ids_are_numbers: bool) -> str:
     return "try_cast(user_id as bigint), user_id" if ids_are_numbers else "user_id"
 
 
-logger = logging.getLogger(__name__)
-
-
 def make_leave_one_out(
     connection: duckdb.DuckDBPyConnection, everything: SplitMatrices, seed: int, threads: int
 ) -> SplitMatrices:
-    """Fill `indexed.leave_one_out`; the matrices, the users of the test part being training users.
+    """Fill `indexed.leave_one_out` and return its matrices; test users are training users.
 
     Args:
         everything: all edges, users and items by their indices.
@@ -143,10 +142,10 @@ def make_leave_one_out(
 def draw_held_out_items(
     connection: duckdb.DuckDBPyConnection, edges: csr_matrix, users: np.ndarray, seed: int, threads: int
 ) -> np.ndarray:
-    """int32 (users,): the item of each user whose edge is left out, -1 of a user with one edge; and the table `left_out`.
+    """Return the held-out item of each user, int32 (users,), -1 for users with one edge; creates the table `left_out`.
 
     Args:
-        edges: a row for each user of `indexed.users`, in the order of their indices; a column for each item's index.
+        edges: one row per user of `indexed.users` and one column per item, in the order of their indices.
     """
     stems, items = select(connection, "split/stems", seed=str(seed))["stem"], select(connection, "split/item_ids")
     sizes = np.zeros(edges.shape[1], dtype=np.int64)

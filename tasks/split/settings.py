@@ -1,4 +1,4 @@
-"""How users and edges are held out."""
+"""The settings of the stage `split`: how users and edges are held out."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from oneclass.tasks.errors import InputError
 
-SCHEME_BY_SETTING = {"held_out_share": "hashed", "held_out_users": "liang2018"}  # the scheme that reads a setting
+SCHEME_BY_SETTING = {"held_out_share": "hashed", "held_out_users": "liang2018"}  # the only scheme that reads a setting
 
 
 class SplitSettings(BaseModel):
@@ -45,7 +45,7 @@ class SplitSettings(BaseModel):
     next_from: date | None = Field(None, description="next_events: the first day to be found, instead of by the share.")
 
     def require_used(self, given: Mapping[str, Any]) -> None:
-        """Refuse what a person set and the scheme would not read; a data set's file may hold it for the other scheme.
+        """Reject a user's setting that the scheme does not read; a data set's file may have it for the other scheme.
 
         Raises:
             InputError: naming the setting and both schemes.

@@ -1,4 +1,4 @@
-"""Split: which edges are trained on, which are the known history of a held-out user, and which have to be found."""
+"""The stage: write the roles of every protocol's edges and store its matrices."""
 
 import logging
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from oneclass.tasks.stores.warehouse import select
 
 
 class MatrixWriter:
-    """Puts matrices into the store, one after the other, while the next are made."""
+    """Store matrices one after the other while the next are computed."""
 
     def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection, order: bool, writer: Executor) -> None:
         self._home, self._connection, self._order = home, connection, order
@@ -35,27 +35,27 @@ class MatrixWriter:
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
 
-    def keep(self, made: SplitMatrices) -> None:
-        """Store matrices, with the order of likes where it is kept, whose relations are still there.
+    def store(self, split: SplitMatrices) -> None:
+        """Store a split, with recency ranks if the order is kept; its relations must still exist.
 
-        Not where there is nothing to train on: a small log may lack a training user by chance.
+        A split without training edges is skipped with a warning: a small log may lack a training user by chance.
         """
-        if made.train.nnz == 0:
+        if split.train.nnz == 0:
             logger.warning(
                 "%s: left out, because no edge is left to train on; the log is too small for this protocol, or the "
                 "filters split.min_user_edges and split.min_item_edges are too strict",
-                made.protocol,
+                split.protocol,
             )
         else:
-            made = add_recency_ranks(self._connection, made) if self._order else made
-            numbered = replace(made, numbering=self._numbering)
-            self._written[made.protocol] = self._writer.submit(matrices.store_split, self._home, numbered)
+            split = add_recency_ranks(self._connection, split) if self._order else split
+            numbered = replace(split, numbering=self._numbering)
+            self._written[split.protocol] = self._writer.submit(matrices.store_split, self._home, numbered)
 
     def digests(self) -> dict[str, str]:
-        """Of what was stored, by protocol, once it is there.
+        """Return the digests of the stored splits by protocol, waiting for the writes.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: a split cannot be written.
         """
         return {protocol: writing.result() for protocol, writing in self._written.items()}
 
@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Splits:
-    """Digests in the matrix store by protocol, `store_all_edges` among them; no entry for a protocol without training edges."""
+    """Digests in the matrix store by protocol, including `all_edges`; protocols without training edges are absent."""
 
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -82,24 +82,24 @@ def split(
     threshold: float = 1.0,
     since: date | None = None,
 ) -> Splits:
-    """Rewrite the protocols' tables of `indexed` and store the matrices; those of protocols not asked for are emptied.
+    """Rewrite the protocols' tables of `indexed` and store the matrices; tables of other protocols are emptied.
 
-    Where the edges, the settings and the seed are those of the last time, and the matrices are whole, both stay.
+    Tables and matrices stay if the edges, settings and seed are unchanged and the matrices are undamaged.
 
     Args:
         protocols: some of `PROTOCOLS`.
-        seed: of the hashes; liang2018 has its own, the published one.
-        ids_are_numbers: liang2018 sorts users by id, numerically or as text.
+        seed: of the hashes; liang2018 uses its published one.
+        ids_are_numbers: whether liang2018 sorts users numerically or as text.
         given_files: `file_id`s of the train and of the test files, for `given`.
-        threshold, since: by which `binarize` took an event for a like, for the counts of `next_events`.
+        threshold, since: by which `binarize` selected likes, for the counts of `next_events`.
 
     Raises:
         InputError: liang2018 with too few users for `split.held_out_users`, next_events of logs without times, or
             `split.validation = line_end` of a given split without an order.
     """
     train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
-    by_time, counted = "next_events" in protocols, {"threshold": threshold, "since": since}
-    asked = _SplitArguments(protocols, seed, ids_are_numbers, given_files, threshold, since)
+    by_time, like_values = "next_events" in protocols, {"threshold": threshold, "since": since}
+    arguments = _SplitArguments(protocols, seed, ids_are_numbers, given_files, threshold, since)
     parameters = {
         **settings.model_dump(),
         "seed": seed,
@@ -109,34 +109,34 @@ def split(
     }
     with warehouse.run_stage(home, run_id, "split", parameters) as connection:
         reads = "; ".join(table_digest(connection, table) for table in binarize.TABLES)
-        if by_time or "given" in protocols:  # the logs tell the counts of the one, and the parts of the other
+        if by_time or "given" in protocols:  # next_events reads counts, and given its parts, from the logs
             reads += f"; {table_digest(connection, 'raw.events')}"
         if by_time or "given" in protocols or settings.order:
             reads += f"; {table_digest(connection, 'raw.places')}"
-        kept = StageCache(
+        cache = StageCache(
             connection,
             "split",
             Path(__file__).parent,
             reads=reads,
-            parameters={**parameters, "ids_are_numbers": ids_are_numbers, **(counted if by_time else {})},
+            parameters={**parameters, "ids_are_numbers": ids_are_numbers, **(like_values if by_time else {})},
             tables=[f"indexed.{protocol}" for protocol in PROTOCOLS],
         )
-        found = kept.standing()
-        if not found or not all(matrices.has_split(home, digest) for digest in found["digests"].values()):
+        result = cache.lookup()
+        if not result or not all(matrices.has_split(home, digest) for digest in result["digests"].values()):
             with ThreadPoolExecutor(1) as writer:
-                found = _rewrite_splits(
-                    home, connection, settings, asked, MatrixWriter(home, connection, settings.order, writer)
+                result = _rewrite_splits(
+                    home, connection, settings, arguments, MatrixWriter(home, connection, settings.order, writer)
                 )
-            kept.keep(found)
-        parameters |= found["drawn"]
-    for protocol, words in found["validation"].items():
-        logger.info("%s, validation: %s", protocol, words)
-    return Splits(found["digests"])
+            cache.store(result)
+        parameters |= result["drawn"]
+    for protocol, message in result["validation"].items():
+        logger.info("%s, validation: %s", protocol, message)
+    return Splits(result["digests"])
 
 
 @dataclass(frozen=True)
 class _SplitArguments:
-    """The arguments of `split` beside the settings."""
+    """The arguments of `split` except the settings."""
 
     protocols: Sequence[str]
     seed: int
@@ -151,56 +151,59 @@ def _rewrite_splits(
     connection: duckdb.DuckDBPyConnection,
     settings: SplitSettings,
     arguments: _SplitArguments,
-    store: MatrixWriter,
+    matrix_writer: MatrixWriter,
 ) -> dict[str, dict[str, Any]]:
-    """The digests of the matrices; what was drawn that SQL cannot draw again, for the contract; and by which edges of a
-    protocol settings are chosen, in words.
+    """Write the roles and matrices of every protocol.
+
+    Returns:
+        digests of the matrices; draws that SQL cannot repeat, for the contract; and the log message on each protocol's
+        validation edges.
     """
     drawn: dict[str, Any] = {}
-    said: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
     if "strong_generalization" in arguments.protocols:
-        made = _make_strong_generalization(connection, settings, arguments.seed, arguments.ids_are_numbers)
-        store.keep(explicit_negatives.add_explicit_negatives(connection, made, arguments.seed))
+        split_matrices = _make_strong_generalization(connection, settings, arguments.seed, arguments.ids_are_numbers)
+        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
         if settings.scheme == "liang2018":
             drawn |= select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
     everything = _build_all_edges(connection) if set(arguments.protocols) != {"given"} else None
-    if everything:  # it holds nothing out, and so draws nothing
-        store.keep(explicit_negatives.add_explicit_negatives(connection, everything, seed=0))
+    if everything:  # no draws, since nothing is held out
+        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, everything, seed=0))
         warehouse.drop_temporary(connection)
     if "leave_one_out" in arguments.protocols:
-        made = protocols.make_leave_one_out(connection, everything, arguments.seed, home.limits.threads)
+        split_matrices = protocols.make_leave_one_out(connection, everything, arguments.seed, home.limits.threads)
         drawn |= select(connection, "split/left_out_drawn").row(0, named=True)
-        store.keep(explicit_negatives.add_explicit_negatives(connection, made, arguments.seed))
+        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
         warehouse.drop_temporary(connection)
     if "next_events" in arguments.protocols:
         day = protocols.find_cut_day(connection, settings)
-        made = protocols.make_next_events(connection, day, arguments.threshold, arguments.since)
-        made, said["next_events"] = validation.split_latest_days(connection, made, settings)
-        store.keep(explicit_negatives.add_explicit_negatives(connection, made, arguments.seed, day))
+        split_matrices = protocols.make_next_events(connection, day, arguments.threshold, arguments.since)
+        split_matrices, messages["next_events"] = validation.split_latest_days(connection, split_matrices, settings)
+        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed, day))
         drawn["next_from"] = str(day)
     if "given" in arguments.protocols:
-        made = _load_given_split(connection, arguments.given_files)
-        made, said["given"] = validation.split_latest_events(connection, made, settings)
-        store.keep(made)
+        split_matrices = _load_given_split(connection, arguments.given_files)
+        split_matrices, messages["given"] = validation.split_latest_events(connection, split_matrices, settings)
+        matrix_writer.store(split_matrices)
     warehouse.drop_temporary(connection)
-    return {"digests": store.digests(), "drawn": drawn, "validation": said}
+    return {"digests": matrix_writer.digests(), "drawn": drawn, "validation": messages}
 
 
 def _make_strong_generalization(
     connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, ids_are_numbers: bool
 ) -> SplitMatrices:
-    least = {"min_user_edges": str(settings.min_user_edges), "min_item_edges": str(settings.min_item_edges)}
-    connection.execute(sql.statement("split/active", **least))
+    min_edges = {"min_user_edges": str(settings.min_user_edges), "min_item_edges": str(settings.min_item_edges)}
+    connection.execute(sql.statement("split/active", **min_edges))
     if settings.scheme == "hashed":
         values = {"seed": str(seed), "held_out_share": settings.held_out_share}
         connection.execute(sql.statement("split/hashed_users"), values)
     else:
         protocols.draw_users(connection, settings, ids_are_numbers)
-    for made in ("split/active_edges", "split/train_items", "split/held_out_edges"):
-        connection.execute(sql.statement(made))
+    for name in ("split/active_edges", "split/train_items", "split/held_out_edges"):
+        connection.execute(sql.statement(name))
     if settings.scheme == "hashed":
         connection.execute(sql.statement("split/hashed_targets"), {"seed": str(seed)})
     else:
@@ -218,7 +221,7 @@ def _make_strong_generalization(
 
 
 def _load_part(connection: duckdb.DuckDBPyConnection, part: str, items: int) -> Part:
-    """Users with a target to find; their histories and targets, row by row."""
+    """Load the users of a part that have a target, with their histories and targets."""
     users, targets = load_csr(connection, f"roles where part = '{part}' and role = 'target'", items)
     users, histories = load_csr(connection, f"roles where part = '{part}' and role = 'fold_in'", items, users)
     return Part(histories=histories, targets=targets, users=users)
@@ -234,7 +237,7 @@ def _load_given_split(
 
 
 def _build_split(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str, held_out: str) -> SplitMatrices:
-    """A protocol that tests on the training users themselves."""
+    """Build the split of a protocol that tests on the training users themselves."""
     items, everyone = (
         select(connection, "split/indices", {"side": side, "edges": roles}).to_series().to_numpy()
         for side in ("item", "user")
@@ -256,15 +259,15 @@ def _build_all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
 
 
 def store_all_edges(home: Home, *, order: bool = False) -> str:
-    """The digest of the matrix of every curated edge as they are now, which is put into the store.
+    """Store the matrix of every current curated edge and return its digest.
 
     Args:
         order: `split.order`.
     """
     with warehouse.open_warehouse(home) as connection, ThreadPoolExecutor(1) as writer:
-        store = MatrixWriter(home, connection, order, writer)
-        store.keep(explicit_negatives.add_explicit_negatives(connection, _build_all_edges(connection), seed=0))
-        digests = store.digests()
+        matrix_writer = MatrixWriter(home, connection, order, writer)
+        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, _build_all_edges(connection), seed=0))
+        digests = matrix_writer.digests()
     if not digests:
         raise InputError(f"{home.dataset}: has no edge to fit a model on.")
     return digests[ALL_EDGES]
