@@ -13,15 +13,15 @@ from oneclass.flows import cli
 
 COMMANDS = {
     "backfill": "from raw logs to published tables",
-    "recommend": "what is published, for a user or a history",
-    "serve": "what is published, over HTTP on this machine",
-    "explain": "a user's history, what is recommended to them, and why or why not",
-    "promote": "which publication stands; another model, or an earlier publication",
+    "recommend": "recommendations for a user or a history",
+    "serve": "recommendations over HTTP on this machine",
+    "explain": "a user's history and recommendations, with reasons",
+    "promote": "show the publications, publish another model, or roll back",
     "tune": "search a model's settings",
-    "sweep": "the refits behind the report's figures that vary a setting",
+    "sweep": "refit models for the report's figures that vary a setting",
     "nightly_retrain": "the nightly run, once",
     "deploy": "the nightly run of a data set on the Prefect server",
-    "data_docs": "Great Expectations' own pages on the contracts",
+    "data_docs": "Great Expectations' Data Docs of the contracts",
 }
 
 

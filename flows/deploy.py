@@ -11,7 +11,7 @@ from oneclass.flows.parameters import DeployParameters
 
 def parser() -> argparse.ArgumentParser:
     """Build the parser of the command."""
-    description = "Deploy the nightly run of a data set; what is given here is given to each night."
+    description = "Deploy the nightly run of a data set; these flags apply to each night."
     return cli.build_parser("flows.deploy", description, DeployParameters)
 
 

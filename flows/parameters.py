@@ -40,7 +40,7 @@ class DatasetParameters(BaseModel):
         description="a data set, built in or declared in HOME/datasets/NAME.toml; `demo` makes its own log"
     )
     home: Annotated[str | None, Flag("DIR")] = Field(
-        None, description="where everything is kept; by default $ONECLASS_HOME, else ./var"
+        None, description="the home of all data sets; by default $ONECLASS_HOME, else ./var"
     )
 
 
@@ -55,9 +55,9 @@ class RunParameters(DatasetParameters):
         description="single settings, such as binarize.threshold=4 mrf_dense.l2=500 (in Prefect's UI "
         '{"binarize.threshold": 4, "mrf_dense.l2": 500}); they override all files',
     )
-    seed: Annotated[int, Flag("N")] = Field(0, description="the one seed of every draw; the same seed, the same bits")
+    seed: Annotated[int, Flag("N")] = Field(0, description="the seed of every random draw; equal seeds give equal bits")
     threads: Annotated[int | None, Flag("N")] = Field(
-        None, description="cores to use; all by default, and never more than there are"
+        None, description="cores to use; all available ones by default, which is also the maximum"
     )
     memory: Annotated[str | None, Flag("SIZE")] = Field(
         None,
@@ -118,7 +118,7 @@ class BackfillParameters(
     since: Annotated[date | None, Flag("DATE")] = Field(None, description="events from this day on (YYYY-MM-DD)")
     until: Annotated[date | None, Flag("DATE")] = Field(None, description="events up to the end of this day")
     replace: Annotated[bool, Flag()] = Field(
-        False, description="make the sources all that the warehouse holds: what other logs left there is deleted"
+        False, description="keep only the sources in the warehouse: the events of all other logs are deleted"
     )
 
 
@@ -128,10 +128,10 @@ class ReplayParameters(BackfillParameters):
     every: Annotated[str | None, Flag("STEP")] = Field(
         None,
         description="replay history night by night, from the night of --since to that of --until, at this step, such "
-        "as 1d or 2w: each on all events up to the end of its day. Nights that were done are passed over",
+        "as 1d or 2w: each on all events up to the end of its day. Completed nights are skipped",
     )
     dry_run: Annotated[bool, Flag()] = Field(
-        False, description="with --every: say which nights were done and which are missing, and run none"
+        False, description="with --every: list the nights done and missing, and run none"
     )
 
 
@@ -147,11 +147,11 @@ class DeployParameters(NightlyRetrainParameters):
     """Parameters of `flows.deploy`, which is not a flow: those of each night, the schedule and the work pool."""
 
     cron: Annotated[str, Flag("CRON")] = Field(
-        "0 3 * * *", description="when the nights begin: minute, hour, and so on"
+        "0 3 * * *", description="when the nights start: minute, hour, and so on"
     )
     timezone: Annotated[str, Flag("ZONE")] = Field("UTC", description="the time zone of --cron, such as Europe/Paris")
     pool: Annotated[str, Flag("NAME")] = Field(
-        "oneclass", description="the work pool; a process pool is made if absent"
+        "oneclass", description="the work pool; a process pool is created if absent"
     )
 
 
@@ -186,7 +186,7 @@ class TuneParameters(RunParameters, _SplitFilesParameters, _SourceParameters, _C
         "training edges that split.validation cuts off)",
     )
     timeout: Annotated[float | None, Flag("MINUTES")] = Field(
-        None, description="begin no round of trials after so long"
+        None, description="start no round of trials after this time"
     )
 
 
@@ -197,7 +197,7 @@ class PromoteParameters(DatasetParameters):
         None, description="publish this model of the latest evaluated run, fitted on every edge, whatever the gates say"
     )
     rollback: Annotated[str | None, Flag("RUN", optional=True)] = Field(
-        None, description="publish again what run RUN published; without RUN, what was published before"
+        None, description="publish run RUN's publication again; without RUN, the previous one"
     )
 
 
@@ -206,7 +206,7 @@ class ExplainParameters(DatasetParameters):
 
     user: Annotated[str, Flag("ID")] = Field(description="the user's id, as it stands in the logs")
     models: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
-        [], description="of the run that is published; by default all"
+        [], description="models of the published run; all by default"
     )
     titles: Annotated[str | None, Flag("FILE")] = Field(
         None,
@@ -214,7 +214,7 @@ class ExplainParameters(DatasetParameters):
         "published with publish.titles",
     )
     item: Annotated[str | None, Flag("ID")] = Field(
-        None, description="an item: at which place of what is published it is, and why it is not higher"
+        None, description="an item: its rank in the published list, and why it is not higher"
     )
     top: Annotated[int, Flag("N")] = Field(10, description="recommendations of each model")
 
@@ -237,7 +237,7 @@ class RecommendParameters(DatasetParameters):
 class ServeParameters(DatasetParameters):
     """Parameters of `flows.serve`, which is not a flow."""
 
-    port: Annotated[int, Flag("N")] = Field(8765, description="on 127.0.0.1; 0 for one that is free")
+    port: Annotated[int, Flag("N")] = Field(8765, description="on 127.0.0.1; 0 for any free port")
 
 
 def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:

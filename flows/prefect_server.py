@@ -78,7 +78,7 @@ def is_started() -> bool:
 def log_startup() -> None:
     """Log that a temporary server is starting: the first line of a run, seconds before the others."""
     if _servers:
-        logger.info("Prefect's server for this run alone is starting; %s would name one that stays", API_URL)
+        logger.info("Prefect's server for this run alone is starting; set %s to use a permanent one", API_URL)
 
 
 def wait_until_ready() -> None:

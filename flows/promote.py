@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 def parser() -> argparse.ArgumentParser:
     """Build the parser of the command."""
-    description = "Without --model and --rollback: what is published, which publications are kept, the last decisions."
+    description = "Without --model and --rollback: show the current publication, the others, and the last decisions."
     return cli.build_parser("flows.promote", description, PromoteParameters)
 
 

@@ -11,7 +11,7 @@ from oneclass.flows.parameters import SweepParameters
 
 def parser() -> argparse.ArgumentParser:
     """Build the parser of the command."""
-    description = "The refits behind the figures that vary a model's settings."
+    description = "Refit models for the figures that vary a model's settings."
     return cli.build_parser("flows.sweep", description, SweepParameters)
 
 

@@ -209,5 +209,5 @@ def _changed_file_error(log: LogFile, before: Sequence[KnownFile]) -> str:
     return (
         f"{log.path}: has other bytes than when it was read in with {events:,} events, and the setting "
         "ingest.changed_file = refuse does not allow that. Give the new bytes a name of their own, or set "
-        "ingest.changed_file=replace (the events of before go) or add (they stay beside the new ones)."
+        "ingest.changed_file=replace (the earlier events go) or add (they stay beside the new ones)."
     )

@@ -13,7 +13,7 @@ class IngestSettings(BaseModel):
     changed_file: Literal["replace", "refuse", "add"] = Field(
         "replace",
         description="A log with the name of one that was read in before, but with other bytes: its events replace "
-        "those of before, the run is refused, or it is added as one more log.",
+        "the earlier ones, the run is refused, or it is added as one more log.",
     )
     keep_files: Literal["keep", "move", "remove"] = Field(
         "keep",
@@ -24,5 +24,5 @@ class IngestSettings(BaseModel):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="A night is warned of when its newest event (the newest file of a log without times) is older.",
+        description="Warn of a night whose newest event (or newest file, for a log without times) is older.",
     )

@@ -203,7 +203,7 @@ def _log_changes(
     if ingested.changed:
         ids = {one.file_id for one in plan.arrivals if one.is_new and one.before}
         replacing_events = sum(events for file_id, _, events, _ in logs if file_id in ids)
-        message = "%s: changed under its name; %s events of before are gone, %s stand in their place"
+        message = "%s: changed under its name; %s earlier events were replaced by %s"
         logger.info(message, _first_paths(ingested.changed), f"{ingested.events_before:,}", f"{replacing_events:,}")
     message = "%d new logs with %d events and %d rejects; %d skipped"
     logger.info(message, len(ingested.new), ingested.events, ingested.rejects, len(ingested.skipped))

@@ -74,7 +74,7 @@ def split_latest_days(
     before, after = (np.diff(part.indptr) > 0 for part in split_matrix(split.train, is_latest))
     users = np.count_nonzero(before & after)
     if settings.validation == "auto" and users < MIN_USERS:
-        return split, f"drawn at random, for the last days, from {day} on, have only {users} users of before"
+        return split, f"drawn at random, for the last days, from {day} on, have only {users} users with earlier edges"
     return replace(split, ends=is_latest), f"the edges from {day} on, of {users:,} users"
 
 

@@ -1,4 +1,4 @@
-"""Everything that is kept: the home, the warehouse, matrices, fits, runs, and what is removed when.
+"""The stores of a home: warehouse, matrices, fits, publications, runs, and their garbage collection.
 
-A stage reads and writes only through this room.
+Stages read and write files only through this package.
 """

@@ -1,10 +1,10 @@
 """The stores of matrices and fits at a URL (`--store`), for workers that share no folder with the coordinator.
 
-Below `<url>/<dataset>/` they lie as in the home (`matrices/<digest>/`, `models/<model>/<digest>/`), on any file system that
-fsspec knows, such as `s3://bucket/prefix`, with the credentials that it finds in the environment. A folder is uploaded file by
-file and its record last, so that a partial upload counts as absent. A download is checked against the sha256 in the record and
-moved into the local home, a worker's cache; no other code reads by URL. A damaged folder at the URL loses its record, so that
-whoever has it whole uploads it again.
+Below `<url>/<dataset>/` they are laid out as in the home (`matrices/<digest>/`, `models/<model>/<digest>/`), on any file
+system that fsspec knows, such as `s3://bucket/prefix`, with the credentials in the environment. A folder is uploaded file by
+file and its record last, so that a partial upload counts as absent. A download is verified against the sha256 in the record
+and moved into the local home, a worker's cache. No other module handles URLs. A damaged folder at the URL loses its record,
+so that a process with a whole copy uploads it again.
 """
 
 import contextlib

@@ -52,7 +52,7 @@ def remove_partial_files(home: Home) -> int:
     for path in partial:
         checksums.remove_path(path)
     if partial:
-        logger.info("%d files and folders that runs before had left half made were deleted", len(partial))
+        logger.info("%d partial files and folders of earlier runs were deleted", len(partial))
     return len(partial)
 
 

@@ -232,6 +232,6 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
 def test_next_events_of_few_users_draws_unless_told_otherwise(home, log_events, caplog):
     log_events(list(days(validation.MIN_USERS - 10)))
     digest = of_next_events(home)
-    assert matrices.load_split(home, digest).ends is None and "have only 40 users of before" in caplog.text
+    assert matrices.load_split(home, digest).ends is None and "have only 40 users with earlier edges" in caplog.text
     assert of_next_events(home, "random") == digest
     assert matrices.load_split(home, of_next_events(home, "line_end")).ends.any()

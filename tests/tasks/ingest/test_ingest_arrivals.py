@@ -56,7 +56,7 @@ def test_a_changed_file_replaces_its_events_and_is_told(home, dataset, tmp_path,
     ]  # fmt: skip
     assert rows(home, "from raw.rejects") == []
     assert rows(home, ARRIVALS.format("run-2")) == [(str(one), "changed", 3, 0, 2, 1)]
-    assert f"{one}: changed under its name; 2 events of before are gone, 3 stand in their place" in caplog.text
+    assert f"{one}: changed under its name; 2 earlier events were replaced by 3" in caplog.text
 
 
 @pytest.mark.slow
