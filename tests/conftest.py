@@ -55,11 +55,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line("The slow tests were left out: --all runs them too.")
 
 
-class RoomsTogether(LoadScopeScheduling):
-    """A file's tests in one process of pytest-xdist, as with `--dist loadfile`, and those of some rooms in one.
+class PackagesTogether(LoadScopeScheduling):
+    """Run the tests of one file in one process of pytest-xdist, and those of some packages in one.
 
     All flows share a Prefect server, which takes many seconds of processor time to start, and the tests of pages a report. The
-    tests of a room of `models/` want the same kernels, which one process would wait for while another compiles them.
+    tests of a package of `models/` want the same kernels, which one process would wait for while another compiles them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -78,8 +78,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)  # for -p no:xdist
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    return RoomsTogether(config, log) if config.getvalue("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """With `-n 2`, schedule by `PackagesTogether`, in the order of the files: xdist would begin with the most tests."""
+    config.option.loadscopereorder = False
+    return PackagesTogether(config, log)
 
 
 def home_in(folder: Path) -> Home:
