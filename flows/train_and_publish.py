@@ -175,7 +175,7 @@ def publish_run(
         seed=run.seed,
         manual=run.publish.model is not None,
     )
-    judgement = promotion.judge(run.home, night, run.publish)
+    judgement = promotion.assess_challenger(run.home, night, run.publish)
     digest = None
     try:
         if not judgement.stays:

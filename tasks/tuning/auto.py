@@ -156,7 +156,7 @@ def _build_search(log: SearchData, model: str, settings: ModelSettings, given: C
     edges = int(min(max(SAMPLE_SHARE * log.train.nnz, MIN_SAMPLE_EDGES), MAX_SAMPLE_EDGES))
     items = MAX_ITEMS if MODELS[model].cost_depends_on_items and log.train.shape[1] > MAX_ITEMS else None
     elsewhere = _initial_trials(log, settings, given)
-    on = {"edges": edges, "items": items, "short": True}
+    on = {"edges": edges, "items": items, "quick": True}
     return Search(model, log.protocol, log.digest, settings, space, log.seed, initial_trials=elsewhere, **on)
 
 

@@ -127,9 +127,9 @@ class Search:
         seed: for the draws of settings, for the models, and for cutting a validation part.
         edges: about how many training edges a trial is fitted on, those of a sample of the users; None for all.
         items: how many of the items a trial is fitted on, those with the most edges; None for all.
-        short: a search of few trials: the next ones lie half way from where it begins to a draw, and the study lasts no
+        quick: a search of few trials: the next ones lie half way from where it begins to a draw, and the study lasts no
             longer than the process.
-        elsewhere: values that the second trial of a short search has, the third, and so on; also of settings outside the
+        initial_trials: values that the second trial of a short search has, the third, and so on; also of settings outside the
             space, which later trials have from the best one so far.
         together: trials of a round, each of which is asked for from the rounds before.
     """

@@ -72,7 +72,7 @@ def _publish(run: RunSettings, made: Made) -> str:
     night = promotion.ChallengerRun(
         choice.model, choice.score, run.models, made["fits"], made["digests"][PROTOCOL], run.seed
     )
-    judgement = promotion.judge(home, night, run.publish)
+    judgement = promotion.assess_challenger(home, night, run.publish)
     settings = run.models[choice.model]
     fit = train(
         home, RUN, protocol=ALL_EDGES, matrices_digest=digest, model=choice.model, settings=settings, seed=run.seed

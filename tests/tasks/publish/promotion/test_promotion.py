@@ -45,7 +45,7 @@ def judged(home, run_id, digests, model, fits, limits=None, **settings):
     of_run = {**SETTINGS, model: MODELS[model].Settings(**settings)}
     limits = limits or PublishSettings(top_n=5)
     tonight = promotion.ChallengerRun(model, "score", of_run, fits, digests[PROTOCOL])
-    judgement = promotion.judge(home, tonight, limits)
+    judgement = promotion.assess_challenger(home, tonight, limits)
     digest = None if judgement.stays else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
     return publish(
         home, run_id, limits, choice=ChosenModel(model, "score"), assessment=judgement, model_digest=digest,
