@@ -35,14 +35,14 @@ from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 DRAW = """
 import sys
 import numpy as np
-from oneclass.models.numerics.adjacency import transposed
-from oneclass.tasks.demo.story import DemoSettings, tell
+from oneclass.models.numerics.adjacency import transpose
+from oneclass.tasks.demo.story import DemoSettings, simulate_likes
 
 users, items, likes, seed = map(int, sys.argv[2:])
 settings = DemoSettings(users=users, items=items, likes=likes)
-story = tell(settings, seed)
+story = simulate_likes(settings, seed)
 starts = np.concatenate([[0], np.cumsum(story.liked)])[story.starts]
-starts, columns = transposed(starts, story.users[story.liked], users)
+starts, columns = transpose(starts, story.users[story.liked], users)
 np.save(sys.argv[1] + "/starts.npy", starts)
 np.save(sys.argv[1] + "/items.npy", columns)
 """

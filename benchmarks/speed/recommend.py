@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from oneclass.flows import published
 from oneclass.models.registry import MODELS
-from oneclass.tasks.stores import checksums, publications
+from oneclass.tasks.stores import checksums, publications, published_model
 from oneclass.tasks.stores.home import Home
 
 N, FACTORS, USERS, LIKES = 20, 64, 4000, 30
@@ -53,11 +53,11 @@ def publish(home: Home, model: str, log: csr_matrix, run_id: str = "run") -> Non
     for folder in (fit, matrices):
         folder.mkdir(parents=True)
     fitted.save(fit)
-    for name, array in zip(publications.MATRIX_FILES, (log.indptr, log.indices, log.data), strict=True):
+    for name, array in zip(published_model.MATRIX_FILES, (log.indptr, log.indices, log.data), strict=True):
         np.save(matrices / name, array)
     ids = [f"sku-{column}" for column in range(log.shape[1])]
     publication = publications.create_publication(home, run_id)
-    publications.write_published_model(
+    published_model.write_published_model(
         publication,
         recommends={"model": model, "score": fitted.score_names[-1], "digest": "drawn"},
         fit=fit,
@@ -66,7 +66,7 @@ def publish(home: Home, model: str, log: csr_matrix, run_id: str = "run") -> Non
         users=pl.DataFrame({"user_id": [f"u{row}" for row in range(log.shape[0])]}),
     )
     facts = {"run_id": run_id, "published_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
-    checksums.write_manifest(publication, publications.MANIFEST_FILE, facts)
+    checksums.write_manifest(publication, published_model.MANIFEST_FILE, facts)
     publications.switch_link(home, publication)
 
 
@@ -91,7 +91,7 @@ def measure(home: Path, dataset: str, requests: int) -> None:
     print(f"{shop.model}/{shop.score}, {len(shop.items):,} items, {len(shop.users):,} users; loaded in {took:.3f} s")
     users = shop.users["user_id"].to_list()
     histories = [shop.history(users[row % len(users)]) for row in range(requests)]
-    matrix = publications.load_published_model(Home(home, dataset)).histories
+    matrix = published_model.load_published_model(Home(home, dataset)).histories
     rows, fitted = [matrix[[row]] for row in range(min(requests, len(users)))], shop.fitted
     timed("recommend(history)", lambda number: shop.recommend(histories[number], N), requests)
     timed("recommend_for(user)", lambda number: shop.recommend_for(users[number % len(users)], N), requests)

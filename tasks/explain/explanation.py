@@ -23,7 +23,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.explain import place
 from oneclass.tasks.explain.lists import ModelRecommendations, RecommendedItem
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
-from oneclass.tasks.stores import fits, matrices, publications
+from oneclass.tasks.stores import fits, matrices, publications, published_model
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.warehouse import select
@@ -104,7 +104,7 @@ def explain_user(
 
 def _add_published_list(home: Home, found: Explanation, top: int, item_id: str | None) -> Explanation:
     """The explanation with the published model's own list, where there is one."""
-    if not publications.has_published_model(home) and item_id is None:
+    if not published_model.has_published_model(home) and item_id is None:
         return found
     shop = recommend.load(home.root, home.dataset, threads=home.limits.threads)
     asked = "" if item_id is None else place.explain_rank(shop, found.user_id, item_id, top)

@@ -10,7 +10,7 @@ import polars as pl
 from oneclass import sql
 from oneclass.tasks import datasets, item_titles, leaderboard
 from oneclass.tasks.protocols import main_metric_parameters
-from oneclass.tasks.stores import fits, publications, warehouse
+from oneclass.tasks.stores import fits, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 
 RUN_TABLES = (
@@ -73,7 +73,7 @@ def write_publication_model(
         given = item_titles.read_titles(Path(titles), columns.item, named_by="publish.titles")
     pairs = {"item_id": list(given), "title": list(given.values())}
     connection.register("item_titles", pl.DataFrame(pairs, schema={"item_id": pl.String, "title": pl.String}))
-    publications.write_published_model(
+    published_model.write_published_model(
         folder,
         recommends=recommends,
         fit=fits.fit_folder(home, recommends["model"], recommends["digest"]),

@@ -23,7 +23,7 @@ from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.protocols import VALIDATION_METRIC
 from oneclass.tasks.publish import files, promotion, recommend_all
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
-from oneclass.tasks.stores import checksums, publications, warehouse
+from oneclass.tasks.stores import checksums, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import stage_output_digest
 
@@ -133,7 +133,7 @@ def publish(
                 connection, home, of_runs, table, fresh, publications.find_reusable_publication(home, **sources)
             )
             if choice is None:  # the recommendations are those that stood
-                publications.copy_published_model(home.published.resolve(), fresh)
+                published_model.copy_published_model(home.published.resolve(), fresh)
             else:
                 recommends = {"model": choice.model, "score": choice.score, "digest": model_digest}
                 files.write_publication_model(connection, home, fresh, recommends, matrices_digest, settings.titles)

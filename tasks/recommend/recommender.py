@@ -14,9 +14,9 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import frames, ranking
 from oneclass.tasks.recommend.ranking import RankedItems
 from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids
-from oneclass.tasks.stores import publications
+from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.publications import PublishedModel
+from oneclass.tasks.stores.published_model import PublishedModel
 
 USERS_PER_BLOCK = 1024
 
@@ -32,7 +32,7 @@ def load(home: str | Path, dataset: str, *, threads: int = 1) -> "Recommender":
         InputError: nothing is published there, or no recommendations.
         Damaged: a file is not what was published.
     """
-    return Recommender(dataset, publications.load_published_model(Home(Path(home), dataset)), threads)
+    return Recommender(dataset, published_model.load_published_model(Home(Path(home), dataset)), threads)
 
 
 class Recommender:

@@ -29,7 +29,7 @@ from oneclass.tasks.report.plotting import Figure, Row, group_rows, render_svg
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.report.tables import METRIC_LABELS, SCORE_LABELS, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
-from oneclass.tasks.stores import publications
+from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home
 
 
@@ -54,7 +54,7 @@ class ExampleUser:
 def load_example_users(tables: RunTables, home: Home, items: int) -> list[ExampleUser]:
     """Five users spread over the lengths of history, the shortest first; fewer where there are fewer."""
     rows = tables.as_rows("sample_users", items=items)
-    titles = publications.load_titles(home, {row["item_id"] for row in rows})
+    titles = published_model.load_titles(home, {row["item_id"] for row in rows})
     found = []
     for (user_id, likes), of_user in group_rows(rows, "user_id", "likes").items():
         of_list = {

@@ -61,8 +61,9 @@ def test_garbage_is_collected_afterwards_as_it_was_before(enabled):
 def test_a_process_that_checks_loads_no_more_than_it_needs_and_says_nothing_at_its_end():
     """Great Expectations is loaded by the first check; what it puts off works; DuckDB reports no leaks."""
     program = """
-import sys, duckdb, data_contracts, sql
-from oneclass.data_contracts import checks, loading
+import sys, duckdb
+from oneclass import data_contracts, sql
+from oneclass.data_contracts import checks, lazy_gx
 from oneclass.data_contracts.contracts import Column, Contract, Rule
 
 assert "great_expectations" not in sys.modules
@@ -72,7 +73,7 @@ for statement in sql.schema():
 connection.begin()
 print(len(data_contracts.check(connection, "publish", {"top_n": 20, "run_id": "r"})))
 assert "great_expectations" in sys.modules and "duckdb_engine" not in sys.modules
-assert not any(name in sys.modules for name in loading.PUT_OFF)
+assert not any(name in sys.modules for name in lazy_gx.PUT_OFF)
 connection.execute("create temp table sides as select unnest(['a', 'a', 'a', 'b']) as side")
 near = Rule(
     name="near", type="expect_column_kl_divergence_to_be_less_than", description="as many of the one as of the other",

@@ -211,9 +211,9 @@ def test_a_flow_that_is_run_by_another_program_leaks_nothing(prefect_server):
     """Such as a worker, whose stderr the project leaves alone: modules are kept, so that Python empties them."""
     script = (
         "from prefect import flow\n"
-        "from oneclass.flows import sequence\n"
+        "from oneclass.flows import pipeline\n"
         "from oneclass.tasks.binarize import binarize\n"
-        "flow(sequence._keep_modules)()\n"
+        "flow(pipeline._pin_modules)()\n"
     )
     environment = {**os.environ, "PREFECT_API_URL": prefect_server}
     command = [sys.executable, "-c", script]

@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 STUCK = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from oneclass.flows import endings
-endings.SECONDS = 0.5
-with endings.watched():
+from oneclass.flows import signals
+signals.SHUTDOWN_SECONDS = 0.5
+with signals.handle_signals():
     while True:
         try:
             print("ready", flush=True)
@@ -49,12 +49,12 @@ def test_what_does_not_end_in_its_own_time_is_ended(number, status):
 
 
 LOADING = """
-from oneclass.flows import command_line
+from oneclass.flows import cli
 def main():
     print("ready", flush=True)
     import time
     time.sleep(60)  # as what a run needs is loaded
-command_line.start(main)
+cli.run_main(main)
 """
 
 
@@ -66,8 +66,8 @@ def test_a_command_that_is_told_to_end_before_it_has_begun_says_so(number, statu
 
 DROPPED = """
 import gc, signal, weakref
-from oneclass.flows import endings
-endings.SECONDS = 0.5
+from oneclass.flows import signals
+signals.SHUTDOWN_SECONDS = 0.5
 
 class Kept: pass
 
@@ -76,7 +76,7 @@ def collected(reference):  # Python drops what is raised in here, and says so
     for _ in range(10**6):
         pass
 
-with endings.watched():
+with signals.handle_signals():
     kept = Kept()
     reference = weakref.ref(kept, collected)
     print("ready", flush=True)
@@ -137,7 +137,7 @@ def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its
     assert process.wait(60) == 143
     assert (
         time.monotonic() - began < 10
-    )  # as the README promises; it takes the 4 s of `endings.SECONDS` and little more
+    )  # as the README promises; it takes the 4 s of `signals.SHUTDOWN_SECONDS` and little more
     said = (tmp_path / "said").read_text()
     assert said.splitlines()[-1].startswith("Interrupted by SIGTERM") and "Traceback" not in said, said
     _, left = psutil.wait_procs(
@@ -155,9 +155,9 @@ def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its
 
 
 SERVED = """
-from oneclass.flows import temporary_server
-temporary_server.begin()
-temporary_server.wait()
+from oneclass.flows import prefect_server
+prefect_server.start_server()
+prefect_server.wait_until_ready()
 print("ready", flush=True)
 import time
 time.sleep(600)
@@ -183,7 +183,7 @@ def test_a_run_says_at_once_that_its_server_is_starting_and_only_then(prefect_ho
     assert "flows.prefect_server - Prefect's server for this run alone is starting" in said[0]
     environment["PREFECT_API_URL"] = "http://127.0.0.1:1/api"
     said = subprocess.run(command, check=False, **told).stderr
-    assert said and "temporary_server" not in said
+    assert said and "prefect_server" not in said
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def test_files_agree_with_the_warehouse(published_once):
 
 def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monkeypatch):
     target, before = home.published.resolve(), rows(home, "select * from published.recommendations order by all")
-    monkeypatch.setattr("oneclass.tasks.publish.stage.main_table.markdown", lambda *_: 1 / 0)
+    monkeypatch.setattr("oneclass.tasks.publish.stage.leaderboard.format_markdown", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         published(home, after_publishing, run_id="next", model="popularity")
     assert home.published.resolve() == target

@@ -13,7 +13,7 @@ from oneclass.tasks.protocols import ALL_EDGES, VALIDATION_METRIC
 from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.stage import ChosenModel, Published, PublishSettings, publish
 from oneclass.tasks.split import store_all_edges
-from oneclass.tasks.stores import checksums, publications, runs, warehouse
+from oneclass.tasks.stores import checksums, publications, published_model, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.train import train
 
@@ -77,7 +77,7 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
     if to == stands.get("run_id"):
         raise InputError(f"--rollback {to}: is what is published.")
     folder = home.publications / to
-    checksums.load_checked_facts(folder, publications.MANIFEST_FILE)
+    checksums.load_checked_facts(folder, published_model.MANIFEST_FILE)
     now, then = (_describe_publication(facts) for facts in (stands, kept[to]))
     reason = f"by hand: rolled back from run {stands.get('run_id')} to run {to}"
     decided = datetime.now(UTC).replace(tzinfo=None)

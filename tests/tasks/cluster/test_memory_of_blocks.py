@@ -43,10 +43,10 @@ def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, d
     sizes = MODELS["random_graph"].block_sizes(settings, shape[1])
     needed = estimate_coordinator_bytes(sizes, settings.blocks, shape, 0) + KERNEL_BYTES
     with open_executor(ClusterSettings(address=little.address), home) as executor:
-        monkeypatch.setattr("oneclass.tasks.memory_errors.allowance.free_memory", lambda: needed - 1)
+        monkeypatch.setattr("oneclass.tasks.memory_errors.resources.free_memory", lambda: needed - 1)
         with pytest.raises(OneclassError, match=r"train: random_graph \(leave_one_out\): needs about \d+ MB of memory"):
             load_or_fit(home, digest, "random_graph", settings, 1, workers=executor)
-        monkeypatch.setattr("oneclass.tasks.memory_errors.allowance.free_memory", lambda: needed)
+        monkeypatch.setattr("oneclass.tasks.memory_errors.resources.free_memory", lambda: needed)
         assert load_or_fit(home, digest, "random_graph", settings, 1, workers=executor)
         with pytest.raises(OneclassError, match=r"needs about \d+ MB of memory"):
             load_or_fit(home, digest, "random_graph", settings, 2)  # here the blocks are in this process, too

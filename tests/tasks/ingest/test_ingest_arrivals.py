@@ -169,15 +169,15 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from oneclass.tasks import datasets
-from oneclass.tasks.ingest import arrivals, stage
+from oneclass.tasks.ingest import file_registry, stage
 from oneclass.tasks.stores.home import Home
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-arrivals.record = die
+file_registry.record_changes = die
 root = Path(sys.argv[1])
-stage.ingest(Home(root, "small"), datasets.load("ml-1m", root), [sys.argv[2]], "run-2")
+stage.ingest(Home(root, "small"), datasets.load_dataset("ml-1m", root), [sys.argv[2]], "run-2")
 """
 
 

@@ -181,16 +181,16 @@ from oneclass.tasks import datasets
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.ingest import stage
 
-load = stage.load
+load = stage.load_logs
 def read_and_die(connection, files, scratch, dataset):
     (scratch / "copy.txt").write_text("unpacked")
     load(connection, files, scratch, dataset)
     print(connection.execute("select count(*) from raw.events").fetchone()[0], flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
-stage.load = read_and_die
+stage.load_logs = read_and_die
 root = Path(sys.argv[1])
-stage.ingest(Home(root, "small"), datasets.load("ml-1m", root), [sys.argv[2]], "run-1")
+stage.ingest(Home(root, "small"), datasets.load_dataset("ml-1m", root), [sys.argv[2]], "run-1")
 """
 
 

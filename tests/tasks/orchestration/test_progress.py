@@ -11,7 +11,7 @@ from prefect.logging.handlers import PrefectConsoleHandler
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.progress import format_duration, iterate_with_progress, report_progress
 
-LINES = logging.getLogger("oneclass.tasks.initial_trials")
+LINES = logging.getLogger("oneclass.tasks.elsewhere")
 
 
 @pytest.fixture

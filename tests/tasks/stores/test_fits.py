@@ -29,7 +29,7 @@ def test_the_digest_moves_with_everything_a_fit_depends_on(monkeypatch):
     base = key()
     assert key() == base
     others = [key(matrices="n"), key("popularity"), key(l2=1e3), key(seed=1)]
-    for module, name, value in ((importlib.metadata, "version", "0"), (fingerprint, "of_model", "source")):
+    for module, name, value in ((importlib.metadata, "version", "0"), (fingerprint, "fingerprint_model", "source")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, lambda *_, value=value: value)
             others.append(key())

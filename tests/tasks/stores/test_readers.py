@@ -30,7 +30,7 @@ while not Path(sys.argv[3]).exists() and os.getppid() == started_by:
             continue
         time.sleep(0.02)
     else:
-        with publications.opened(home) as connection:
+        with publications.open_published_tables(home) as connection:
             seen.add(connection.execute("select count(*) from metrics").fetchone()[0])
         longest = max(longest, time.monotonic() - began)
     read += 1

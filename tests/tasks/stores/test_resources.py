@@ -14,24 +14,24 @@ LIMIT, FILE = 400 << 20, 100 << 20
 SEEN = f"""
 import numpy as np
 
-from oneclass.tasks.stores import allowance
+from oneclass.tasks.stores import resources
 from oneclass.tasks.stores.home import Limits
 
-print(allowance.memory(), Limits().memory)
-print(allowance.free_memory())
+print(resources.memory_limit(), Limits().memory)
+print(resources.free_memory())
 held = np.ones({LIMIT // 4}, dtype=np.int8)
-print(allowance.free_memory())
+print(resources.free_memory())
 """
 WRITES = f"""
 import sys
 from pathlib import Path
 
-from oneclass.tasks.stores import allowance
+from oneclass.tasks.stores import resources
 
 some = bytes({FILE})
-before = allowance.free_memory()
+before = resources.free_memory()
 Path(sys.argv[1]).write_bytes(some)
-print(before, allowance.free_memory())
+print(before, resources.free_memory())
 """
 TAKES_TOO_MUCH = f"import numpy as np; np.ones({2 * LIMIT}, dtype=np.int8)"
 

@@ -80,7 +80,7 @@ import os, signal, sys
 from pathlib import Path
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-with warehouse.stage(Home(Path(sys.argv[1]), "small"), "run", "ingest") as connection:
+with warehouse.run_stage(Home(Path(sys.argv[1]), "small"), "run", "ingest") as connection:
     connection.execute("insert into raw.rejects select 1, i, 'line', 'reason' from range(200000) r(i)")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -100,7 +100,7 @@ from pathlib import Path
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 home = Home(Path(sys.argv[1]), "small")
-with runs.exclusive(home) if sys.argv[2] == "lock" else warehouse.connect(home):
+with runs.lock_data_set(home) if sys.argv[2] == "lock" else warehouse.open_warehouse(home):
     print("held", flush=True)
     sys.stdin.read()
 """

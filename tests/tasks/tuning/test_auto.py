@@ -293,7 +293,7 @@ def test_a_search_in_which_every_trial_fails_leaves_the_settings_as_they_are(hom
 
 
 def test_without_an_edge_to_train_on_nothing_is_searched(home):
-    asked = {"wanted": auto.SearchRequest("auto"), "day": DAY, "seed": 1}
+    asked = {"request": auto.SearchRequest("auto"), "day": DAY, "seed": 1}
     assert tune(home, "run", digests={}, models={"dial": DialSettings()}, **asked) == {"dial": DialSettings()}
 
 
@@ -320,7 +320,7 @@ def elsewhere(dial, monkeypatch):
             if self.settings.factors < 5:
                 self.draws += 2 * np.random.default_rng(9).random(interactions.shape[1])
 
-    monkeypatch.setattr(DialSettings, "elsewhere", ({"factors": 5, "dial": BEST}, {"dial": BEST / 2}))
+    monkeypatch.setattr(DialSettings, "initial_trials", ({"factors": 5, "dial": BEST}, {"dial": BEST / 2}))
     monkeypatch.setitem(MODELS, "dial", Spoilt)
 
 
@@ -339,7 +339,7 @@ def test_trials_from_the_second_on_have_what_ranks_well_elsewhere_and_later_ones
 
 
 def test_what_ranks_well_elsewhere_and_worse_here_is_left(home, log, dial, monkeypatch):
-    monkeypatch.setattr(DialSettings, "elsewhere", ({"factors": 7, "dial": 8.0},))
+    monkeypatch.setattr(DialSettings, "initial_trials", ({"factors": 7, "dial": 8.0},))
     found, _ = settled(home, log(300))
     assert [settings.factors for _, settings in dial.fits] == [2, 7] + [2] * (auto.NUM_TRIALS - 2)
     assert found.factors == 2

@@ -140,7 +140,7 @@ def test_one_after_the_other_the_trials_are_those_that_optuna_asks_for_and_prune
             if pruned := trial.should_prune():
                 break
         assert one.state == "failed" or pruned == (one.state == "pruned")
-        study.record_trial(trial, one.value if one.state == "done" else None, state=STATES[one.state])
+        study.tell(trial, one.value if one.state == "done" else None, state=STATES[one.state])
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -24,8 +24,7 @@ from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.split import SplitSettings, split
 from oneclass.tasks.stores import checksums, matrices
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning import Search, Study, record_pending_trial
-from oneclass.tasks.tuning import search as validation
+from oneclass.tasks.tuning import Search, Study, load_validation, record_pending_trial
 
 PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
 
@@ -135,7 +134,7 @@ def test_the_test_part_is_not_read(home, digests, protocol):
     with pytest.raises(checksums.DamagedFile):
         matrices.load_split(damaged, digests[protocol])
     assert tried(damaged, search(digests, protocol), 2) == tried(home, search(digests, protocol), 2)
-    assert validation(damaged, protocol, digests[protocol], 3).users > 0
+    assert load_validation(damaged, protocol, digests[protocol], 3).users > 0
 
 
 def test_parts_are_read_by_name(home, digests):
@@ -149,7 +148,7 @@ def test_parts_are_read_by_name(home, digests):
 
 def test_the_validation_part_of_unseen_users_is_the_splits_own(home, digests):
     split_ = matrices.load_split(home, digests["strong_generalization"])
-    found = validation(home, "strong_generalization", digests["strong_generalization"], 3)
+    found = load_validation(home, "strong_generalization", digests["strong_generalization"], 3)
     assert found.metric == "ndcg@100" and found.users == len(split_.parts["validation"].users)
     assert (found.train != split_.train).nnz == 0
     np.testing.assert_array_equal(found.part.users, split_.parts["validation"].users)
@@ -159,7 +158,7 @@ def test_the_validation_part_of_unseen_users_is_the_splits_own(home, digests):
 @pytest.mark.parametrize(("protocol", "metric"), [("leave_one_out", "mean_rank"), ("given", "ndcg@20")])
 def test_elsewhere_a_validation_part_is_cut_from_the_training_edges(home, digests, protocol, metric):
     train = matrices.load_split(home, digests[protocol]).train
-    found = validation(home, protocol, digests[protocol], 3)
+    found = load_validation(home, protocol, digests[protocol], 3)
     degrees = np.diff(train.indptr)
     expected = (degrees >= 2).astype(int) if protocol == "leave_one_out" else degrees // 5
     held_out = np.zeros(len(degrees), dtype=int)
@@ -177,7 +176,7 @@ def test_a_log_too_small_to_tune_on_is_told(home, log_events):
     binarize(home, BinarizeSettings(), "run")
     digests = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests
     with pytest.raises(InputError, match="leave_one_out: 0 validation users"):
-        validation(home, "leave_one_out", digests["leave_one_out"], 0)
+        load_validation(home, "leave_one_out", digests["leave_one_out"], 0)
 
 
 @pytest.mark.slow
@@ -185,7 +184,7 @@ def test_a_log_too_small_to_tune_on_is_told(home, log_events):
 def test_a_trials_value_is_the_validation_metric_of_its_best_score(home, digests, protocol):
     first = tried(home, search(digests, protocol, noise=0.3), 1)[0]
     assert first.state == "done" and first.score == "score" and first.settings["noise"] == 0.3
-    judged = validation(home, protocol, digests[protocol], 3)
+    judged = load_validation(home, protocol, digests[protocol], 3)
     model = Toy(Toy.Settings(noise=0.3), seed=3).fit(judged.train)
     better, worse = (rank_part_targets(model, score, judged.part)[0][judged.metric] for score in ("score", "noisier"))
     assert first.value == better.mean() > worse.mean()

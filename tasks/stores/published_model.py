@@ -1,0 +1,175 @@
+"""The published model and what serves it, in `model/` of a publication: the fit, the histories, the ids and the titles.
+
+Reading it loads neither DuckDB nor Prefect.
+"""
+
+import functools
+import json
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
+
+from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores import checksums
+from oneclass.tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+MANIFEST_FILE = "manifest.json"
+MODEL_FOLDER = "model"
+MATRIX_FILES = ("train_indptr.npy", "train_indices.npy", "train_counts.npy")
+RECENCY_RANKS_FILE = "train_places.npy"  # only if the split keeps the order of likes
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """The model of a publication, with the ids and histories to recommend by.
+
+    Attributes:
+        publication: the facts in the publication's manifest, `run_id` among them.
+        model, score, digest: of the fit.
+        fit: its folder.
+        items: item_id, title, users; one row per column of the fit.
+        users: user_id; one row per row of `histories`.
+        histories: (users, items), memory-mapped event counts. `SequentialHistories` if the run kept the order of likes.
+    """
+
+    publication: dict[str, Any]
+    model: str
+    score: str
+    digest: str
+    fit: Path
+    items: pl.DataFrame
+    users: pl.DataFrame
+    histories: csr_matrix
+
+
+def write_published_model(
+    publication: Path,
+    *,
+    recommends: dict[str, str],
+    fit: Path,
+    matrices: Path,
+    items: pl.DataFrame,
+    users: pl.DataFrame,
+) -> None:
+    """Write the model folder of a publication that is not complete yet.
+
+    Args:
+        recommends: `model`, `score` and `digest`.
+        fit, matrices: folders in the stores; all files of the fit except its record are linked.
+        items, users: as in `PublishedModel`.
+    """
+    folder = publication / MODEL_FOLDER
+    (folder / "fit").mkdir(parents=True)
+    (folder / "histories").mkdir()
+    for file in sorted(fit.iterdir()):
+        # The record has the time of the fit, which differs between equal runs.
+        if file.name != "fit.json":
+            _link_or_copy(file, folder / "fit" / file.name)
+    for name in (*MATRIX_FILES, RECENCY_RANKS_FILE):
+        if name in MATRIX_FILES or (matrices / name).exists():
+            _link_or_copy(matrices / name, folder / "histories" / name)
+    items.write_parquet(folder / "items.parquet")
+    users.write_parquet(folder / "users.parquet")
+    (folder / "recommends.json").write_text(json.dumps(recommends, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def copy_published_model(before: Path, publication: Path) -> None:
+    """Copy the model of another publication, if it has one, when its recommendations are reused."""
+    for file in sorted((before / MODEL_FOLDER).rglob("*")):
+        if file.is_file():
+            target = publication / file.relative_to(before)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link_or_copy(file, target)
+
+
+def has_published_model(home: Home) -> bool:
+    """Whether the current publication has a model."""
+    return (home.published / MODEL_FOLDER).is_dir()
+
+
+def load_titles(home: Home, items: set[str]) -> dict[str, str]:
+    """Return the published titles of some items by id; empty if nothing is published, or it is unreadable."""
+    try:
+        found = pl.read_parquet(home.published / MODEL_FOLDER / "items.parquet", columns=["item_id", "title"])
+    except (OSError, pl.exceptions.PolarsError):
+        return {}
+    wanted = found.filter(pl.col("item_id").is_in(list(items)) & pl.col("title").is_not_null())
+    return dict(wanted.iter_rows())
+
+
+def load_published_model(home: Home) -> PublishedModel:
+    """Load the model of the current publication; later publications do not change it.
+
+    Raises:
+        InputError: nothing is published, no recommendations are, or an earlier version of this program published them.
+        DamagedFile: a file differs from what was published.
+    """
+    while True:
+        folder = home.published.resolve()
+        try:
+            return _read_published_model(home, folder)
+        except (OSError, checksums.DamagedFile):
+            # Otherwise a newer publication replaced it during the read: retry.
+            if home.published.resolve() == folder:
+                raise
+
+
+def _read_published_model(home: Home, publication: Path) -> PublishedModel:
+    run = f"`python -m flows.backfill --dataset {home.dataset}` with the same --home"
+    if not publication.is_dir():
+        raise InputError(f"{home.published}: nothing is published yet. Run {run} first.")
+    folder = publication / MODEL_FOLDER
+    if not folder.is_dir():
+        raise InputError(
+            f"{home.published}: holds no model to ask. Either an earlier version of this program published it, and "
+            f"{run} publishes one that does; or it is of a run of the protocol `given` alone, which publishes its "
+            "evaluation and recommends nothing: run another protocol too."
+        )
+    try:
+        facts = checksums.load_checked_facts(
+            publication, MANIFEST_FILE, lambda name: name.startswith(f"{MODEL_FOLDER}/")
+        )
+    except checksums.DamagedFile as error:
+        raise checksums.DamagedFile(f"{error}. What is published is not trusted; run {run} again.") from error
+    items, users = (pl.read_parquet(folder / f"{name}.parquet") for name in ("items", "users"))
+    # Plain arrays, because each access to a `memmap` costs microseconds.
+    indptr, indices, counts = (np.asarray(np.load(folder / "histories" / name, mmap_mode="r")) for name in MATRIX_FILES)
+    file = folder / "histories" / RECENCY_RANKS_FILE
+    places = np.asarray(np.load(file, mmap_mode="r")) if file.exists() else None
+    histories = csr_view(counts, indices, indptr, len(items), places)
+    recommends = json.loads((folder / "recommends.json").read_text(encoding="utf-8"))
+    return PublishedModel(facts, **recommends, fit=folder / "fit", items=items, users=users, histories=histories)
+
+
+@functools.lru_cache(maxsize=4)
+def _csr_template(rows: int, width: int) -> dict[str, Any]:
+    """Return the attributes of a matrix of this shape, to copy: scipy's constructor is several times slower."""
+    matrix = csr_matrix((rows, width), dtype=np.float32)
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return vars(matrix)
+
+
+def csr_view(
+    counts: np.ndarray, columns: np.ndarray, indptr: np.ndarray, width: int, recency_ranks: np.ndarray | None = None
+) -> csr_matrix:
+    """Build a CSR view over arrays of sorted columns, without copying or checking; `SequentialHistories` if ranks are given."""
+    matrix = object.__new__(csr_matrix)
+    vars(matrix).update(_csr_template(len(indptr) - 1, width), data=counts, indices=columns, indptr=indptr)
+    return with_recency_ranks(matrix, recency_ranks)
+
+
+def _link_or_copy(file: Path, target: Path) -> None:
+    try:
+        os.link(file, target)
+    except OSError:  # no hard links on this file system, or too many to one file
+        shutil.copyfile(file, target)
