@@ -81,7 +81,7 @@ def fit_scale(cells: list[tuple[float, float | None]], reference: float | None =
 
 matplotlib.use("svg")
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -142,7 +142,7 @@ class Panel:
 
     name: str
     title: str
-    figure: Figure
+    figure: Canvas
 
     @property
     def axes(self) -> Axes:
@@ -182,7 +182,7 @@ def plot_style() -> Iterator[None]:
 
 def new_panel(name: str, title: str, *, width: float = 4.0, height: float = 3.0, left: float = 0.56) -> Panel:
     """A panel with one pair of axes; sizes and the left margin in inches, at a known place, which spares a layout."""
-    figure = Figure(figsize=(width, height))
+    figure = Canvas(figsize=(width, height))
     figure.add_axes((left / width, 0.5 / height, (width - left - 0.12) / width, (height - 0.5 - 0.3) / height))
     return Panel(name, title, figure)
 

@@ -334,6 +334,6 @@ def test_an_error_on_the_way_to_the_end_of_a_run_that_is_told_to_end_is_no_failu
 def test_a_server_that_answers_is_used(prefect_server):
     from prefect.settings import PREFECT_API_URL
 
-    with prefect_server.ensure_server():
+    with ensure_server():
         assert PREFECT_API_URL.value() == prefect_server
-    prefect_server.require_server()
+    require_server()

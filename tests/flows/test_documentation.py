@@ -96,7 +96,7 @@ def test_the_two_commands_of_the_readme_stand_on_one_line_each():
     ]
     assert [line.rpartition("&& ")[2] for line in lines] == [
         ".venv/bin/python -m flows.backfill --dataset demo",
-        ".venv/bin/python -m pytest",
+        ".venv/bin/python -m pytest -n 2",
     ]
     assert all("-c constraints.txt" in line for line in lines)
 
