@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from oneclass.flows import prefect_server, replay
+        from oneclass.flows import replay, server_access
         from oneclass.flows.pipeline import backfill, check_run, format_result
         from oneclass.flows.settings import resolve_settings
         from oneclass.tasks.orchestration import precompile
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
         backfill_parameters = parameters.to_backfill()
         run = resolve_settings(backfill_parameters)
         check_run(run)
-        with prefect_server.ensure_server(), precompile.compiling(run.models, run.home.limits):
+        with server_access.ensure_server(), precompile.compiling(run.models, run.home.limits):
             return format_result(backfill(**backfill_parameters.model_dump()))
 
     return cli.run_command(command, debug=given.debug, with_server=not given.dry_run)

@@ -22,7 +22,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.flows import EntrypointType
 from prefect.schedules import Cron
 
-from oneclass.flows import PREFECT_DEFAULTS, prefect_server
+from oneclass.flows import PREFECT_DEFAULTS, server_access
 from oneclass.flows.parameters import DeployParameters
 from oneclass.flows.pipeline import NIGHTLY_DEPLOYMENT, nightly_retrain
 from oneclass.flows.run_hooks import MAX_DELAY
@@ -184,7 +184,7 @@ def deploy(given: DeployParameters) -> RunnerDeployment:
         InputError: a parameter is wrong, or no Prefect server answers.
     """
     notices = resolve_settings(given.to_backfill()).notify
-    prefect_server.require_server()
+    server_access.require_server()
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(given.pool)

@@ -20,13 +20,13 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from oneclass.flows import prefect_server
+        from oneclass.flows import server_access
         from oneclass.flows.pipeline import check_run, format_result, nightly_retrain
         from oneclass.flows.settings import resolve_settings
 
         parameters = cli.parse_parameters(NightlyRetrainParameters, given)
         check_run(resolve_settings(parameters.to_backfill()))
-        with prefect_server.ensure_server():
+        with server_access.ensure_server():
             return format_result(nightly_retrain(**parameters.model_dump()))
 
     return cli.run_command(command, debug=given.debug, with_server=True)

@@ -189,7 +189,7 @@ def _tune_settings(run: RunSettings, run_id: str, splits: Splits, executor: clus
         run_id,
         digests={name: splits.digests[name] for name in run.protocols if name in splits.digests},
         models=run.models,
-        wanted=SearchRequest(run.train.tune, run.given, list(run.dataset.models)),
+        request=SearchRequest(run.train.tune, run.given, list(run.dataset.models)),
         day=run.until or date.today(),
         seed=run.seed,
         executor=executor,

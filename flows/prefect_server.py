@@ -5,7 +5,6 @@ loading, import a server's modules into this process, and leave the server runni
 """
 
 import atexit
-import contextlib
 import logging
 import os
 import socket
@@ -14,12 +13,9 @@ import sys
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
-from prefect.settings import PREFECT_API_URL, temporary_settings
-
-from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.errors import OneclassError
 
 logger = logging.getLogger(__name__)
 
@@ -127,56 +123,3 @@ def _read_setting(file: Path) -> dict:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # Prefect reports what is wrong
         return {}
-
-
-TIMEOUT_SECONDS = 5.0
-
-
-@contextlib.contextmanager
-def ensure_server() -> Iterator[None]:
-    """Use the server that `PREFECT_API_URL` names or, if it does not answer, a temporary one."""
-    if is_started():
-        wait_until_ready()
-        yield
-        return
-    if (why := _explain_unreachable()) is None:
-        yield
-        return
-    logger.warning(
-        "%s. The run goes on with a temporary server of its own; it will not be seen in the other's UI.", why
-    )
-    with temporary_settings(restore_defaults={PREFECT_API_URL}):
-        yield
-
-
-def require_server() -> None:
-    """Require a permanent server.
-
-    Raises:
-        InputError: `PREFECT_API_URL` is not set, or no server answers there.
-    """
-    if not PREFECT_API_URL.value():
-        raise InputError(
-            "PREFECT_API_URL: is not set. Start a server (prefect server start), then "
-            "export PREFECT_API_URL=http://127.0.0.1:4200/api and run again."
-        )
-    if why := _explain_unreachable():
-        raise InputError(f"{why}. Start the server (prefect server start), then run again.")
-
-
-def is_reachable() -> bool:
-    """Whether a server is configured and answers."""
-    return bool(PREFECT_API_URL.value()) and _explain_unreachable() is None
-
-
-def _explain_unreachable() -> str | None:
-    """Return why the configured server seems unreachable; None if it answers or none is configured."""
-    if not (address := PREFECT_API_URL.value()):
-        return None
-    try:
-        urllib.request.urlopen(f"{address}/health", timeout=TIMEOUT_SECONDS).close()
-    except urllib.error.HTTPError:  # it answers, even if it requires a password
-        return None
-    except (OSError, ValueError) as error:
-        return f"PREFECT_API_URL = {address}: no Prefect server answers there ({error})"
-    return None

@@ -30,10 +30,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _reconcile(earlier: dict[str, str]) -> None:
     """Sync the states of earlier runs to the configured server if it answers; otherwise the next night does."""
-    from oneclass.flows import prefect_server
+    from oneclass.flows import server_access
     from oneclass.tasks.orchestration import reconcile
 
-    if prefect_server.is_reachable():
+    if server_access.is_reachable():
         try:
             reconcile.sync_run_states(earlier)
         except Exception as error:  # noqa: BLE001  (a failing display must not end the command)

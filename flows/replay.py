@@ -91,13 +91,13 @@ def replay(given: ReplayParameters) -> str:
     """
     if given.dry_run:
         return format_plan(given, plan_replay(given))
-    from oneclass.flows import prefect_server
+    from oneclass.flows import server_access
     from oneclass.flows.pipeline import backfill, check_run
 
     missing = [night.day for night in plan_replay(given) if night.run_id is None]
     if missing:
         check_run(resolve_settings(_backfill_until(given, missing[0])))
-        with prefect_server.ensure_server():
+        with server_access.ensure_server():
             for number, day in enumerate(missing, 1):
                 logger.info("night %s, %d of %d", day, number, len(missing))
                 backfill(**_backfill_until(given, day).model_dump())

@@ -20,13 +20,13 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from oneclass.flows import prefect_server
+        from oneclass.flows import server_access
         from oneclass.flows.pipeline import check_run
         from oneclass.flows.sweep_flow import format_results, plan_sweeps, sweep
 
         parameters = cli.parse_parameters(SweepParameters, given)
         check_run(plan_sweeps(parameters)[0])
-        with prefect_server.ensure_server():
+        with server_access.ensure_server():
             return format_results(sweep(**parameters.model_dump()))
 
     return cli.run_command(command, debug=given.debug, with_server=True)

@@ -192,7 +192,7 @@ def publish_run(
         run_id,
         run.publish,
         choice=choice,
-        judgement=judgement,
+        assessment=judgement,
         model_digest=digest,
         matrices_digest=splits.digests[ALL_EDGES],
         executor=executor,

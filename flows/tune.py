@@ -23,13 +23,13 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
 
     def command() -> str:
-        from oneclass.flows import prefect_server
+        from oneclass.flows import server_access
         from oneclass.flows.pipeline import check_run
         from oneclass.flows.tune_flow import plan_tuning, tune
 
         parameters = cli.parse_parameters(TuneParameters, given)
         check_run(plan_tuning(parameters)[0])
-        with prefect_server.ensure_server():
+        with server_access.ensure_server():
             tuned = tune(**parameters.model_dump())
         return f"{tuned.table}\n\nBest settings: {tuned.file}\nTake them with --config {tuned.file}"
 

@@ -16,7 +16,7 @@ from prefect.client.schemas.filters import ArtifactFilter, LogFilter
 from prefect.flow_engine import run_flow
 from prefect.states import AwaitingRetry, Running, Scheduled
 
-from oneclass.flows import deploy, deploy_flow, pipeline, prefect_server, promote
+from oneclass.flows import deploy, deploy_flow, pipeline, promote, server_access
 from oneclass.flows import signals as run_signals
 from oneclass.flows.parameters import BackfillParameters, DeployParameters
 from oneclass.flows.run_hooks import notify_outcome
@@ -290,11 +290,11 @@ def test_a_server_that_is_away_is_done_without_and_said(monkeypatch, caplog):
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     with temporary_settings({PREFECT_API_URL: AWAY}):
-        with prefect_server.ensure_server():
+        with server_access.ensure_server():
             assert PREFECT_API_URL.value() != AWAY
         assert PREFECT_API_URL.value() == AWAY
         with pytest.raises(InputError, match="prefect server start"):
-            prefect_server.require_server()
+            server_access.require_server()
     assert AWAY in caplog.text and "goes on" in caplog.text
 
 
@@ -334,6 +334,6 @@ def test_an_error_on_the_way_to_the_end_of_a_run_that_is_told_to_end_is_no_failu
 def test_a_server_that_answers_is_used(prefect_server):
     from prefect.settings import PREFECT_API_URL
 
-    with ensure_server():
+    with server_access.ensure_server():
         assert PREFECT_API_URL.value() == prefect_server
-    require_server()
+    server_access.require_server()
