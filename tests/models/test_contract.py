@@ -51,7 +51,7 @@ every_model = pytest.mark.parametrize("name", [_unless_its_extra_is_absent(name)
 def test_a_models_file_is_imported_when_the_model_is_asked_for():
     code = (
         "import sys; from oneclass.models.registry import MODELS; "
-        "loaded = lambda: {name.split('.')[1] for name in sys.modules if name.endswith('.model')}; "
+        "loaded = lambda: {name.split('.')[2] for name in sys.modules if name.endswith('.model')}; "
         "assert not loaded() and 'wmf' in MODELS and not loaded(); MODELS['wmf']; assert loaded() == {'wmf'}, loaded()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

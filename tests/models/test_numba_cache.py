@@ -24,17 +24,18 @@ SOURCES = {
     "first/model.py": "import oneclass.models.first.kernels\nx = 1\n",
     "first/helpers.py": "import numba\n@numba.njit\ndef twice(x):\n    return 2 * x\n",
     "first/kernels.py": (
-        "import numba\nfrom models.first.helpers import twice\nfrom models.shared.sums import plus\n"
+        "import numba\nfrom oneclass.models.first.helpers import twice\nfrom oneclass.models.shared.sums import plus\n"
         "@numba.njit(cache=True)\ndef kernel(x):\n    return plus(twice(x))\n"
     ),
     "second/__init__.py": "",
     "second/kernels.py": (
-        "import numba\nfrom models.shared.sums import plus\n@numba.njit(cache=True)\ndef kernel(x):\n    return plus(x)\n"
+        "import numba\nfrom oneclass.models.shared.sums import plus\n"
+        "@numba.njit(cache=True)\ndef kernel(x):\n    return plus(x)\n"
     ),
 }
 RUN = """
 import json
-import oneclass.models.first.kernels as first, models.second.kernels as second
+import oneclass.models.first.kernels as first, oneclass.models.second.kernels as second
 import os, pathlib, time
 if together := int(os.environ.get("TOGETHER", 0)):  # call the kernels when so many processes have come here
     ready = pathlib.Path(os.environ["XDG_CACHE_HOME"], "ready")
@@ -51,14 +52,15 @@ print(json.dumps([found, taken]))
 @pytest.fixture
 def checkout(tmp_path):
     """A tree with what sets numba up, and three small rooms."""
-    package = tmp_path / "checkout" / "models"
+    package = tmp_path / "checkout" / "oneclass" / "models"
     package.mkdir(parents=True)
+    (package.parent / "__init__.py").touch()
     for name in ("__init__.py", "numba_cache.py"):
         shutil.copy(numba_cache.PACKAGE / name, package)
     for name, source in SOURCES.items():
         (package / name).parent.mkdir(exist_ok=True)
         (package / name).write_text(source)
-    return package.parent
+    return package.parents[1]
 
 
 def run(checkout, **environment):
@@ -79,7 +81,7 @@ def flipped(whole):
 
 
 def edit(checkout, file, before, after):
-    path = checkout / "models" / file
+    path = checkout / "oneclass" / "models" / file
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
 
@@ -143,7 +145,7 @@ def test_a_cache_that_cannot_be_written_to_stops_nothing(checkout, tmp_path):
 
 def test_every_kernel_of_the_models_has_a_place_of_its_own():
     assert list(MODELS.values())  # imports every family
-    modules = [module for name, module in list(sys.modules.items()) if name.startswith("models.")]
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("oneclass.models.")]
     dispatchers = {kernel for module in modules for kernel in vars(module).values() if isinstance(kernel, Dispatcher)}
     kept = [kernel._cache for kernel in dispatchers if kernel.stats.cache_path]
     assert {Path(cache.cache_path) for cache in kept} == {numba_cache.folder()}

@@ -289,8 +289,8 @@ def test_the_fit_does_not_depend_on_pytorchs_own_generator_or_threads(long_taile
 def test_a_fitted_model_scores_without_pytorch(long_tailed, tmp_path):
     make("mult_vae").fit(long_tailed).save(tmp_path)
     script = (
-        "import sys, pathlib, scipy.sparse, models.registry as catalogue\n"
-        "model = catalogue.load('mult_vae', pathlib.Path(sys.argv[1]))\n"
+        "import sys, pathlib, scipy.sparse\nfrom oneclass.models import registry\n"
+        "model = registry.load_model('mult_vae', pathlib.Path(sys.argv[1]))\n"
         "scores = model.scores(scipy.sparse.csr_matrix([[1.0] * 120]))\n"
         "print(scores.shape, 'torch' in sys.modules)"
     )

@@ -67,7 +67,7 @@ def test_it_is_level_when_ten_passes_have_gained_too_little(losses, level):
 
 
 def test_a_fit_cools_down_when_the_loss_is_level(small_is_large, monkeypatch, long_tailed):
-    monkeypatch.setattr(HeldOutTriples, "level", lambda self, tolerance: len(self.losses) >= 6)
+    monkeypatch.setattr(HeldOutTriples, "has_converged", lambda self, tolerance: len(self.losses) >= 6)
     monkeypatch.setattr(training, "SHORT_EPOCH_SAMPLES", 0)  # else one thread would run all steps
     fits = {}
     for threads in (1, 2):

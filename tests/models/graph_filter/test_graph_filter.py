@@ -184,7 +184,7 @@ def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settin
     model, history = fit(likes[:25], **settings), csr_matrix(likes[[3]])
     assert model._ends_at_users and not fit(likes)._ends_at_users
     found = model.contributions(history, np.array(asked))
-    monkeypatch.setattr(GraphFilter, "_end_at_users", False)
+    monkeypatch.setattr(GraphFilter, "_ends_at_users", False)
     np.testing.assert_array_equal(found, model.contributions(history, np.array(asked)))
 
 

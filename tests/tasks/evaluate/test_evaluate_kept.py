@@ -134,6 +134,8 @@ def test_rows_that_changed_or_went_are_not_taken(after_r1, split_once, judged, t
 def test_an_evaluation_without_one_of_its_models_is_made_again(run, judged, monkeypatch):
     kind = MODELS["random_graph"]
     with monkeypatch.context() as patch:
-        patch.setattr(kind, "_each_score", lambda model, histories, users: iter([np.full(histories.shape, np.nan)] * 3))
+        patch.setattr(
+            kind, "_iterate_scores", lambda model, histories, users: iter([np.full(histories.shape, np.nan)] * 3)
+        )
         assert set(run("r1").failed) == {"random_graph"}
     assert run("r2").failed == {} and len(judged) == 4

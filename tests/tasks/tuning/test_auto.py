@@ -273,7 +273,7 @@ def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them_and_held
     home, log, dial, monkeypatch
 ):
     digests = log(300)
-    monkeypatch.setattr(dial, "cost_is_of_items", True)
+    monkeypatch.setattr(dial, "cost_depends_on_items", True)
     whole = settled(home, digests)[1]
     few = {edges for edges, _ in dial.fits}
     monkeypatch.setattr(auto, "MAX_ITEMS", 20)
