@@ -63,8 +63,8 @@ def test_lines_above_a_bar_are_whole_and_what_the_bar_shows_is_not_repeated(term
     LINES.info("afterwards")
     lines = as_lines(terminal())
     for epoch in range(1, 5):
-        assert f"tasks.elsewhere - a line of another {epoch}" in [line.rstrip() for line in lines]
-    assert "tasks.elsewhere - afterwards" in [line.rstrip() for line in lines]
+        assert f"oneclass.tasks.elsewhere - a line of another {epoch}" in [line.rstrip() for line in lines]
+    assert "oneclass.tasks.elsewhere - afterwards" in [line.rstrip() for line in lines]
     assert any("random_graph" in line and "100%" in line and "epoch 4 of 4" in line for line in lines)
     assert not any("oneclass.tasks.orchestration.progress" in line for line in lines)
 
