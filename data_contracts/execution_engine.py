@@ -18,8 +18,6 @@ from great_expectations.expectations.metrics.query_metrics.query_table.unexpecte
 )
 from great_expectations.validator.metric_configuration import MetricConfiguration
 
-from oneclass import sql
-
 MAX_SAMPLES = 20
 
 
@@ -68,7 +66,8 @@ class FirstUnexpectedRows(UnexpectedRowsQueryTable):
             batch_selectable=batch,
             execution_engine=execution_engine,
         )
-        text = sql.statement("data_contracts/breaches", samples=str(MAX_SAMPLES), query=query)
+        # one row per row that breaks the rule, the first of them, the same ones every time
+        text = f"select * from (\n{query}\n) order by all limit {MAX_SAMPLES}"
         return cls._get_sqlalchemy_records_from_substituted_batch_subquery(text, execution_engine)
 
     @classmethod

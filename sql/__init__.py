@@ -1,30 +1,39 @@
-"""The project's SQL: one file a statement or view, `sql/<stage>/<name>.sql`."""
+"""The project's SQL: `sql/<stage>.sql` holds the statements of a stage, and `sql/schema/` the warehouse's tables."""
 
 import hashlib
+import re
 from functools import cache
 from importlib.resources import files
 
-
-@cache
-def _text(name: str) -> str:
-    return files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)  # the line before each statement
 
 
 def statement(name: str, **names: str) -> str:
-    """The text of `sql/<name>.sql`, with every `{key}` replaced by `names[key]`.
+    """Return the statement `-- name: <statement>` of `sql/<stage>.sql`, with every `{key}` replaced by `names[key]`.
 
     `names` are for identifiers and relations, which cannot be bound; values are bound by the caller
     as DuckDB's named parameters (`$name`).
+
+    Args:
+        name: `<stage>/<statement>`.
     """
-    text = _text(name)
+    stage, _, own = name.partition("/")
+    text = statements(stage)[own]
     for key, value in names.items():
         text = text.replace("{" + key + "}", value)
     return text
 
 
-def folder_digest(stage: str) -> str:
-    """A digest of every `sql/<stage>/*.sql`."""
-    return hashlib.sha256("\0".join(_in_order(stage).values()).encode()).hexdigest()
+@cache
+def statements(stage: str) -> dict[str, str]:
+    """Return every statement of a stage by its name, in file order."""
+    _, *parts = _NAME.split(_stage_text(stage))
+    return dict(zip(parts[::2], parts[1::2]))
+
+
+def stage_digest(stage: str) -> str:
+    """Return a digest of all statements of a stage."""
+    return hashlib.sha256(_stage_text(stage).encode()).hexdigest()
 
 
 def schema() -> list[str]:
@@ -44,6 +53,11 @@ def migrations() -> dict[int, str]:
     and what is there already (`add column if not exists`). A new table needs none.
     """
     return {int(name.partition("_")[0]): text for name, text in _in_order("schema/migrations").items()}
+
+
+@cache
+def _stage_text(stage: str) -> str:
+    return files(__name__).joinpath(f"{stage}.sql").read_text(encoding="utf-8")
 
 
 @cache

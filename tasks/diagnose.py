@@ -105,7 +105,9 @@ def rewrite_diagnostics(
     connection.execute("delete from diagnostics.degrees")
     connection.execute("delete from diagnostics.power_law_fits")
     connection.execute(sql.statement("diagnose/degrees"))
-    users, items, edges = warehouse.select(connection, "diagnose/sizes").row(0)
+    # one row: users, items and edges of the observed graph
+    counts = "select count(distinct user_index), count(distinct item_index), count(*) from indexed.interactions"
+    users, items, edges = connection.execute(counts).fetchone()
     mean, fits = {}, []
     for side, d_max in (("user", items), ("item", users)):
         degrees, vertices = _degree_histogram(connection, side)
@@ -137,7 +139,9 @@ def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tupl
 
 
 def _degree_histogram(connection: duckdb.DuckDBPyConnection, side: str) -> tuple[np.ndarray, np.ndarray]:
-    histogram = warehouse.select(connection, "diagnose/histogram", side=side)
+    # one row per degree that occurs on one side: how many of its vertices have it
+    text = "select degree, vertices from diagnostics.degrees where side = $side order by degree"
+    histogram = warehouse.query(connection, text, side=side)
     return histogram["degree"].to_numpy(), histogram["vertices"].to_numpy()
 
 

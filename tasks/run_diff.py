@@ -21,7 +21,7 @@ class PreviousRun:
 
 @dataclass(frozen=True)
 class RunDiff:
-    """The differences of two runs, each the rows of a statement in `sql/changes/`.
+    """The differences of two runs, each the rows of a statement in `sql/changes.sql`.
 
     Attributes:
         metrics: one row for each list and main metric; `place` is 0 for the metric that judges the protocol.

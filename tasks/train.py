@@ -14,7 +14,6 @@ import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
 
-from oneclass import sql
 from oneclass.models.base import Model
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.fit_options import BlockExecutor, Epoch, FitOptions, ScratchFactory, ValidationUsers
@@ -90,8 +89,8 @@ def train(
             "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
             [run_id, protocol, model],
         )
-        noted = {name: getattr(fit, name) for name in ("model", "digest", "seconds", "peak_bytes", "saved_bytes")}
-        connection.execute(sql.statement("train/fits"), {"run_id": run_id, "protocol": protocol, **noted})
+        row = [run_id, protocol, fit.model, fit.digest, fit.seconds, fit.peak_bytes, fit.saved_bytes]
+        connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
         fits.register_arrays(connection, home, fit, protocol)
     return fit
 

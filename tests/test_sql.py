@@ -1,4 +1,4 @@
-"""SQL has one home: statements longer than a line lie in `sql/`, each says what one row is, is used, and parses."""
+"""Statements longer than five lines are in `sql/`; each says what one row is, is used, and parses."""
 
 import ast
 import re
@@ -8,22 +8,22 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from oneclass import sql
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("flows", "tasks", "data_contracts", "models")
-LINE = 120
+MAX_LINES = 5
 WORDS = "select|insert|delete|update|create|with|copy|from|drop|alter"
-BEGINS = re.compile(rf"\s*(?:{WORDS}|{WORDS.upper()})\s")  # a sentence that begins with one of them has one capital
+STARTS = re.compile(rf"\s*(?:{WORDS}|{WORDS.upper()})\s")  # a sentence that begins with one of them has one capital
 ONE_ROW = re.compile(r"\bone row(?: at most)?(?::| per | a )", re.IGNORECASE)
-FILES = sorted((ROOT / "sql").rglob("*.sql"))
+STAGES = sorted(file.stem for file in (ROOT / "sql").glob("*.sql"))
+STATEMENTS = [f"{stage}/{name}" for stage in STAGES for name in sql.statements(stage)]
+SCHEMA = sorted((ROOT / "sql" / "schema").rglob("*.sql"))
 PYTHON = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
-def name_of(file: Path) -> str:
-    return file.relative_to(ROOT / "sql").with_suffix("").as_posix()
-
-
 def text_of(node: ast.AST) -> str | None:
-    """A string as it stands in the source, `x` for what an f-string puts in; None where the node is none."""
+    """The string of a node, with `x` for each value of an f-string; None if the node is no string."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -46,51 +46,63 @@ def strings(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
 
 
 def long_sql(source: str) -> list[int]:
-    """The lines at which a source has SQL that is longer than a line."""
+    """The lines at which a source has SQL that is longer than five lines."""
     return [
         node.lineno
         for node, text in strings(ast.parse(source))
-        if BEGINS.match(text) and (len(text) > LINE or "\n" in text or node.end_lineno > node.lineno)
+        if STARTS.match(text) and max(text.count("\n"), node.end_lineno - node.lineno) >= MAX_LINES
     ]
 
 
+FIVE_LINES = "select a\nfrom b\nwhere c\ngroup by a\norder by a"
+
+
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "is_long"),
     [
-        ('q = """\nselect 1\n"""', True),
-        ('q = "select a " "from b"', False),  # one line, both pieces on it
-        ('q = ("select a "\n "from b")', True),
-        ('q = f"with a as ({b}) "\\\n f"select * from {c}"', True),
-        ('q = "insert into t " + rows + \\\n " by name"', True),
-        (f'run("select {"a, " * 40} b from c")', True),
-        (f'run("SELECT {"a, " * 40} b FROM c")', True),
-        (f'run("Select {"a, " * 40} b from c")', False),
+        (f'q = """{FIVE_LINES}\nlimit 1"""', True),
+        (f'q = """{FIVE_LINES.upper()}\nlimit 1"""', True),
+        (f'q = """{FIVE_LINES}"""', False),
+        (f'q = f"""{FIVE_LINES}\nlimit {{n}}"""', True),
+        ("q = (" + '"select a "\n "from b "\n' * 3 + ")", True),
+        ('q = ("select a "\n "from b")', False),
+        ('q = "insert into t "' + '+ rows + \\\n " by name"' * 5, True),
+        (f'q = """{FIVE_LINES.capitalize()}\nlimit 1"""', False),
         ('q = "select a from b"', False),
-        ('def f():\n    """with a title\n    and a text."""', False),
+        ('def f():\n    """with a title' + "\n    and a text" * 5 + '"""', False),
         ('q = "Update the factors of one side,\\nthen of the other."', False),
     ],
 )
-def test_long_sql_is_known_when_seen(source, found):
-    assert bool(long_sql(source)) is found
+def test_long_sql_is_known_when_seen(source, is_long):
+    assert bool(long_sql(source)) is is_long
 
 
-def test_no_sql_longer_than_a_line_stands_in_python():
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in PYTHON for line in long_sql(path.read_text())]
-    assert not found, f"put these statements into sql/: {', '.join(found)}"
+def test_no_sql_longer_than_five_lines_stands_in_python():
+    long = [f"{path.relative_to(ROOT)}:{line}" for path in PYTHON for line in long_sql(path.read_text())]
+    assert not long, f"put these statements into sql/: {', '.join(long)}"
 
 
-def head(file: Path) -> str:
-    """The comment that a file begins with."""
-    return re.match(r"(?:--.*\n)*", file.read_text(encoding="utf-8")).group()
+def head(text: str) -> str:
+    """The comment that a statement begins with."""
+    return re.match(r"(?:--.*\n)*", text).group()
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
-def test_a_file_begins_with_what_one_row_is(file):
-    assert ONE_ROW.search(" ".join(head(file).split())), f"{file}: begin with a comment such as `-- One row per ...`"
+TEXTS = {name: sql.statement(name) for name in STATEMENTS} | {file.stem: file.read_text() for file in SCHEMA}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_statement_begins_with_what_one_row_is(name):
+    assert ONE_ROW.search(" ".join(head(TEXTS[name]).split())), f"{name}: begin with a comment such as `-- One row per`"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_statement_has_a_name_of_its_own(stage):
+    text = (ROOT / "sql" / f"{stage}.sql").read_text(encoding="utf-8")
+    assert text.startswith("-- name: ") and text.count("-- name: ") == len(sql.statements(stage))
 
 
 def test_each_table_of_the_schema_says_what_one_row_is():
-    for file in (ROOT / "sql" / "schema").rglob("*.sql"):
+    for file in SCHEMA:
         found = re.findall(r"((?:--.*\n)+)(?:create schema .*;\n)?create .*?([a-z]+\.\w+) ", file.read_text())
         assert len(found) == len(re.findall(r"^create (?!schema)", file.read_text(), re.MULTILINE)), file
         for comment, table in found:
@@ -98,29 +110,27 @@ def test_each_table_of_the_schema_says_what_one_row_is():
 
 
 def named_in(*paths: Path) -> set[str]:
-    """The strings of Python files, `x` for what an f-string puts in."""
+    """The strings of Python files, with `x` for each value of an f-string."""
     return {text for path in paths for _, text in strings(ast.parse(path.read_text(encoding="utf-8")))}
 
 
-def test_every_file_is_used_and_every_name_has_a_file():
-    """The report and ingest's layouts name their statements without the folder."""
-    files = {name_of(file) for file in FILES}
+def test_every_statement_is_used_and_every_name_has_a_statement():
+    """The report and ingest's layouts name their statements without the stage."""
     report = {f"report/{text}" for text in named_in(*(ROOT / "tasks" / "report").glob("*.py"))}
     declared = (ROOT / "tasks" / "ingest" / "formats.py", ROOT / "tasks" / "datasets" / "__init__.py")
     layouts = {f"ingest/{text}" for text in named_in(*declared)}
     used = named_in(*PYTHON)
-    unused = {name for name in files - used - report - layouts if not name.startswith("schema/")}
-    assert not unused, f"no Python file uses {', '.join(f'sql/{name}.sql' for name in sorted(unused))}"
-    folders = "|".join({name.partition("/")[0] for name in files})
-    assert {name for name in used if re.fullmatch(rf"(?:{folders})/[a-z_]+", name)} - files == {"report/x", "ingest/x"}
+    assert set(STATEMENTS) <= used | report | layouts
+    named = {name for name in used if re.fullmatch(rf"(?:{'|'.join(STAGES)})/[a-z_]+", name)}
+    assert named - set(STATEMENTS) == {"report/x", "ingest/x"}
 
 
 STANDS_FOR = {"declared": "('a', 'b')", "query": "select 1", "block": "1"}  # an identifier for all others
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
-def test_a_file_parses(file):
-    text = re.sub(r"\{(\w+)\}", lambda key: STANDS_FOR.get(key[1], "x"), file.read_text(encoding="utf-8"))
-    if name_of(file) == "ingest/quoted_fields":  # an expression, for a place in ingest/delimited
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_statement_parses(name):
+    text = re.sub(r"\{(\w+)\}", lambda key: STANDS_FOR.get(key[1], "x"), TEXTS[name])
+    if name == "ingest/quoted_fields":  # an expression, for a place in ingest/delimited
         text = f"select {text}"
     assert duckdb.extract_statements(text)

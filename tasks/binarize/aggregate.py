@@ -11,7 +11,7 @@ import pyarrow as pa
 from oneclass import sql
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.numerics.event_lists import put_events
-from oneclass.tasks.stores.warehouse import select
+from oneclass.tasks.stores.warehouse import query
 
 EVENTS_PER_BATCH = 1 << 17  # read from DuckDB at a time
 EVENTS_PER_BLOCK = 1 << 20  # aggregated at a time, approximately
@@ -37,7 +37,8 @@ def aggregate_edges(
         values: which events are likes: `threshold`, `since` and `until`.
         max_bytes: memory for events.
     """
-    counts = select(connection, "binarize/event_counts")["events"].to_numpy()
+    # one row per user that has a like, in the order of their codes: how many events are likes
+    counts = query(connection, "select events from user_codes order by code")["events"].to_numpy()
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     for first, end in partition_by_edges(starts, 1 + BYTES_PER_EVENT * int(starts[-1]) // max(1, max_bytes)):
         own = starts[first : end + 1] - starts[first]

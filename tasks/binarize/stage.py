@@ -108,7 +108,12 @@ def _rewrite_interactions(
         _filter_active(connection, settings)
     if settings.observed_negatives:
         connection.execute(sql.statement("binarize/observed_negatives"), values)
-    result = Binarized(**warehouse.select(connection, "binarize/sizes").row(0, named=True))
+    # one row: how many edges, users and items the observed graph has
+    sizes = """select
+        (select count(*) from indexed.interactions) as edges,
+        (select count(*) from indexed.users) as users,
+        (select count(*) from indexed.items) as items"""
+    result = Binarized(**warehouse.query(connection, sizes).row(0, named=True))
     if result.edges == 0:
         raise InputError(_explain_empty_result(connection, settings, since, until))
     warehouse.drop_temporary(connection)
@@ -148,7 +153,9 @@ def _filter_active(connection: duckdb.DuckDBPyConnection, settings: BinarizeSett
 def _drop_inactive(connection: duckdb.DuckDBPyConnection, side: str, min_edges: int) -> int:
     if min_edges < 2:
         return 0
-    return connection.execute(sql.statement("binarize/drop_inactive", side=side), {"least": min_edges}).fetchone()[0]
+    # one row per edge that goes: those of every user (item) with fewer than `min_edges` of them
+    inactive = f"select {side}_code from edges group by {side}_code having count(*) < ?"
+    return connection.execute(f"delete from edges where {side}_code in ({inactive})", [min_edges]).fetchone()[0]
 
 
 def _explain_empty_result(

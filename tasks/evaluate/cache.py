@@ -35,7 +35,7 @@ def evaluation_digest(home: Home, protocol: str, matrices_digest: str, fit_diges
         matrices_digest,
         list(fit_digests.items()),
         source,
-        sql.folder_digest("evaluate"),
+        sql.stage_digest("evaluate"),
         versions,
         truth,
     ]

@@ -63,16 +63,16 @@ def load_truth(home: Home, split: SplitMatrices) -> GroundTruth | None:
 
 
 def _truth_rows(connection: duckdb.DuckDBPyConnection, side: str) -> np.ndarray:
-    """The row in the truth of each curated index."""
-    found = warehouse.select(connection, "evaluate/ids", {"side": side})
-    ids = np.empty(len(found), dtype=np.int64)
-    ids[found["place"].to_numpy()] = found["id"].to_numpy()
-    return ids
+    """The row in the truth of each curated index: the number that the demo's log gave it, from 0."""
+    rows = f"select {side}_id::bigint - 1 as id from indexed.{side}s order by {side}_index"
+    return warehouse.query(connection, rows)["id"].to_numpy()
 
 
 def _hidden_degrees(connection: duckdb.DuckDBPyConnection, edges: str, side: str, count: int) -> np.ndarray:
     """Degrees in the hidden graph, int64 (count,)."""
-    found = warehouse.select(connection, "evaluate/degrees_in_truth", {"side": side}, edges=edges)
+    # one row per user (item) of the demo's hidden graph: its number in the truth, from 0, and its degree
+    text = f'select "{side}" - 1 as id, count(*) as degree from read_parquet($edges) group by id'
+    found = warehouse.query(connection, text, edges=edges)
     degrees = np.zeros(count, dtype=np.int64)
     degrees[found["id"].to_numpy()] = found["degree"].to_numpy()
     return degrees

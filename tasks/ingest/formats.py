@@ -23,7 +23,7 @@ MIN_FORMAT_MATCH = 0.5
 
 @dataclass(frozen=True)
 class LogFormat:
-    """The statement of `sql/ingest/` that parses a log, and its parameters.
+    """The statement of `sql/ingest.sql` that parses a log, and its parameters.
 
     Attributes:
         statement: `netflix`, `delimited`, `adjacency`, `counted_adjacency` or `parquet`.

@@ -137,7 +137,10 @@ def publish(
             else:
                 recommends = {"model": choice.model, "score": choice.score, "digest": model_digest}
                 files.write_publication_model(connection, home, fresh, recommends, matrices_digest, settings.titles)
-        fits_of_run = warehouse.select(connection, "publish/fits", **of_runs).rows()
+        # one row per fit of the run and of the run whose evaluation is published
+        text = """select distinct model, digest from operations.model_fits
+            where run_id in ($run_id, $evaluated) order by all"""
+        fits_of_run = warehouse.query(connection, text, **of_runs).rows()
     if decision is None or decision.promoted:
         made_of = asdict(assessment.challenger) if assessment else None
         if choice is None:  # the recommendations are those that stood

@@ -54,7 +54,7 @@ def build_headline(
     """The verdict by the first protocol's first metric.
 
     Args:
-        leads: of each protocol's best list over every other, as `sql/report/against_best.sql` has them.
+        leads: of each protocol's best list over every other, the rows of `report/against_best`.
         standing: what is published; None where nothing is, or where this run does not speak of it.
         decision: of this run; None where it recommended nothing.
     """

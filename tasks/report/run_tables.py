@@ -1,4 +1,4 @@
-"""What the warehouse holds of one run, each table the rows of a query in `sql/report/`."""
+"""What the warehouse holds of one run, each table the rows of a query in `sql/report.sql`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ class RunTables:
     run_id: str
 
     def __call__(self, name: str, **more: Any) -> pl.DataFrame:
-        """The rows of `sql/report/<name>.sql`; `more` are parameters of this query alone."""
+        """The rows of the query `report/<name>`; `more` are parameters of this query alone."""
         query = f"report/{name}"
         known: dict[str, Any] = {
             "run_id": self.run_id,

@@ -12,7 +12,7 @@ from oneclass.models.numerics.adjacency import put_edges
 from oneclass.models.numerics.sequential_histories import with_recency_ranks
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.stores.matrices import SplitMatrices
-from oneclass.tasks.stores.warehouse import select
+from oneclass.tasks.stores.warehouse import query
 
 ROWS_PER_BATCH = 1 << 20  # edges read from DuckDB at a time
 
@@ -32,7 +32,9 @@ def load_csr(
     Args:
         value: the column of the entries, an INTEGER without NULLs, below 2^24.
     """
-    present, degrees = (column.to_numpy() for column in select(connection, "split/degrees", {"edges": edges}))
+    # one row per user, by index: how many edges it has
+    degrees_by_user = f"select user_index, count(*) from {edges} group by user_index order by user_index"
+    present, degrees = (column.to_numpy() for column in query(connection, degrees_by_user))
     users = present if users is None else users
     row_of_user = np.full(int(max(users.max(initial=-1), present.max(initial=-1))) + 1, -1, dtype=np.int32)
     row_of_user[users] = np.arange(len(users), dtype=np.int32)
@@ -42,8 +44,10 @@ def load_csr(
     starts = np.cumsum(starts)
     items, counts = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
     next_free = starts[:-1].copy()
+    # one row per edge: its user, the column of its item, and its value
+    triples = f"select user_index, item_column, {value} from {edges}"
     connection.complete()
-    batches = connection.sql(sql.statement("split/edges", edges=edges, value=value)).to_arrow_reader(ROWS_PER_BATCH)
+    batches = connection.sql(triples).to_arrow_reader(ROWS_PER_BATCH)
     for batch in batches:
         put_edges(next_free, row_of_user, *(column.to_numpy() for column in batch.columns), items, counts)
     matrix = csr_matrix((counts, items, starts), shape=(len(users), columns))
@@ -55,7 +59,8 @@ def store_roles(
     connection: duckdb.DuckDBPyConnection, protocol: str, roles: str, columns: str = "user_index, item_index, role"
 ) -> None:
     """Fill the protocol's empty table from the relation of its roles."""
-    connection.execute(sql.statement("split/keep", protocol=protocol, roles=roles, columns=columns))
+    # indexed.{protocol}: one row per edge of `roles`, by index
+    connection.execute(f"insert into indexed.{protocol} by name select {columns} from {roles}")
 
 
 def insert_table(connection: duckdb.DuckDBPyConnection, name: str, rows: pl.DataFrame) -> None:

@@ -21,7 +21,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.matrix import insert_table, load_csr, store_roles
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
-from oneclass.tasks.stores.warehouse import select
+from oneclass.tasks.stores.warehouse import query, select
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +76,9 @@ def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, i
     Raises:
         InputError: `split.held_out_users` is not set, or there are too few users for it.
     """
-    users = select(connection, "split/users_by_id", {"id_order": _order_clause(ids_are_numbers)})[
-        "user_index"
-    ].to_numpy()
+    # one row per user that strong_generalization keeps, in the order of their ids
+    active = "select user_index from indexed.users semi join active_users using (user_index)"
+    users = query(connection, f"{active} order by {_order_clause(ids_are_numbers)}")["user_index"].to_numpy()
     held_out = settings.held_out_users
     if held_out is None:
         raise InputError(
@@ -147,7 +147,11 @@ def draw_held_out_items(
     Args:
         edges: one row per user of `indexed.users` and one column per item, in the order of their indices.
     """
-    stems, items = select(connection, "split/stems", seed=str(seed))["stem"], select(connection, "split/item_ids")
+    # one row per user, in the order of their indices: the text before an item's id, for a draw of the edge by hash
+    stem = "select $seed || ':leave_one_out:' || user_id || ':' as stem from indexed.users order by user_index"
+    stems = query(connection, stem, seed=str(seed))["stem"]
+    # one row per item, in the order of their indices
+    items = query(connection, "select item_index, item_id from indexed.items order by item_index")
     sizes = np.zeros(edges.shape[1], dtype=np.int64)
     sizes[items["item_index"].to_numpy()] = items["item_id"].str.len_bytes().to_numpy()
     names = _concatenate_bytes(items["item_id"]), _cumulative_ends(sizes)

@@ -23,7 +23,7 @@ from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 from oneclass.tasks.stores.stage_cache import StageCache, table_digest
-from oneclass.tasks.stores.warehouse import select
+from oneclass.tasks.stores.warehouse import query, select
 
 
 class MatrixWriter:
@@ -175,7 +175,9 @@ def _rewrite_splits(
         warehouse.drop_temporary(connection)
     if "leave_one_out" in arguments.protocols:
         split_matrices = protocols.make_leave_one_out(connection, everything, arguments.seed, home.limits.threads)
-        drawn |= select(connection, "split/left_out_drawn").row(0, named=True)
+        # one row: a digest of the edges that were drawn to be left out
+        digest = "select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from left_out"
+        drawn["drawn_left_out"] = query(connection, digest).item()
         matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
         warehouse.drop_temporary(connection)
     if "next_events" in arguments.protocols:
@@ -239,7 +241,7 @@ def _load_given_split(
 def _build_split(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str, held_out: str) -> SplitMatrices:
     """Build the split of a protocol that tests on the training users themselves."""
     items, everyone = (
-        select(connection, "split/indices", {"side": side, "edges": roles}).to_series().to_numpy()
+        query(connection, f"select distinct {side}_index from {roles} order by 1").to_series().to_numpy()
         for side in ("item", "user")
     )
     width = int(items[-1]) + 1 if len(items) else 0
@@ -252,7 +254,9 @@ def _build_split(connection: duckdb.DuckDBPyConnection, protocol: str, roles: st
 
 
 def _build_all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
-    connection.execute(sql.statement("split/all_edges"))
+    # one row per curated edge, its item's column the item's index
+    view = "create or replace temp view all_edges as select *, item_index as item_column from indexed.interactions"
+    connection.execute(view)
     items = select(connection, "split/sizes")["items"].item()
     users, train = load_csr(connection, "all_edges where true", items)
     return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))

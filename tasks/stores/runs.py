@@ -16,7 +16,6 @@ from typing import IO, Any
 
 import duckdb
 
-from oneclass import sql
 from oneclass.tasks.errors import InputError, ModelsFailed
 from oneclass.tasks.stores import checksums, publications, warehouse
 from oneclass.tasks.stores.home import Home
@@ -87,7 +86,8 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
         with warehouse.open_warehouse(home) as connection:
             remove_partial_files(home)
             connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
-            earlier = connection.execute(sql.statement("runs/latest"), {"runs": MAX_RECENT_RUNS}).fetchall()
+            recent = "select run_id, state from operations.runs order by started_at desc limit ?"
+            earlier = connection.execute(recent, [MAX_RECENT_RUNS]).fetchall()
             connection.execute(
                 "insert into operations.runs values (?, ?, ?, ?, null, 'running', ?, ?)",
                 [

@@ -17,7 +17,6 @@ import duckdb
 
 from oneclass import sql
 from oneclass.models import fingerprint
-from oneclass.tasks.stores import warehouse
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ class StageCache:
 
     Args:
         connection: inside the stage's transaction.
-        stage: its name, which is that of its folder in `sql/`.
+        stage: its name, which is that of its file in `sql/`.
         source: the stage's module, or the folder of its package.
         reads: a digest of the rows that it reads.
         parameters: settings and seed, as plain data.
@@ -51,7 +50,7 @@ class StageCache:
     ) -> None:
         self._connection, self._stage, self._tables = connection, stage, tables
         modules = sorted(source.glob("*.py")) if source.is_dir() else [source]
-        digests = [*map(fingerprint.fingerprint_file, modules), sql.folder_digest(stage)]
+        digests = [*map(fingerprint.fingerprint_file, modules), sql.stage_digest(stage)]
         versions = [importlib.metadata.version(name) for name in LIBRARIES]
         parts = [stage, reads, dict(parameters), digests, versions]
         self.made_from = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
@@ -79,15 +78,16 @@ class StageCache:
 
 
 def stage_output_digest(connection: duckdb.DuckDBPyConnection, stage: str, read_by: str) -> str | None:
-    """Return a digest of a stage's stored output and of the statements in a folder of `sql/` that read it.
+    """Return a digest of a stage's stored output and of the statements in a file of `sql/` that read it.
 
     None if the stage has stored no result.
     """
     query = "select concat_ws(' ', made_from, made) from operations.stage_results where stage = ?"
     found = connection.execute(query, [stage]).fetchone()
-    return found and hashlib.sha256(f"{found[0]} {sql.folder_digest(read_by)}".encode()).hexdigest()
+    return found and hashlib.sha256(f"{found[0]} {sql.stage_digest(read_by)}".encode()).hexdigest()
 
 
 def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:
     """Return a digest of the rows of a table, independent of their order."""
-    return warehouse.select(connection, "runs/table_digest", {"table": table}).item()
+    digest = "concat_ws(' ', count(*), bit_xor(hash(rows)), sum(hash(rows) & 1099511627775))"
+    return connection.execute(f"select {digest} from {table} as rows").fetchone()[0]

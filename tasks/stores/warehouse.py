@@ -300,14 +300,19 @@ def run_stage(
 def select(
     connection: duckdb.DuckDBPyConnection, name: str, names: Mapping[str, str] | None = None, **values: Any
 ) -> pl.DataFrame:
-    """Run the query `sql/<name>.sql` and return its rows.
+    """Run the query of this name in `sql/` and return its rows.
 
     Args:
         names: identifiers and relations that replace `{key}` in the query.
         values: the values of all parameters `$key` of the query.
     """
+    return query(connection, sql.statement(name, **(names or {})), **values)
+
+
+def query(connection: duckdb.DuckDBPyConnection, text: str, **values: Any) -> pl.DataFrame:
+    """Run a query and return its rows; `values` are those of all its parameters `$key`."""
     connection.complete()  # discards a result that `fetchone` has not read to its end
-    return connection.sql(sql.statement(name, **(names or {})), params=values).pl()
+    return connection.sql(text, params=values).pl()
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:

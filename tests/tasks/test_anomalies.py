@@ -245,7 +245,7 @@ def test_of_a_log_that_has_grown_what_is_new_counts(tonight):
 
 
 def naive_usual(history, tonight, in_ratio):
-    """(usual, spread, nights) of a list of (night, value), by the docstring of sql/nights/usual.sql."""
+    """(usual, spread, nights) of a list of (night, value), by the comment of the statement `nights/usual`."""
     known = sorted((night, value) for night, value in history if value is not None and (value > 0 or not in_ratio))[
         -56:
     ]

@@ -341,9 +341,9 @@ def test_lists_are_made_anew_where_what_they_are_made_from_has_changed(home, aft
 
 def test_of_statements_that_have_changed_no_table_is_taken(home, after_publishing, monkeypatch):
     """As in another version of the program, whose tables for readers may have other columns."""
-    whole, copied = sql.folder_digest, []
+    whole, copied = sql.stage_digest, []
     monkeypatch.setattr(
-        sql, "folder_digest", lambda folder: whole(folder) + ("changed" if folder == "published" else "")
+        sql, "stage_digest", lambda folder: whole(folder) + ("changed" if folder == "published" else "")
     )
     monkeypatch.setattr("oneclass.tasks.publish.files.shutil.copyfile", lambda *files: copied.append(files))
     published(home, after_publishing, run_id="next", top_n=5)

@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from oneclass import sql
+from oneclass.tasks.stores.stage_cache import table_digest
 
 HOME = "home"  # a relative path, so that a copy of it is the same home wherever it lies
 DEFAULT = "popularity,bpr_uniform,bpr_popularity,mrf_dense,slim,wmf,graph_filter,random_graph,paired_symbols,blend"
@@ -194,8 +194,7 @@ def left_in(home: Path, *, sweep: bool = False) -> dict[str, str]:
             for table, but in LATEST.items():
                 relations[table] = f"(select * exclude ({but}) from {table} where run_id = '{newest}')"
         for table, relation in relations.items():  # no Polars: its threads must not run where one forks
-            asked = sql.statement("runs/table_digest", table=relation)
-            found[table] = connection.execute(asked).fetchone()[0]
+            found[table] = table_digest(connection, relation)
     for name in () if sweep else FILES:
         found[name] = hashlib.sha256((home / "published" / name).read_bytes()).hexdigest()
     half = [str(path.relative_to(home)) for path in home.rglob("partial-*")]

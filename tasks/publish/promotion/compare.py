@@ -106,7 +106,8 @@ def assess_challenger(home: Home, run: ChallengerRun, limits: PromotionLimits) -
 def observed_sizes(home: Home) -> dict[str, int]:
     """`edges` and `users` of the observed graph."""
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        return warehouse.select(connection, "promotion/sizes").row(0, named=True)
+        counts = "select count(*) as edges, count(distinct user_index) as users from indexed.interactions"
+        return warehouse.query(connection, counts).row(0, named=True)
 
 
 def _compare_with_champion(

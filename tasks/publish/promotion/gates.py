@@ -92,7 +92,7 @@ def check_lists(what: str, found: dict[str, Any], limits: PromotionLimits) -> st
     """Whether the recommendations are empty, not finite, constant, or of far fewer items than those that stand.
 
     Args:
-        found: the row of `sql/promotion/lists.sql`.
+        found: the row of the statement `promotion/lists`.
     """
     if not found["entries"]:
         return f"{what} recommends nothing to anybody"

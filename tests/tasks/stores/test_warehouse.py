@@ -150,7 +150,8 @@ def test_frames_go_in_and_come_out_by_name(home):
         warehouse.insert(connection, "evaluation.metrics", rows.clear())
         connection.execute("select 1 from range(9)").fetchone()
         found = warehouse.select(connection, "report/metrics", run_id="run_id")
-        assert warehouse.select(connection, "evaluate/ids", {"side": "item"}).columns == ["place", "id"]
+        relation = {"edges": "(select null::date as first_at)"}
+        assert warehouse.select(connection, "split/next_cut", relation, share=0.5).columns == ["next_from"]
     expected = [("protocol", "model", "score", "k", 1.5, None, 3), ("protocol", "model", "score", "l", 2.0, None, 4)]
     assert found.rows() == expected and found.schema["standard_error"] == pl.Float64
 

@@ -1,9 +1,0 @@
--- One row: how many curated edges the demo's truth does not have as likes, and how many of its likes are not curated.
-with curated as (
-    select user_id::bigint as "user", item_id::bigint as item from curated.interactions
-), likes as (
-    select "user", item from read_parquet($edges) where liked
-)
-select
-    (select count(*) from curated anti join likes using ("user", item)) as only_curated,
-    (select count(*) from likes anti join curated using ("user", item)) as only_true

@@ -1,0 +1,52 @@
+-- name: decisions
+-- One row per decision on what is published, newest first; of one run alone where it is named.
+select *
+from operations.promotions
+where $run_id is null or run_id = $run_id
+order by rowid desc
+limit $rows
+
+-- name: lists
+-- One row: what the lists in `ranked` are like, beside those that stand: `items` and `standing_items` are the different
+-- items among the first of every list, as deep as both go.
+with depth as (
+    select least(
+        (select max(rank) from ranked),
+        (select max(rank) from published.recommendations)
+    ) as both
+), spreads as (
+    select
+        count(*) as entries,
+        max(score) > min(score) as differs
+    from ranked
+    group by user_index
+)
+select
+    (select count(*) from ranked) as entries,
+    (select count(*) from ranked where not isfinite(score)) as not_finite,
+    (select count(*) > 0 and not bool_or(differs) from spreads where entries > 1) as constant,
+    (select count(distinct item_index) from ranked where rank <= depth.both) as items,
+    (select count(distinct item_id) from published.recommendations where rank <= depth.both) as standing_items
+from depth
+
+-- name: of_model
+-- One row: a run's settings, those that a search before the fits settled for one of its models (null where there are
+-- none), and the score of this model with the best value of a metric; nulls where it has none.
+with best as (
+    select *
+    from evaluation.metrics
+    where run_id = $run_id and model = $model and metric = $metric
+    order by value desc, score
+    limit 1
+)
+select
+    runs.settings,
+    settled.settings as settled,
+    best.score,
+    best.value,
+    best.standard_error,
+    best.users
+from operations.runs as runs
+left join best using (run_id)
+left join operations.model_settings as settled on settled.run_id = runs.run_id and settled.model = $model
+where runs.run_id = $run_id

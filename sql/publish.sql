@@ -1,0 +1,123 @@
+-- name: best_on_validation
+-- One row: the model, among some, and the score of this run with the best value of a metric on the users of the validation part.
+select
+    model,
+    score
+from evaluation.metrics
+where run_id = $run_id
+  and metric = $metric
+  and list_contains($models, model)
+order by value desc, model, score
+limit 1
+
+-- name: standing
+-- ranked: one row per user and rank of the lists that stand as published, in the ids of the logs.
+create or replace temp view ranked as
+select
+    user_id as user_index,
+    item_id as item_index,
+    rank,
+    score
+from published.recommendations
+
+-- name: ranked
+-- ranked: one row per user and rank, best first, in the indices of the curated interactions.
+create or replace temp table ranked (
+    user_index integer,
+    item_index integer,
+    rank integer,
+    score double,
+    like_mean double,
+    like_sd double
+)
+
+-- name: recommendations
+-- One row per user and rank, in the ids of the logs.
+insert into published.recommendations
+select
+    user_id,
+    item_id,
+    rank,
+    score,
+    like_mean,
+    like_sd
+from ranked
+join indexed.users using (user_index)
+join indexed.items using (item_index)
+order by user_index, rank
+
+-- name: main_table
+-- One row per protocol, model, score and main metric of one run: protocols in their order, the best list first,
+-- then its metrics in their order. `standing` is `best`, `level` (not significantly worse than the best: paired over
+-- users, two-sided, at 5 %), or empty.
+with main(protocol, metric, place) as (
+    select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
+), found as (
+    select protocol, metric, model, score, value, standard_error, users, place
+    from evaluation.metrics
+    join main using (protocol, metric)
+    where run_id = $run_id
+), judged as (
+    select
+        protocol,
+        metric,
+        model,
+        score,
+        row_number() over (partition by protocol order by value desc, model, score) as list_place
+    from found
+    where place = 0
+), pairs as (
+    select protocol, metric, model, score, other_model, other_score, p_value
+    from evaluation.comparisons
+    where run_id = $run_id
+    union all
+    select protocol, metric, other_model, other_score, model, score, p_value
+    from evaluation.comparisons
+    where run_id = $run_id
+), level_with_best as (
+    select distinct pairs.protocol, pairs.other_model as model, pairs.other_score as score
+    from pairs
+    join judged using (protocol, metric, model, score)
+    where list_place = 1 and p_value >= 0.05
+)
+select
+    protocol,
+    model,
+    score,
+    users,
+    case when list_place = 1 then 'best' when level_with_best.model is not null then 'level' else '' end as standing,
+    found.metric,
+    value,
+    standard_error
+from found
+join judged using (protocol, model, score)
+left join level_with_best using (protocol, model, score)
+order by list_position($protocols, protocol), list_place, place
+
+-- name: evaluation
+-- evaluation_of_run: one row per protocol, model, score and metric of one run, as the files have them.
+create or replace temp table evaluation_of_run as
+select
+    protocol,
+    model,
+    score,
+    metric,
+    value,
+    standard_error,
+    users
+from evaluation.metrics
+where run_id = $run_id
+order by protocol, model, score, metric
+
+-- name: contract_results
+-- One row per rule that a stage of a run was checked against, as it was last checked, broken ones first.
+select
+    success,
+    contract,
+    rule,
+    severity,
+    observed
+from operations.contract_results
+where run_id = $run_id and stage = $stage
+qualify row_number() over (partition by contract, rule order by rowid desc) = 1
+order by success, contract, rule

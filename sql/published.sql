@@ -1,0 +1,96 @@
+-- name: metrics
+-- One row per protocol, model, score and metric of the run.
+from evaluation_of_run
+order by all
+
+-- name: comparisons
+-- One row per protocol, metric and pair of ranked lists of the run.
+select * exclude (run_id)
+from evaluation.comparisons
+where run_id = $run_id
+order by all
+
+-- name: fits
+-- One row per model and protocol fitted in a run (or in the one whose evaluation it publishes), with the score that ranked best in it by the metric that judges the
+-- protocol (null where the protocol has no metrics).
+with main(protocol, metric, place) as (
+    select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
+), best as (
+    select
+        protocol,
+        model,
+        arg_max(score, value order by score) as score
+    from evaluation.metrics
+    join main using (protocol, metric)
+    where place = 0 and run_id = $evaluated
+    group by protocol, model
+)
+select distinct
+    model,
+    protocol,
+    digest,
+    score
+from operations.model_fits
+left join best using (protocol, model)
+where run_id in ($run_id, $evaluated)
+order by model, protocol
+
+-- name: recommendations
+-- One row per user and rank, by user and best first.
+from published.recommendations
+order by user_id, rank
+
+-- name: users
+-- One row per user of the logs: their index (null where nothing of theirs counts as a like), and how many events of
+-- theirs are in the logs.
+with seen as (
+    select
+        user_id,
+        count(*) as events
+    from raw.events
+    group by user_id
+)
+select
+    user_id,
+    user_index,
+    events
+from seen
+left join indexed.users using (user_id)
+order by user_index nulls last, user_id
+
+-- name: items
+-- One row per item that is liked: its index, its id, and how many users like it.
+select
+    item_index,
+    item_id,
+    users
+from indexed.items
+join (select item_index, count(*) as users from indexed.interactions group by item_index) using (item_index)
+order by item_index
+
+-- name: histories
+-- One row per user and item that they like, by user: when it was first seen.
+select
+    user_index,
+    item_index,
+    first_at
+from indexed.interactions
+order by user_index, item_index
+
+-- name: model_items
+-- One row per item that is liked, by index: the columns of the matrix of every edge; its title where a table has one,
+-- and how many users like it.
+select
+    item_id,
+    title,
+    users::integer as users
+from indexed.items
+join (select item_index, count(*) as users from indexed.interactions group by item_index) using (item_index)
+left join item_titles using (item_id)
+order by item_index
+
+-- name: model_users
+-- One row per user who likes anything, by index: the rows of the matrix of every edge.
+select user_id
+from indexed.users
+order by user_index

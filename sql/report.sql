@@ -1,0 +1,488 @@
+-- name: overview
+-- One row: the run, and what the warehouse holds of the log and of the observed graph.
+select
+    run.run_id,
+    run.flow,
+    run.started_at,
+    run.code_version,
+    (select count(*) from operations.log_files) as files,
+    (select coalesce(sum(events), 0)::bigint from operations.log_files) as events,
+    (select coalesce(sum(rejects), 0)::bigint from operations.log_files) as rejects,
+    edges.edges,
+    edges.users,
+    edges.items,
+    edges.first_at,
+    edges.last_at
+from operations.runs as run, (
+    select
+        count(*) as edges,
+        (select count(*) from indexed.users) as users,
+        (select count(*) from indexed.items) as items,
+        min(first_at) as first_at,
+        max(last_at) as last_at
+    from indexed.interactions
+) as edges
+where run.run_id = $run_id
+
+-- name: standing
+-- One row at most: the list that stands as published, written model/score, when its recommendations were made, since
+-- when it is the same model and score, and how many publications in a row were made by it.
+with promoted as (
+    select
+        row_number() over (order by rowid) as place,
+        challenger,
+        decided_at
+    from operations.promotions
+    where promoted
+), last as (
+    from promoted order by place desc limit 1
+), others as (
+    select coalesce(max(place), 0) as place
+    from promoted
+    where challenger <> (select challenger from last)
+)
+select
+    last.challenger as list,
+    last.decided_at as made_at,
+    min(promoted.decided_at) as since,
+    count(*) as publications
+from promoted, last
+where promoted.place > (select place from others)
+group by last.challenger, last.decided_at
+
+-- name: log_files
+-- One row per log file that was ingested, newest first.
+select
+    parse_filename(path) as file,
+    events,
+    rejects,
+    bytes,
+    left(sha256, 12) as sha256,
+    ingested_at
+from operations.log_files
+order by file_id desc
+
+-- name: reject_reasons
+-- One row per reason why lines of a log file could not be read: how many, and the first of them.
+select
+    parse_filename(log_files.path) as file,
+    rejects.reason,
+    count(*) as lines,
+    min(rejects.line_number) as first_line
+from raw.rejects as rejects
+join operations.log_files as log_files using (file_id)
+group by file_id, log_files.path, rejects.reason
+order by lines desc, file, reason
+limit 20
+
+-- name: events_by_night
+-- One row per night of the last 30 up to a run's, oldest first: the events that the landing folder brought, and how many
+-- are usual.
+with last as (
+    select max(night) as night from operations.nights where run_id = $run_id
+), brought as (
+    select
+        night,
+        value,
+        usual
+    from operations.nights as nights
+    where figure = 'events'
+        and value is not null
+        and (nights.run_id = $run_id
+            or run_id in (from (select run_id from operations.complete_nights) where night < (select night from last)))
+    order by night desc
+    limit 30
+)
+from brought
+order by night
+
+-- name: likes_by_day
+-- One row per day of the last 30 of the log that has times, oldest first: the likes that are first seen on it.
+with days as (
+    select
+        first_at::date as day,
+        count(*) as likes
+    from indexed.interactions
+    where first_at is not null
+    group by day
+), last as (
+    select max(day) as day from days
+)
+select
+    calendar.day::date as day,
+    coalesce(likes, 0) as likes
+from last, unnest(generate_series(last.day - interval 29 day, last.day, interval 1 day)) as calendar (day)
+left join days on days.day = calendar.day::date
+order by day
+
+-- name: contracts
+-- One row per stage and contract checked in a run: its rules, and how many were not met.
+select
+    stage,
+    contract,
+    count(*) as rules,
+    count(*) filter (where not success and severity = 'error') as broken,
+    count(*) filter (where not success and severity <> 'error') as warnings
+from operations.contract_results
+where run_id = $run_id
+group by stage, contract
+order by list_position($stages, stage), contract
+
+-- name: broken_rules
+-- One row per rule that a run did not meet, with some of the rows that break it as JSON.
+select
+    stage,
+    contract,
+    rule,
+    severity,
+    any_value(observed) as observed,
+    coalesce(any_value(samples)::varchar, '[]') as samples
+from operations.contract_results
+where run_id = $run_id and not success
+group by stage, contract, rule, severity
+order by severity, stage, contract, rule
+
+-- name: quality
+-- One row per night of the last 30 up to a run's, oldest first: a metric of the list that stood as published after its
+-- last run, null where that run did not evaluate it; of the best list where nothing was decided about publishing. The
+-- night of a run that took the events up to a day is that day, so that history which is replayed is a line too.
+with runs as (
+    select
+        run_id,
+        place,
+        coalesce(try_cast(settings ->> 'until' as date), started_at::date) as night
+    from operations.evaluated_runs
+    where place <= (select rowid from operations.runs where run_id = $run_id)
+    qualify row_number() over (partition by night order by place desc) = 1
+), stood as (
+    select
+        run_id,
+        case when promoted then challenger else champion end as list
+    from operations.promotions
+), lists as (
+    select
+        run_id,
+        night,
+        model || '/' || score as list,
+        value,
+        standard_error
+    from evaluation.metrics
+    join runs using (run_id)
+    where protocol = $protocol and metric = $metric
+), nights as (
+    select
+        night,
+        coalesce(stood.list, lists.list) as list,
+        case when coalesce(stood.list = lists.list, true) then value end as value,
+        case when coalesce(stood.list = lists.list, true) then standard_error end as standard_error
+    from lists
+    left join stood using (run_id)
+    where night <= (select night from runs where run_id = $run_id)
+    qualify row_number() over (
+        partition by night order by (lists.list = stood.list) desc nulls last, lists.value desc, lists.list
+    ) = 1
+    order by night desc
+    limit 30
+)
+from nights
+order by night
+
+-- name: against_best
+-- One row per protocol and ranked list other than the best by the metric that judges the protocol: the best list's
+-- lead over it, user by user.
+with main(protocol, metric, place) as (
+    select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
+), best as (
+    select protocol, metric, model, score
+    from evaluation.metrics
+    join main using (protocol, metric)
+    where run_id = $run_id and place = 0
+    qualify row_number() over (partition by protocol order by value desc, model, score) = 1
+), paired as (
+    select c.*, (c.model, c.score) = (best.model, best.score) as first_is_best
+    from evaluation.comparisons as c
+    join best on c.protocol = best.protocol
+        and c.metric = best.metric
+        and ((c.model, c.score) = (best.model, best.score) or (c.other_model, c.other_score) = (best.model, best.score))
+    where c.run_id = $run_id
+)
+select
+    protocol,
+    metric,
+    case when first_is_best then other_model else model end as model,
+    case when first_is_best then other_score else score end as score,
+    case when first_is_best then difference else -difference end as lead,
+    standard_error,
+    p_value,
+    users
+from paired
+order by protocol, lead, model, score
+
+-- name: metrics
+-- One row per protocol, model, score and metric of one run.
+select
+    protocol,
+    model,
+    score,
+    metric,
+    value,
+    standard_error,
+    users
+from evaluation.metrics
+where run_id = $run_id
+order by protocol, model, score, metric
+
+-- name: beyond_accuracy
+-- One row per protocol, model, score and metric of the first recommendations to the test users of one run.
+select
+    protocol,
+    model,
+    score,
+    metric,
+    value,
+    standard_error,
+    users
+from evaluation.beyond_accuracy
+where run_id = $run_id
+order by protocol, model, score, metric
+
+-- name: considered
+-- One row per protocol and model of one run that held-out considered pairs were judged by, its metrics side by side.
+select
+    protocol,
+    model,
+    max(value) filter (metric = 'considered_auc') as auc,
+    max(standard_error) filter (metric = 'considered_auc') as auc_error,
+    max(value) filter (metric = 'considered_log_loss') as log_loss,
+    max(standard_error) filter (metric = 'considered_log_loss') as log_loss_error,
+    max(value) filter (metric = 'considered_calibration_error') as calibration_error,
+    max(value) filter (metric = 'considered_coin_error') as coin_error,
+    any_value(likes) as likes,
+    any_value(dislikes) as dislikes
+from evaluation.considered
+where run_id = $run_id
+group by protocol, model
+order by protocol, auc desc
+
+-- name: ranks_by_degree
+-- One row per side, model, score and bin of training degrees of one run.
+select
+    side,
+    model,
+    score,
+    degree_low,
+    degree_high,
+    edges,
+    mean_rank,
+    p05,
+    p25,
+    p50,
+    p75,
+    p95
+from evaluation.ranks_by_degree
+where run_id = $run_id
+order by side desc, model, score, degree_low
+
+-- name: ranks_by_both_degrees
+-- One row per model, score and pair of bins of training degrees, the user's and the item's, of one run.
+select
+    model,
+    score,
+    user_degree_low,
+    item_degree_low,
+    edges,
+    mean_rank
+from evaluation.ranks_by_both_degrees
+where run_id = $run_id
+order by model, score, user_degree_low, item_degree_low
+
+-- name: calibration
+-- One row per model, reference and bin of the like probability of one run.
+select
+    model,
+    reference,
+    pairs,
+    mean_like,
+    observed,
+    standard_error
+from evaluation.calibration
+where run_id = $run_id
+order by model, reference, like_low
+
+-- name: like_by_degree
+-- One row per model and bin of user training degrees of one run.
+select
+    model,
+    degree_low,
+    degree_high,
+    edges,
+    error,
+    histogram
+from evaluation.like_by_degree
+where run_id = $run_id
+order by model, degree_low
+
+-- name: dislike_by_degree
+-- One row per model and bin of user training degrees of one run, of held-out items that were considered and not liked.
+select
+    model,
+    degree_low,
+    degree_high,
+    edges,
+    error,
+    histogram
+from evaluation.dislike_by_degree
+where run_id = $run_id
+order by model, degree_low
+
+-- name: fits
+-- One row per model and protocol fitted in a run.
+select
+    model,
+    protocol,
+    seconds,
+    peak_bytes,
+    saved_bytes
+from operations.model_fits
+where run_id = $run_id
+order by protocol, model
+
+-- name: model_settings
+-- One row per model that has settings to search: where those of the run come from, and what a search was worth.
+select
+    model,
+    case origin
+        when 'search' then 'searched in this run'
+        when 'kept' then 'searched on ' || searched_on
+        when 'data set' then 'the data set''s file'
+        when 'given' then 'given'
+        else 'defaults'
+    end as origin,
+    metric,
+    at_start,
+    reached,
+    reached - at_start as gain,
+    trials,
+    reason
+from operations.model_settings
+where run_id = $run_id
+order by origin, model
+
+-- name: sweeps
+-- One row per refit, score, side, bin of its training degrees and metric of each model's latest sweep.
+select
+    sweep,
+    protocol,
+    model,
+    settings,
+    score,
+    if(degree_low is null, null, coalesce(side, 'user')) as side,
+    degree_low,
+    degree_high,
+    metric,
+    value,
+    standard_error,
+    users,
+    seconds
+from evaluation.sweeps
+qualify swept_at = max(swept_at) over (partition by sweep, protocol, model, settings)
+order by sweep, protocol, model, settings, score, metric, side, degree_low
+
+-- name: degrees
+-- One row per side and degree that occurs.
+select
+    side,
+    degree,
+    vertices
+from diagnostics.degrees
+order by side desc, degree
+
+-- name: laws
+-- One row per side and law fitted to its degrees, the best by AIC first.
+select
+    side,
+    family,
+    exponent,
+    cutoff,
+    d_min,
+    d_max,
+    log_likelihood,
+    aic,
+    ks,
+    p_value
+from diagnostics.power_law_fits
+order by side desc, aic
+
+-- name: hidden_graph_ratios
+-- One row per rate r and item of a sampled hidden graph: its likes and the edges added to it.
+select
+    r,
+    item_index,
+    positives,
+    negatives
+from diagnostics.hidden_graph_ratios
+order by r, positives, item_index
+
+-- name: sample_users
+-- One row per item shown of five sample users: their newest likes and the first of what is recommended to them. The users
+-- are spread over the lengths of history, the same five each time.
+with lengths as (
+    select
+        user_id,
+        count(*) as likes
+    from curated.interactions
+    semi join published.recommendations using (user_id)
+    group by user_id
+), ordered as (
+    select
+        user_id,
+        likes,
+        row_number() over (order by likes, user_id) - 1 as place
+    from lengths
+), chosen as (
+    select
+        user_id,
+        likes
+    from ordered
+    where place in (
+        select floor(share * (select max(place) from ordered)) from unnest([0.1, 0.3, 0.5, 0.7, 0.9]) as shares (share)
+    )
+), shown as (
+    select
+        user_id,
+        'likes' as list,
+        row_number() over (
+            partition by user_id order by first_at desc nulls last, first_file_id desc, first_line desc, item_index
+        ) as place,
+        item_id
+    from curated.interactions
+    semi join chosen using (user_id)
+    qualify place <= $items
+    union all
+    select
+        user_id,
+        'recommended',
+        rank,
+        item_id
+    from published.recommendations
+    semi join chosen using (user_id)
+    where rank <= $items
+), popular as (
+    select
+        item_id,
+        count(*) as users
+    from curated.interactions
+    semi join shown using (item_id)
+    group by item_id
+)
+select
+    user_id,
+    likes,
+    list,
+    place,
+    item_id,
+    coalesce(users, 0) as users
+from shown
+join chosen using (user_id)
+left join popular using (item_id)
+order by likes, user_id, list, place

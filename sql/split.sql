@@ -1,0 +1,382 @@
+-- name: active
+-- rare_items and active_users: one row per item that strong_generalization leaves out, and per user that it keeps: its own one-pass
+-- filter, items first, then users. Rare items are mostly none, and to leave out none costs nothing.
+create or replace temp table rare_items as
+select item_index from indexed.interactions group by item_index having count(*) < {min_item_edges};
+create or replace temp table active_users as
+select user_index
+from indexed.interactions
+anti join rare_items using (item_index)
+group by user_index
+having count(*) >= {min_user_edges}
+order by user_index
+
+-- name: hashed_users
+-- One row per user: the part depends on the user's id and the seed alone, so it never moves.
+create or replace temp table user_parts as
+with draws as (
+    select
+        user_index,
+        (md5_number($seed || ':part:' || user_id) % 1000000007)::double / 1000000007 as draw
+    from indexed.users
+    semi join active_users using (user_index)
+)
+select
+    user_index,
+    (case
+        when draw < $held_out_share then 'test'
+        when draw < 2 * $held_out_share then 'validation'
+        else 'train'
+    end)::enum('train', 'validation', 'test') as part
+from draws
+
+-- name: drawn_users
+-- user_parts: one row per user of `drawn_users` with its part, of the table's own type.
+create or replace temp table user_parts as
+select
+    user_index,
+    part::enum('train', 'validation', 'test') as part
+from drawn_users
+
+-- name: active_edges
+-- One row per edge that strong_generalization keeps, with the part of its user.
+create or replace temp view active_edges as
+select
+    user_index,
+    item_index,
+    event_count,
+    (first_file_id << 40) | first_line as position,
+    part
+from indexed.interactions
+join user_parts using (user_index)
+anti join rare_items using (item_index)
+
+-- name: train_items
+-- One row per item that a training user has, numbered in order of first appearance among them.
+create or replace temp table train_items as
+with appearances as (
+    select item_index, min(position) as position
+    from active_edges
+    where part = 'train'
+    group by item_index
+)
+select
+    item_index,
+    (row_number() over (order by position, item_index) - 1)::integer as item_column
+from appearances
+
+-- name: held_out_edges
+-- One row per edge of a held-out user, its item's column null where no training user has it.
+create or replace temp table held_out_edges as
+select * from active_edges left join train_items using (item_index) where part <> 'train'
+
+-- name: hashed_targets
+-- One row per target: a fifth of the edges of each held-out user with at least five, drawn by hash; and, where most of those
+-- with two or more have fewer than five, one edge of each of these.
+create or replace temp table targets as
+with candidates as (
+    select
+        user_index,
+        item_index,
+        row_number() over (
+            partition by user_index order by md5_number($seed || ':target:' || user_id || ':' || item_id)
+        ) as place,
+        count(*) over (partition by user_index) as edges
+    from held_out_edges
+    join indexed.users using (user_index)
+    join indexed.items using (item_index)
+    where item_column is not null
+), short as (
+    select count(*) filter (edges < 5) > count(*) filter (edges >= 5) as histories
+    from candidates
+    where place = 1 and edges >= 2
+)
+select
+    user_index,
+    item_index
+from candidates
+cross join short
+where place <= case when edges >= 5 then edges // 5 when edges >= 2 and short.histories then 1 else 0 end
+
+-- name: candidates
+-- One row per edge of a held-out user to an item that training users have: users in the order of their ids,
+-- each user's edges in file order. Ids are compared once each, and then their places.
+with users as (
+    select
+        user_index,
+        part = 'validation' as in_validation,
+        (row_number() over (order by part, {id_order}))::integer as place
+    from user_parts
+    join indexed.users using (user_index)
+    where part <> 'train'
+), items as (
+    select item_index, (row_number() over (order by item_id))::integer as place from indexed.items
+)
+select
+    user_index,
+    item_index,
+    in_validation
+from held_out_edges
+join users using (user_index)
+join items using (item_index)
+where item_column is not null
+order by users.place, position, items.place
+
+-- name: held_out_roles
+-- One row per edge of a held-out user with its part and role.
+create or replace temp table held_out_roles as
+select
+    edges.user_index,
+    edges.item_index,
+    item_column,
+    event_count,
+    part,
+    (case
+        when item_column is null then 'dropped'
+        when targets.item_index is not null then 'target'
+        else 'fold_in'
+    end)::enum('fit', 'fold_in', 'target', 'dropped') as role
+from held_out_edges as edges
+left join targets using (user_index, item_index)
+
+-- name: roles
+-- One row per edge of strong_generalization with its part and role, of the table's own types: text would be looked up row by row.
+create or replace temp view roles as
+select
+    user_index,
+    item_index,
+    item_column,
+    event_count,
+    part,
+    'fit'::enum('fit', 'fold_in', 'target', 'dropped') as role
+from active_edges
+join train_items using (item_index)
+where part = 'train'
+union all
+select * from held_out_roles
+
+-- name: drawn
+-- One row: digests of which user is in which part and of which edges are targets, as they were drawn.
+select
+    (select coalesce(sum(hash(user_index, part::varchar)::hugeint), 0)::varchar from user_parts) as drawn_parts,
+    (select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from targets) as drawn_targets
+
+-- name: leave_one_out
+-- One row per edge with its role: that of `left_out` is held out, the others train.
+create or replace temp view leave_one_out_roles as
+select
+    edges.user_index,
+    edges.item_index,
+    edges.item_index as item_column,
+    event_count,
+    case
+        when edges.item_index = left_out.item_index then 'held_out'::enum('train', 'held_out')
+        else 'train'::enum('train', 'held_out')
+    end as role
+from indexed.interactions as edges
+left join left_out using (user_index)
+
+-- name: next_cut
+-- One row: the day from which on about so large a share of {edges} first appeared, null where none has a time.
+select quantile_disc(first_at::date, 1 - $share) as next_from from {edges}
+
+-- name: next_events
+-- One row per curated edge with its role; `event_count` is of events before the cut, as no later one may be learned from.
+-- `position` is where the first of these was in the logs; null where that is the edge's own first line.
+create or replace temp table next_events_roles as
+with astride as (  -- edges with events on both sides of the cut
+    select
+        user_index,
+        item_index,
+        user_id,
+        item_id
+    from curated.interactions
+    where first_at < $next_from and last_at >= $next_from
+), earlier as (
+    select
+        user_index,
+        item_index,
+        count(*)::integer as events,
+        min((file_id << 40) | line_number) as position
+    from raw.events
+    join astride using (user_id, item_id)
+    where value >= $threshold
+      and occurred_at < $next_from
+      and ($since is null or occurred_at >= $since)
+    group by user_index, item_index
+), known_users as (
+    select distinct user_index, true as user_known from indexed.interactions where first_at < $next_from
+), known_items as (
+    select
+        item_index,
+        (row_number() over (order by item_index) - 1)::integer as item_column
+    from (select distinct item_index from indexed.interactions where first_at < $next_from)
+)
+select
+    edges.user_index,
+    edges.item_index,
+    item_column,
+    coalesce(events, event_count) as event_count,
+    first_at,
+    position,
+    case
+        when first_at < $next_from then 'train'
+        when first_at >= $next_from and user_known and item_column is not null then 'next'
+        else 'dropped'
+    end as role
+from indexed.interactions as edges
+left join earlier using (user_index, item_index)
+left join known_users using (user_index)
+left join known_items using (item_index)
+
+-- name: next_items
+-- One row per item that has an edge before the cut, in the order of its column.
+select distinct
+    item_index,
+    item_column
+from next_events_roles
+where role = 'train'
+order by item_column
+
+-- name: given
+-- One row per edge of the train and test files that a data set comes with; an edge in both is for training. `place` counts
+-- the training edges of a user, from 1, in the order of its lines and of the items within them (`in_line`, which only
+-- adjacency logs have), or of their times; those of one time by hash.
+create or replace temp table given_roles as
+with files as (
+    select
+        user_index,
+        item_index,
+        bool_or(file_id in ({train_files})) as in_train
+    from raw.events
+    join indexed.users using (user_id)
+    join indexed.items using (item_id)
+    where file_id in ({train_files}) or file_id in ({test_files})
+    group by user_index, item_index
+), lines as (
+    select
+        user_index,
+        item_index,
+        min((file_id, line_number, place)) as in_line
+    from raw.places
+    join raw.events using (file_id, line_number, item_id)
+    join indexed.users using (user_id)
+    join indexed.items using (item_id)
+    where file_id in ({train_files})
+    group by user_index, item_index
+)
+select
+    edges.user_index,
+    edges.item_index,
+    edges.item_index as item_column,
+    event_count,
+    case when in_train then 'train' else 'test' end as role,
+    in_line is not null as has_place,
+    first_at is not null as has_time,
+    row_number() over (
+        partition by edges.user_index, in_train
+        order by in_line, first_at, md5_number(edges.user_index || ':' || edges.item_index)
+    ) as place
+from indexed.interactions as edges
+join files using (user_index, item_index)
+left join lines using (user_index, item_index)
+
+-- name: line_order
+-- One row: whether all training edges of a given split have places in their lines, whether all have times, and for which
+-- share of them the id is above that of the edge before it in the line, as text and as a number (one half where none is one).
+with neighbours as (
+    select
+        has_place,
+        has_time,
+        item_id,
+        lag(item_id) over (partition by user_index order by place) as item_before
+    from given_roles
+    join indexed.items using (item_index)
+    where role = 'train'
+)
+select
+    coalesce(bool_and(has_place), false) as places,
+    coalesce(bool_and(has_time), false) as times,
+    coalesce(avg((item_id > item_before)::integer), 0.5) as ascending_text,
+    coalesce(avg((try_cast(item_id as hugeint) > try_cast(item_before as hugeint))::integer), 0.5) as ascending_numbers
+from neighbours
+
+-- name: places
+-- One row per edge of a relation of edges, with the column of its item and its place: how many of the user's edges in the
+-- relation are newer. By the time of the first like; where that is absent or the same, by its line in the logs, unless
+-- {position} says which line counts; and within a line of an adjacency list by the place in it (`in_line`).
+create or replace temp table placed_edges as
+with edges as (
+    select
+        user_index,
+        item_index,
+        item_column,
+        {position}::bigint as position
+    from {edges}
+), lines as (
+    select
+        file_id as first_file_id,
+        line_number as first_line,
+        item_id,
+        min(place) as in_line
+    from raw.places
+    group by file_id, line_number, item_id
+)
+select
+    user_index,
+    item_column,
+    (row_number() over (
+        partition by user_index
+        order by
+            first_at desc nulls last,
+            coalesce(position, (first_file_id << 40) | first_line) desc,
+            in_line desc nulls last,
+            item_index desc
+    ) - 1)::integer as place
+from edges
+join indexed.interactions using (user_index, item_index)
+join indexed.items using (item_index)
+left join lines using (first_file_id, first_line, item_id)
+
+-- name: observed_negatives
+-- One row per observed negative with its role in a protocol: `train`; the part whose users it is held out of, as large a share
+-- of a user's as of the user's likes, drawn by hash; or `left_out`, of users who are not trained on.
+create or replace temp table observed_negatives_roles as
+with drawn as (
+    select
+        user_index,
+        item_index,
+        item_column,
+        (md5_number($seed || ':observed_negative:' || $protocol || ':' || user_id || ':' || item_id) % 1000000007)::double
+            / 1000000007 as draw
+    from indexed.observed_negatives
+    join indexed.users using (user_index)
+    join indexed.items using (item_index)
+    join split_columns using (item_index)
+    where $before is null or first_at < $before
+)
+select
+    user_index,
+    item_column,
+    1::integer as event_count,
+    case
+        when draw < share then part
+        when trained is null or trained then 'train'
+        else 'left_out'
+    end as role
+from drawn
+left join held_out_shares using (user_index)
+
+-- name: sizes
+-- One row: how many users and items the curated interactions number.
+select
+    (select count(*) from indexed.users) as users,
+    (select count(*) from indexed.items) as items
+
+-- name: numbering
+-- One row: a digest of the ids behind the first indices of either side, which tells whether they still mean the same.
+select md5(concat(
+    (select string_agg(user_id, chr(10) order by user_index) from indexed.users where user_index < $users),
+    chr(0),
+    (select string_agg(item_id, chr(10) order by item_index) from indexed.items where item_index < $items)
+))

@@ -1,3 +1,0 @@
--- indexed.{protocol}: one row per edge of {roles}, by index.
-insert into indexed.{protocol} by name
-select {columns} from {roles}
