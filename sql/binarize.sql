@@ -28,7 +28,7 @@ from {vertices}
 order by {index}
 
 -- name: edges
--- edges: one row per (user, item) that has a like, by their codes: repeats folded into one edge. None yet.
+-- edges: one row per (user, item) that has a like, by their codes: repeats are one edge. Created empty.
 create or replace temp table edges (
     user_code integer,
     item_code integer,

@@ -69,8 +69,8 @@ from neighbours
 where begins and following_ends and following - line_number <= 100
 
 -- name: delimited
--- One row per line of a log of delimited fields, its header left out: the event that it tells of, or why
--- there is none.
+-- One row per line of a log of delimited fields, without its header: the event, or why
+-- it has none.
 with split as (
     select file_id, line_number, line, {split} as field
     from ingest_lines
@@ -136,8 +136,8 @@ end
 
 -- name: headers
 -- ingest_headers: one row per MOVIE: header of a batch, and one for the lines before the first header of each
--- file: the positions [first, stop) that it speaks for. movie is null where there is no header, or none
--- that can be read; a header that cannot be read is the first of the lines it spoils.
+-- file: the positions [first, stop) of its lines. movie is null if there is no header or
+-- it cannot be read; a header that cannot be read is the first of the lines it spoils.
 create or replace temp table ingest_headers as
 with found as (
     select file_id, position as header, nullif(regexp_extract(line, '^\s*(\d+)\s*:\s*$', 1), '') as movie
@@ -158,7 +158,7 @@ join ingest_files using (file_id)
 
 -- name: netflix
 -- One row per line of a Netflix Prize log that is no header: `user,stars,date`, under the header's movie.
--- A header speaks for a range of lines. Ranges are cut into blocks of as many lines as a header has on
+-- A header applies to a range of lines. Ranges are cut into blocks of as many lines as a header has on
 -- average, so that a line meets its header through a hash join, in parallel; carrying headers down with
 -- a window is serial.
 with blocks as (
@@ -264,8 +264,8 @@ select
 from read
 
 -- name: parquet
--- One row per row of a Parquet log: the event that it tells of, or why there is none. Rows are numbered by the
--- reader; in their order where the log has a column of that name itself, and the reader refuses.
+-- One row per row of a Parquet log: its event, or why it has none. Rows are numbered by the
+-- reader, or by their order if the log itself has a column of that name.
 with named as (
     select
         {file_id} as file_id,
@@ -351,8 +351,8 @@ left join events using (file_id)
 left join rejects using (file_id)
 order by file_id
 
--- name: held
--- One row per log in the warehouse, with the name that it arrived by; null where it was read in before names were kept.
+-- name: known_files
+-- One row per log in the warehouse, with the name that it arrived by; null for logs of older versions, which stored no names.
 select
     file_id,
     (

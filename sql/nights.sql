@@ -1,4 +1,4 @@
--- name: begun
+-- name: run_start
 -- One row: when a run began, in UTC, and how many nights before its own were completed.
 with this as (
     select coalesce(max(started_at), now() at time zone 'UTC') as started_at
@@ -29,7 +29,7 @@ where run_id in (from runs) and outcome in ('new', 'changed') and file_id in (se
 group by file_id
 
 -- name: counts
--- night_figures: one row per figure of a night that needs no look at its events. `in_ratio`: nights are compared by
+-- night_figures: one row per figure of a night computed without its events. `in_ratio`: nights are compared by
 -- ratios.
 create or replace temp table night_figures as
 with brought as (
@@ -54,7 +54,7 @@ select 'hours_old', epoch($started_at - newest_at) / 3600, false from newest
 
 -- name: earlier_files
 -- earlier_files: one row per log of the last complete nights, of $nights at the most. A night that brought over ten
--- times as much as the small ones of them, such as all years' log on the first, says little of tonight and takes long
+-- times as much as the small ones of them, such as all years' log on the first, is no baseline and takes long
 -- to read.
 create or replace temp table earlier_files as
 with nights as (
@@ -96,11 +96,11 @@ left join night_files using (file_id)
 where file_id in (from earlier_files) and coalesce(line_number <= lines_before, true)
 
 -- name: figures
--- night_figures: one row per figure of a night that its events tell, some of them beside those of the last nights.
+-- night_figures: one row per figure of a night computed from its events, some compared with the last nights'.
 -- `hours_moved` is how many hours an event would have to be moved round the clock, on average, for the night's to be
 -- spread over the day as the last nights' were: the earth mover's distance on the circle. `clock_off` is by how many hours
 -- the last nights' spread, moved as it is, comes nearest to the night's: one step of maximum likelihood from 0. `users_away`
--- is the share of the users who were to come that did not: who had n of the E events of the last nights comes on a night of
+-- is the share of the expected users that are missing: a user with n of the E events of the last nights comes on a night of
 -- e events with the probability 1 - exp(-n e / E).
 insert into night_figures
 with night as (
@@ -217,7 +217,7 @@ where family = 'power_law'
 -- {table}: one row per figure of `night_figures`, with what is usual for it: the median of the same weekday's nights,
 -- where there are $weekdays of them, moved by how the last $nights nights lay about their own weekdays' medians. The
 -- spread is that of these nights: 1.4826 times the median absolute deviation, which for normal values is their standard
--- deviation. Before weekdays are told apart it also covers all but the outer tenths of the nights, so that weekends do
+-- deviation. Before weekdays are distinguished it also covers all but the outer tenths of the nights, so that weekends do
 -- not stand out.
 insert into {table}
 with known as (

@@ -1,5 +1,5 @@
 -- name: decisions
--- One row per decision on what is published, newest first; of one run alone where it is named.
+-- One row per promotion decision, newest first; of one run alone if it is named.
 select *
 from operations.promotions
 where $run_id is null or run_id = $run_id
@@ -7,8 +7,8 @@ order by rowid desc
 limit $rows
 
 -- name: lists
--- One row: what the lists in `ranked` are like, beside those that stand: `items` and `standing_items` are the different
--- items among the first of every list, as deep as both go.
+-- One row: the lists in `ranked` compared with those published: `items` and `standing_items` count the distinct
+-- items among the first of every list, to the smaller depth of both.
 with depth as (
     select least(
         (select max(rank) from ranked),
@@ -30,8 +30,8 @@ select
 from depth
 
 -- name: of_model
--- One row: a run's settings, those that a search before the fits settled for one of its models (null where there are
--- none), and the score of this model with the best value of a metric; nulls where it has none.
+-- One row: a run's settings, those that a search before the fits chose for one of its models (null if
+-- no search ran), and the score of this model with the best value of a metric; nulls where it has none.
 with best as (
     select *
     from evaluation.metrics

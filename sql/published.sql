@@ -11,8 +11,8 @@ where run_id = $run_id
 order by all
 
 -- name: fits
--- One row per model and protocol fitted in a run (or in the one whose evaluation it publishes), with the score that ranked best in it by the metric that judges the
--- protocol (null where the protocol has no metrics).
+-- One row per model and protocol fitted in a run (or in the run whose evaluation is published), with its score that ranks
+-- best by the protocol's main metric (null where the protocol has no metrics).
 with main(protocol, metric, place) as (
     select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
 ), best as (

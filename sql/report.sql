@@ -398,7 +398,7 @@ from diagnostics.degrees
 order by side desc, degree
 
 -- name: laws
--- One row per side and law fitted to its degrees, the best by AIC first.
+-- One row per side and distribution fitted to its degrees, the best by AIC first.
 select
     side,
     family,

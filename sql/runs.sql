@@ -1,5 +1,5 @@
 -- name: completed_since
--- One row: the newest run of a flow that began after a moment and was completed; none where there is none.
+-- One row: the newest run of a flow that began after a moment and was completed; no row if none was.
 select run_id
 from operations.runs
 where state in ('completed', 'partly_failed') and flow = $flow and started_at > $moment

@@ -1,6 +1,6 @@
 -- name: active
 -- rare_items and active_users: one row per item that strong_generalization leaves out, and per user that it keeps: its own one-pass
--- filter, items first, then users. Rare items are mostly none, and to leave out none costs nothing.
+-- filter, items first, then users. There are mostly no rare items, and then the filter costs nothing.
 create or replace temp table rare_items as
 select item_index from indexed.interactions group by item_index having count(*) < {min_item_edges};
 create or replace temp table active_users as
@@ -374,7 +374,7 @@ select
     (select count(*) from indexed.items) as items
 
 -- name: numbering
--- One row: a digest of the ids behind the first indices of either side, which tells whether they still mean the same.
+-- One row: a digest of the ids behind the first indices of either side, to verify that they are unchanged.
 select md5(concat(
     (select string_agg(user_id, chr(10) order by user_index) from indexed.users where user_index < $users),
     chr(0),

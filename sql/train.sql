@@ -17,7 +17,7 @@ create or replace temp table fitted_arrays (
     not_finite bigint
 )
 
--- name: kept_fits
+-- name: retained_fits
 -- One row per fit that is kept: of the latest runs that were evaluated, and of the run that is going on. The latest are
 -- those recorded last, for a clock may be set back.
 with latest as (

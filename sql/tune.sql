@@ -1,4 +1,4 @@
--- name: kept
+-- name: stored_settings
 -- One row at most: the newest search for a model's settings that still holds. It was made on an earlier day or on this
 -- one, at most so many days ago, by the same search (`key`), on a log that had about as many users, items and edges.
 select *

@@ -81,7 +81,7 @@ def _format_number(value: float) -> str:
 
 
 def _run_start(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple[datetime, int]:
-    return warehouse.select(connection, "nights/begun", run_id=run_id).row(0)
+    return warehouse.select(connection, "nights/run_start", run_id=run_id).row(0)
 
 
 def _compare_with_baseline(

@@ -128,7 +128,7 @@ def load_known_files(home: Home) -> list[KnownFile]:
     if not home.warehouse.exists():
         return []
     with warehouse.open_warehouse(home) as connection:  # for writing, to migrate an older warehouse
-        rows = connection.execute(sql.statement("ingest/held")).fetchall()
+        rows = connection.execute(sql.statement("ingest/known_files")).fetchall()
     return [KnownFile(file_id, name or known_name(home, path), path, *rest) for file_id, name, path, *rest in rows]
 
 

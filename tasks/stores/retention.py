@@ -26,7 +26,7 @@ def collect_garbage(home: Home, runs: int = NUM_RETAINED_RUNS) -> int:
         The number of deleted folders.
     """
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        retained = set(connection.execute(sql.statement("train/kept_fits"), {"runs": runs}).fetchall())
+        retained = set(connection.execute(sql.statement("train/retained_fits"), {"runs": runs}).fetchall())
     retained |= publications.list_used_fits(home)
     remaining, deleted = fits.delete_other_fits(home, retained)
     used = {fit.matrices for fit in remaining}

@@ -271,7 +271,7 @@ def _find_stored_settings(log: SearchData, search: Search) -> ChosenSettings | N
         **log.sizes,
     }
     with warehouse.open_warehouse(log.home, read_only=True) as connection:
-        rows = warehouse.select(connection, "tune/kept", **asked).to_dicts()
+        rows = warehouse.select(connection, "tune/stored_settings", **asked).to_dicts()
     if not rows:
         return None
     [row] = rows
