@@ -2,9 +2,17 @@
 
 import importlib
 import inspect
+import io
+import os
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+
+from benchmarks.scale import ladder
+from benchmarks.scale.workloads import apart, logs, models, table
+from benchmarks.scale.workloads.apart import Took
+from oneclass.models.popularity import Popularity
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 GROUPS = ("accuracy", "speed", "scale", "reliability")
@@ -23,3 +31,68 @@ def test_a_benchmark_can_be_imported_and_states_its_command(name, monkeypatch):
 
 def test_every_benchmark_is_in_a_group():
     assert {file.relative_to(FOLDER).parts[0] for file in FOLDER.rglob("*.py")} == set(GROUPS)
+
+
+TINY = ["--edges", "2e3", "--items", "300", "--stages", "ingest", "publish", "--threads", "1", "--in-process"]
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """The cells of the table's lines, by what they are of; popularity is made to fail, and no library is there."""
+
+    def fails(self, *_):
+        raise ValueError("made to fail")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Popularity, "_fit", fails)
+        patch.setattr(models, "installed", lambda library: False)
+        home = str(tmp_path_factory.mktemp("ladder"))
+        with redirect_stdout(io.StringIO()) as written:
+            ladder.main([*TINY, "--models", "popularity", "mrf_dense", "--against", "implicit", "--home", home])
+    rows = [line.strip("| ").split(" | ") for line in written.getvalue().splitlines() if line.startswith("|")]
+    assert tuple(rows[0]) == table.COLUMNS
+    return {row[1]: dict(zip(table.COLUMNS, row, strict=False)) for row in rows[2:]}
+
+
+def test_every_stage_and_model_has_its_row(printed):
+    fits = ["mrf_dense: fit", "mrf_dense: scores and ranks"]
+    assert list(printed) == ["ingest", "popularity: fit", *fits, "implicit", "publish"]
+
+
+def test_a_row_has_its_times_its_limit_and_its_accuracy(printed):
+    for what, limit in (("ingest", "bare read_csv"), ("mrf_dense: fit", "Cholesky, n^3")):
+        row = printed[what]
+        assert float(row["CPU s"]) > 0 and float(row["peak MB"]) > 50
+        assert row["limit"] == limit and float(row["its CPU s"]) > 0 and float(row["ratio"]) > 0
+    assert 0 < float(printed["mrf_dense: fit"]["nDCG@100"]) <= 1
+    assert printed["publish"]["nDCG@100"] == printed["mrf_dense: fit"]["nDCG@100"]
+
+
+def test_what_fails_or_is_absent_says_so(printed):
+    assert printed["popularity: fit"]["s"].startswith("ValueError: made to fail")
+    assert printed["implicit"]["s"].startswith("is not installed here")
+
+
+def test_medians_spread_and_slope_against_the_rung_below():
+    below, rung = logs.of_size(10**5, 60), logs.of_size(10**6, 60)
+    runs = [Took("split", seconds=one, cpu=one, peak=10**7, limit="a limit", limit_cpu=0.5) for one in (1.0, 3.0, 2.0)]
+    (line,) = table.lines(rung, {"split": runs}, (below, {"split": [Took("split", cpu=0.2)]}))
+    assert line.split(" | ")[2:] == [
+        "2.00 (1.00 to 3.00)", "2.00 (1.00 to 3.00)", "10", "a limit", "0.5", "4", "1.00", "- |",
+    ]  # fmt: skip
+
+
+def test_a_process_that_dies_is_told_of():
+    (took,) = apart.run(os._exit, 3, seconds=60)
+    assert took.why == "its process ended with 3"
+
+
+@pytest.mark.parametrize("shape", logs.SHAPES)
+def test_worst_shaped_logs_are_of_their_shape(shape, tmp_path):
+    rung = logs.of_shape(shape, 0.002)
+    users, items = logs.SHAPES[shape].draw(rung.users, rung.items, logs.SHAPES[shape].likes)
+    assert len(logs.write(rung, tmp_path)) == 1
+    of_users = [len(set(items[users == user])) for user in (0, users.max())]
+    expected = {"one_user_all_items": rung.items, "equal_degrees": 40}.get(shape)
+    assert expected is None or of_users[1] == expected
+    assert users.max() < rung.users + 1 and items.max() < rung.items

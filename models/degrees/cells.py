@@ -4,7 +4,7 @@ The first degrees are cells of one. Beyond them a cell is a sixteenth as wide as
 a sum over it is taken at eight nodes: those of the Gauss quadrature for sums over equidistant points, whose orthogonal
 polynomials are the discrete Chebyshev polynomials (Golub and Welsch 1969). It is exact for polynomials of degree 15,
 and what a law has so far from its smallest degree is smooth on that scale, or nothing: of three million degrees the
-shares agree with the whole sums to 1e-11 (`tests/models/degrees/test_cells.py`).
+shares agree with the whole sums to 1e-11 (`tests/models/degrees/test_degree_fits.py`).
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from uuid import UUID
 
 import duckdb
@@ -11,6 +12,10 @@ from prefect.client.orchestration import get_client
 from oneclass.flows import backfill, nightly_retrain, pipeline
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
+from oneclass.models.mrf.dense import MRFDense
+from oneclass.models.popularity import Popularity
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 from tests.conftest import real_log
 from tests.flows.conftest import FAST, ML
 
@@ -238,3 +243,86 @@ def test_a_real_log_runs_through(tmp_path):
     words = ["--source", str(real_log("ml-100k/u.data")), "--home", str(tmp_path), "--models", "popularity"]
     assert backfill.main(["--dataset", "ml-100k", "--protocols", "leave_one_out", *words]) == 0
     assert query(tmp_path, "select count(*) from published.recommendations", "ml-100k") != [(0,)]
+
+
+DATASET = "ml-latest-small"
+MODELS = ("mrf_dense", "mrf_sparse", "slim")
+PLAN = ["--dataset", DATASET, "--models", ",".join(("popularity", *MODELS)), "--threads", "2"]
+SETTINGS = ["--set", "binarize.threshold=1", "train.tune=off", "publish.model=slim"]
+
+
+@pytest.fixture
+def halves(ratings, tmp_path):
+    """The first users, and the others with a line more of one that is known; and both."""
+    header, *lines = ratings.read_text().splitlines()
+    files = [tmp_path / f"ratings-{number}.csv" for number in (1, 2)]
+    for file, part in zip(files, (lines[1:1470], [lines[0], *lines[1470:1540]]), strict=True):
+        file.write_text("\n".join([header, *part]) + "\n")
+    return files
+
+
+def night(home, *files):
+    assert backfill.main([*PLAN, "--home", str(home), "--source", *map(str, files), *SETTINGS]) == 0
+
+
+def arrays(home, pattern):
+    folder = home / DATASET
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.glob(pattern)}
+
+
+@pytest.mark.slow
+def test_the_second_night_publishes_what_a_run_over_everything_does(prefect_server, halves, tmp_path):
+    nights, whole = tmp_path / "nights", tmp_path / "whole"
+    night(nights, halves[0])
+    night(nights, halves[1])
+    night(whole, *halves)
+    assert contents(nights) == contents(whole)
+    for model in MODELS:
+        of_whole = arrays(whole, f"models/{model}/*/*.npy")
+        of_nights = arrays(nights, f"models/{model}/*/*.npy")
+        assert of_whole and of_whole.items() <= of_nights.items()
+
+
+@pytest.mark.slow
+def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_path, monkeypatch, capsys):
+    def broken(self, interactions, options):
+        raise ValueError("no such luck")
+
+    told = f"notify.command={sys.executable} -c \"import os; open('{tmp_path}/told', 'w').write(os.environ['ONECLASS_STATE'])\""
+    words = ["--dataset", "ml-latest-small", "--home", str(tmp_path / "home"), "--source", str(ratings), "--set", told]
+    models = ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization"]
+    monkeypatch.setattr(Popularity, "_fit", broken)
+    assert backfill.main([*words, *models]) == 1
+    message = capsys.readouterr().err
+    assert "popularity failed and was left out: train: popularity cannot be fitted: no such luck" in message
+    home = Home(tmp_path / "home", "ml-latest-small")
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        assert connection.execute("select state from operations.evaluated_runs").fetchall() == [("partly_failed",)]
+        assert connection.execute("select distinct model from evaluation.metrics").fetchall() == [("mrf_dense",)]
+        assert connection.execute("select challenger, promoted from operations.promotions").fetchall() == [
+            ("mrf_dense/score", True)
+        ]
+    assert (home.published / "recommendations.parquet").exists()
+    assert (tmp_path / "told").read_text() == "partly failed"
+
+
+@pytest.mark.slow
+def test_a_model_that_needs_more_memory_than_there_is_fails_alone_and_is_made_once_there_is(
+    prefect_server, ratings, tmp_path, monkeypatch, capsys
+):
+    words = ["--dataset", "ml-latest-small", "--home", str(tmp_path / "home"), "--source", str(ratings)]
+    words += ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization", "--set", "mrf_dense.l2=6.0"]
+    with monkeypatch.context() as short:
+        short.setattr(MRFDense, "item_matrices", 10**9)  # 6,400 GB for 40 items
+        assert backfill.main(words) == 1
+    message = capsys.readouterr().err
+    assert (
+        "mrf_dense failed and was left out: train: mrf_dense (strong_generalization): needs about 6400.1 GB" in message
+    )
+    assert "Give the run more memory, or leave the model out (--models)" in message
+    assert backfill.main(words) == 0
+    with warehouse.open_warehouse(Home(tmp_path / "home", "ml-latest-small"), read_only=True) as connection:
+        assert connection.execute("select state from operations.runs order by started_at").fetchall() == [
+            ("partly_failed",),
+            ("completed",),
+        ]

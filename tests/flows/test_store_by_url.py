@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,16 +10,19 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import LogFilter
+from prefect.client.schemas.sorting import LogSort
 
 from oneclass.flows import sweep
 from tests import s3_server
 from tests.flows.conftest import ML
+from tests.flows.test_artifacts import shown
 from tests.flows.test_backfill import contents, query, run
 from tests.tasks.cluster import conftest
 from tests.tasks.cluster.conftest import started
-
-pytestmark = pytest.mark.slow
 
 HIDES = Path(conftest.__file__).with_name("hidden_home.py")
 MODELS = "popularity", "random_graph", "mrf_dense", "wmf", "slim"
@@ -79,6 +83,7 @@ def once_there_is(s3, what, act):
     return thread
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     s3, cluster, hidden, ratings, tmp_path, capsys, caplog
 ):
@@ -107,6 +112,7 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     assert there == set(kept) and not any("/spill/" in name for name in s3.names())
 
 
+@pytest.mark.slow
 def test_a_sweep_has_the_rows_of_a_plain_one(s3, cluster, hidden, ratings, tmp_path):
     what = ["--sweep", "random_graph_r", "--set", "random_graph.blocks=3", *SHORT, "--source", str(ratings)]
     away = ["--dask", cluster.address, "--store", f"{s3.url}/swept"]
@@ -117,6 +123,7 @@ def test_a_sweep_has_the_rows_of_a_plain_one(s3, cluster, hidden, ratings, tmp_p
     assert rows[0] and rows[0] == rows[1]
 
 
+@pytest.mark.slow
 def test_a_worker_that_opened_the_home_would_be_seen(tmp_path):
     hidden = tmp_path / "homes"
     script = "import sys; sys.path.insert(0, sys.argv[1]); import hidden_home; open(sys.argv[2])"
@@ -125,3 +132,57 @@ def test_a_worker_that_opened_the_home_would_be_seen(tmp_path):
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert "is on another machine" in ended.stderr
     assert hidden.with_suffix(".tried").read_text() == f"open {hidden}/home/a file\n"
+
+
+def workers():
+    """The worker processes of the run's own cluster."""
+    return [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
+
+
+def kill_one_after(folder, killed, pattern="*"):
+    """Kill a worker once something of that name is in a folder."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        if any(folder.glob(pattern)) and (found := workers()):
+            found[0].kill()
+            killed.append(found[0].pid)
+            return
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_two_workers_one_of_which_is_killed_give_the_tables_of_a_plain_run(first, tmp_path, ratings):
+    killed = []
+    killer = threading.Thread(target=kill_one_after, args=(tmp_path / "ml-latest-small" / "models", killed))
+    killer.start()
+    # which has the bits of one machine, and whose blocks read their users and rows in the home
+    assert run(tmp_path, "--source", ratings, "--workers", 2, "--set", "mrf_dense.blocks=3") == 0
+    killer.join()
+    assert killed and contents(tmp_path) == contents(first[0])
+    assert re.fullmatch(
+        r"\[What the workers do\]\(http://127.0.0.1:\d+/status\)", shown("ml-latest-small-workers")[-1].data
+    )
+    assert workers() == []
+    said = logged(tmp_path)
+    assert any(line.startswith("2 workers with") for line in said)
+    assert any(line.startswith("popularity (leave_one_out): fitted in") for line in said)  # by a worker
+
+
+def logged(home):
+    """What the page of a home's run in Prefect says."""
+    ((run_id,),) = query(home, "select run_id from operations.runs")
+    with get_client(sync_client=True) as client:
+        for _ in range(100):  # lines reach the server a little later
+            logs = client.read_logs(LogFilter(flow_run_id={"any_": [run_id]}), limit=200, sort=LogSort.TIMESTAMP_ASC)
+            said = [one.message for one in logs]
+            if any(line.startswith("popularity (leave_one_out): fitted in") for line in said):
+                break
+            time.sleep(0.1)
+    return said
+
+
+def test_an_address_where_nobody_answers_is_told_before_any_stage(tmp_path, ratings, capsys, monkeypatch):
+    monkeypatch.setattr("oneclass.tasks.cluster.dask.CONNECT_SECONDS", 1.0)
+    assert run(tmp_path, "--source", ratings, "--dask", "tcp://127.0.0.1:1") == 2
+    assert "--dask tcp://127.0.0.1:1: no scheduler answers there" in capsys.readouterr().err
+    assert query(tmp_path, "select state from operations.runs") == [("failed",)]

@@ -1,8 +1,10 @@
 """Compiled kernels: machine code of another source is never used, that of equal source is."""
 
 import fcntl
+import importlib
 import json
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -10,10 +12,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+from llvmlite.binding import Linkage
+from numba import njit, prange
 from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 
+from oneclass import models
 from oneclass.models import numba_cache
 from oneclass.models.registry import MODELS
 
@@ -185,3 +191,50 @@ def test_versions_long_unused_are_deleted(tmp_path, monkeypatch):
         os.utime(tmp_path / name, (long_ago, long_ago))
     assert numba_cache.folder.__wrapped__() == tmp_path / used  # it was not used for long, and is now
     assert {folder.name for folder in tmp_path.iterdir()} == {used, edited, "models-notes"}
+
+
+def modules():
+    """Every module of `models/`, but for those that need PyTorch where it is not installed: they hold no kernels."""
+    for found in pkgutil.walk_packages(models.__path__, "models."):
+        try:
+            yield importlib.import_module(found.name)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+
+
+def test_a_loop_over_threads_leaves_pythons_lock_free():
+    """Else a command that is told to end waits for the kernel at work: its watch could not run meanwhile."""
+    held, seen = [], 0
+    for module in modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Dispatcher) and value.targetoptions.get("parallel"):
+                seen += 1
+                if not value.targetoptions.get("nogil"):
+                    held.append(f"{module.__name__}.{name}")
+    assert seen > 30 and not held
+
+
+@njit(fastmath={"reassoc", "contract"})
+def dot(left, right):
+    total = np.float32(0)
+    for place in range(len(left)):
+        total += left[place] * right[place]
+    return total
+
+
+@njit(parallel=True)
+def dots(left, right, out):
+    for row in prange(len(out)):
+        out[row] = dot(left[row], right[row])
+
+
+def test_a_kernel_shares_no_machine_code_with_what_was_compiled_before_it():
+    left, right = np.ones((4, 9), np.float32), np.full((4, 9), 2, np.float32)
+    out = np.empty(4, np.float32)
+    dots(left, right, out)
+    assert (out == 18).all()
+    (made,) = dots.overloads.values()
+    parts = [one for one in made.library._final_module.functions if "gufunc" in one.name]
+    assert parts, "numba no longer puts the body of a loop into its kernel: is models/numba_cache.py still needed?"
+    assert [one.linkage for one in parts if not one.is_declaration] == [Linkage.internal] * len(parts)

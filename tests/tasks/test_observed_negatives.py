@@ -1,6 +1,7 @@
 """What users considered and did not like, from the log to the matrices and the fit: nothing held out is trained on."""
 
-from datetime import datetime, timedelta
+from collections import defaultdict
+from datetime import date, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from oneclass.models.random_graph.settings import RandomGraphSettings
 from oneclass.models.wmf.model import WMFSettings
 from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.errors import InputError
 from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.train import train
-from oneclass.tasks.tuning.search import Search, Trial
+from oneclass.tasks.tuning.search import Search, Trial, load_validation
 from oneclass.tasks.tuning.trial import run_trial_fit
 
 PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
@@ -40,7 +42,7 @@ def disliked(events):
     return {pair for pair, stars in best.items() if stars < THRESHOLD and pair[0] in users and pair[1] in items}
 
 
-def made(home, *, observed=True):
+def split_home(home, *, observed=True):
     binarize(home, BinarizeSettings(threshold=THRESHOLD, observed_negatives=observed), "run")
     return split(
         home, SplitSettings(held_out_share=0.2), "run", protocols=PROTOCOLS, seed=1, threshold=THRESHOLD
@@ -64,7 +66,7 @@ def of(home, digest):
 
 
 def test_what_has_no_like_among_its_events_was_observed(home, events):
-    made(home)
+    split_home(home)
     with warehouse.open_warehouse(home, read_only=True) as connection:
         found = connection.execute("select user_id, item_id, first_at from curated.observed_negatives").fetchall()
     assert {(user, item) for user, item, _ in found} == disliked(events) and len(found) == len(disliked(events))
@@ -73,7 +75,7 @@ def test_what_has_no_like_among_its_events_was_observed(home, events):
 
 
 def test_in_every_protocol_training_and_held_out_ones_are_disjoint(home, events):
-    digests, everything = made(home), disliked(events)
+    digests, everything = split_home(home), disliked(events)
     assert of(home, digests[ALL_EDGES])[:2] == (everything, {})
 
     trained, held_out, split_ = of(home, digests["leave_one_out"])
@@ -96,7 +98,7 @@ def test_in_every_protocol_training_and_held_out_ones_are_disjoint(home, events)
 
 
 def test_of_next_events_none_is_from_the_cut_on(home, events):
-    trained, held_out, split_ = of(home, made(home)["next_events"])
+    trained, held_out, split_ = of(home, split_home(home)["next_events"])
     likes = pairs(home, split_.train, split_.users, split_.items)
     targets = pairs(home, split_.parts["test"].targets, split_.parts["test"].users, split_.items)
     with warehouse.open_warehouse(home, read_only=True) as connection:
@@ -115,11 +117,11 @@ def test_of_next_events_none_is_from_the_cut_on(home, events):
 
 @pytest.mark.slow
 def test_matrices_are_the_same_where_none_is_asked_for_and_the_same_again_next_night(home, events):
-    plain = made(home, observed=False)
+    plain = split_home(home, observed=False)
     assert all(matrices.load_split(home, digest).negatives is None for digest in plain.values())
-    asked = made(home)
-    assert made(home) == asked and all(asked[name] != plain[name] for name in plain)
-    assert made(home, observed=False) == plain
+    asked = split_home(home)
+    assert split_home(home) == asked and all(asked[name] != plain[name] for name in plain)
+    assert split_home(home, observed=False) == plain
     for name in plain:
         one, other = (matrices.load_split(home, digests[name]) for digests in (plain, asked))
         assert (one.train != other.train).nnz == 0 and np.array_equal(one.users, other.users)
@@ -141,7 +143,7 @@ def test_a_fit_gets_them(home, events, caplog):
         )
         return fits.load_fit(home, "random_graph", made_.digest).posterior.items.mean
 
-    one, other = fit(made(home)["leave_one_out"]), fit(made(home, observed=False)["leave_one_out"])
+    one, other = fit(split_home(home)["leave_one_out"]), fit(split_home(home, observed=False)["leave_one_out"])
     assert not np.array_equal(one, other)
     assert "tells of nothing that users considered and did not like" in caplog.text
 
@@ -154,8 +156,8 @@ def test_trials_of_a_search_get_them(home, events):
         return Search("wmf", "strong_generalization", digest, settings, {}, edges=edges)
 
     asked, plain = (
-        search(made(home)["strong_generalization"]),
-        search(made(home, observed=False)["strong_generalization"]),
+        search(split_home(home)["strong_generalization"]),
+        search(split_home(home, observed=False)["strong_generalization"]),
     )
     judged = asked.validation_data(home)
     whole = matrices.load_split(home, asked.matrices_digest)
@@ -163,3 +165,108 @@ def test_trials_of_a_search_get_them(home, events):
     assert judged.train.multiply(judged.negatives).nnz == 0 and judged.train.shape[0] < whole.train.shape[0]
     values = [run_trial_fit(home, one, Trial(1, {}, {}, {})).outcome.value for one in (asked, plain)]
     assert plain.validation_data(home).negatives is None and values[0] != values[1]
+
+
+DAY, MIN_VALUE = datetime(2026, 3, 1), 3.0
+
+
+def drawn(seed, *, days=30, undated=0.05):
+    """Events of 40 users over some days; popular items, items of one event, repeats, low ratings, some without a time."""
+    generator = np.random.default_rng(seed)
+    for number in range(900):
+        at = DAY + timedelta(minutes=int(generator.integers(days * 24 * 60)))
+        user, item = int(generator.integers(40)), int(generator.zipf(1.4) % 25) if number % 40 else 100 + number
+        yield f"u{user}", f"i{item}", int(generator.integers(1, 6)), None if generator.random() < undated else at
+
+
+def by_hand(events, settings, since=None):
+    """(first day, role of every edge, count of every edge that trains)."""
+    times = defaultdict(list)
+    for user, item, value, at in events:
+        if value >= MIN_VALUE and (since is None or (at is not None and at.date() >= since)):
+            times[user, item].append(at)
+    first = {edge: min((at for at in of_edge if at), default=None) for edge, of_edge in times.items()}
+    days = sorted(at.date() for at in first.values() if at)
+    cut = settings.next_from or days[int(np.ceil((1 - settings.next_share) * len(days))) - 1]
+    trains = {edge for edge, at in first.items() if at and at.date() < cut}
+    users, items = ({edge[side] for edge in trains} for side in (0, 1))
+    roles = {}
+    for (user, item), at in first.items():
+        known = at is not None and user in users and item in items
+        roles[user, item] = "train" if (user, item) in trains else "next" if known else "dropped"
+    counts = {}
+    for edge in trains:
+        later = any(at and at.date() >= cut for at in times[edge])
+        counts[edge] = sum(at is not None and at.date() < cut for at in times[edge]) if later else len(times[edge])
+    return cut, roles, counts
+
+
+def entries(home, matrix, users, items):
+    """Each entry of a stored matrix by its user and item."""
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        names = {
+            side: dict(
+                connection.execute(f"select distinct {side}_index, {side}_id from curated.interactions").fetchall()
+            )
+            for side in ("user", "item")
+        }
+    found = matrix.tocoo()
+    return {
+        (names["user"][users[row]], names["item"][items[column]]): value
+        for row, column, value in zip(found.row, found.col, found.data.tolist(), strict=True)
+    }
+
+
+def split_log(home, settings=SplitSettings(), since=None, protocols=("next_events",)):  # noqa: B008  (frozen)
+    binarize(home, BinarizeSettings(threshold=MIN_VALUE), "run", since=since)
+    return split(home, settings, "run", protocols=protocols, seed=1, threshold=MIN_VALUE, since=since)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seed", "settings", "since"),
+    [
+        (1, SplitSettings(), None),
+        (2, SplitSettings(next_share=0.4), None),
+        (3, SplitSettings(next_from=date(2026, 3, 20)), None),
+        (4, SplitSettings(), date(2026, 3, 8)),
+    ],
+)
+def test_what_came_before_the_cut_trains_and_nothing_later_is_counted(home, log_events, seed, settings, since):
+    events = list(drawn(seed))
+    log_events(events)
+    digests = split_log(home, settings, since).digests
+    cut, roles, counts = by_hand(events, settings, since)
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        found = connection.execute("select user_id, item_id, role from splits.next_events").fetchall()
+    assert {(user, item): role for user, item, role in found} == roles and len(found) == len(roles)
+    assert {"train", "next", "dropped"} == set(roles.values()), "the log should have every role"
+    stored = matrices.load_split(home, digests["next_events"])
+    part = stored.parts["test"]
+    assert entries(home, stored.train, stored.users, stored.items) == counts
+    assert set(entries(home, part.targets, part.users, stored.items)) == {e for e in roles if roles[e] == "next"}
+    assert (part.histories != stored.train[part.rows]).nnz == 0 and (np.diff(part.targets.indptr) > 0).all()
+    assert (stored.users[part.rows] == part.users).all()
+    assert (np.diff(stored.train.tocsc().indptr) > 0).all()  # no item that nothing is known of
+    assert (ALL_EDGES in digests) and cut > DAY.date()
+
+
+def test_the_split_of_a_run_can_be_tuned_on(home, log_events):
+    log_events(list(drawn(5)))
+    found = load_validation(home, "next_events", split_log(home).digests["next_events"], seed=1)
+    assert found.users > 10 and found.metric == "ndcg@100"
+
+
+def test_logs_without_times_are_refused_and_what_was_there_stays(home, log_events):
+    log_events(list(drawn(6, undated=1.0)))
+    split_log(home, protocols=("leave_one_out",))
+    with pytest.raises(InputError, match="next_events: needs the times of events"):
+        split_log(home)
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        assert connection.execute("select count(*) > 0 from splits.leave_one_out").fetchone() == (True,)
+
+
+def test_a_log_of_one_day_lacks_that_protocol_alone(home, log_events, caplog):
+    log_events(list(drawn(7, days=1)))
+    assert set(split_log(home).digests) == {ALL_EDGES}
+    assert "next_events: left out, because no edge is left to train on" in caplog.text

@@ -4,8 +4,10 @@ import numpy as np
 import powerlaw
 import pytest
 from scipy.optimize import approx_fprime
+from scipy.stats import chisquare
 
-from oneclass.models.degrees.distributions import FAMILIES, Distribution, power_law, support
+from oneclass.models.degrees.cells import NODES_PER_CELL, SINGLE_CELLS, Cells, summation_nodes
+from oneclass.models.degrees.distributions import FAMILIES, Distribution, power_law, power_law_with_mean, support
 from oneclass.models.degrees.fits import Likelihood, fit_family, ks_distance
 
 LONG = 100_000  # so long a support that its end does not show
@@ -161,3 +163,118 @@ def test_small_and_odd_histograms_give_sound_numbers(family, degrees, counts, d_
         assert 0 < fitted.p_value <= 1
         shares = np.array(counts) / sum(counts)
         assert fitted.log_likelihood <= (counts * np.log(shares)).sum() + 1e-6
+
+
+ANY_LAW = [
+    Distribution("power_law", (-0.77,), 1, 300),
+    Distribution("power_law", (1.5,), 3, 40),
+    Distribution("power_law_cutoff", (-1.4, -1 / 70), 1, 300),
+    Distribution("log_normal", (2.0, -0.5), 2, 500),
+    Distribution("exponential", (-0.05,), 1, 300),
+]
+DENSITIES = {
+    "power_law": lambda d, law: d**-law.exponent,
+    "power_law_cutoff": lambda d, law: d**-law.exponent * np.exp(-d / law.cutoff),
+    "log_normal": lambda d, law: np.exp(-((np.log(d) - law.exponent) ** 2) / (2 * law.cutoff**2)) / d,
+    "exponential": lambda d, law: np.exp(-d / law.cutoff),
+}
+
+
+@pytest.mark.parametrize("law", ANY_LAW, ids=lambda law: law.family)
+def test_masses_follow_the_named_parameters(law):
+    degrees = np.arange(law.d_min, law.d_max + 1.0)
+    weights = np.array([DENSITIES[law.family](d, law) for d in degrees])
+    np.testing.assert_allclose(law.mass, weights / weights.sum(), rtol=1e-10)
+    np.testing.assert_allclose(law.cdf[-1], 1)
+    np.testing.assert_allclose(law.mean, (degrees * weights).sum() / weights.sum())
+
+
+def test_every_family_is_tried():
+    assert set(DENSITIES) == set(FAMILIES)
+
+
+@pytest.mark.parametrize("draws", [150, 40_000], ids=["fewer than the support", "more than the support"])
+def test_samples_have_the_laws_frequencies(draws):
+    law, generator = power_law(0.77, 1, 300, 90), np.random.default_rng(1)
+    count = sum(law.sample(draws, generator) for _ in range(400_000 // draws))
+    expected = law.mass * count.sum()
+    chi_square = ((count - expected) ** 2 / expected).sum()
+    assert abs(chi_square - 299) < 5 * np.sqrt(2 * 299)
+
+
+@pytest.mark.parametrize("mean", [1.001, 2.0, 20.0, 90.0])
+def test_a_cutoff_meets_the_mean_and_keeps_the_exponent(mean):
+    law = power_law_with_mean(mean, 0.5, 400)
+    assert law.mean == pytest.approx(mean, rel=1e-9)
+    assert law.exponent == 0.5
+    assert law.cutoff > 0
+
+
+@pytest.mark.parametrize("mean", [200.0, 260.0, 390.0])
+def test_a_mean_out_of_a_cutoffs_reach_lowers_the_exponent(mean):
+    assert power_law(0.5, 1, 400).mean < mean
+    law = power_law_with_mean(mean, 0.5, 400)
+    assert law.mean == pytest.approx(mean, rel=1e-9)
+    assert law.cutoff is None
+    assert law.exponent < 0.5
+
+
+LONG_SUPPORT = 3_000_000
+CELL_LAWS = [
+    power_law(1.5, 1, LONG_SUPPORT),
+    power_law(0.77, 1, LONG_SUPPORT),
+    power_law(-2.0, 40, LONG_SUPPORT),  # the most at the far end
+    power_law(1.2, 1, LONG_SUPPORT, 50),
+    power_law(1.2, 1, LONG_SUPPORT, 400),
+    power_law(0.5, 7, LONG_SUPPORT, 100_000),
+    Distribution("log_normal", (12.0, -1.0), 1, LONG_SUPPORT),
+    Distribution(
+        "log_normal", (2 * np.log(30_000) * 5_000, -5_000.0), 28_500, LONG_SUPPORT
+    ),  # a peak, one per cent wide
+    Distribution("exponential", (-1 / 3_000,), 1, LONG_SUPPORT),
+]
+
+
+@pytest.mark.parametrize("law", CELL_LAWS, ids=lambda law: f"{law.family}{law.eta}")
+def test_shares_and_moments_are_those_of_the_whole_sums(law):
+    cells = Cells(law.d_min, LONG_SUPPORT)
+    assert len(cells.nodes) < SINGLE_CELLS + 1_000
+    np.testing.assert_allclose(cells.cdf(law), law.cdf[cells.starts[1:] - 1 - law.d_min], atol=1e-11)
+    mass = cells.weights * np.exp(law.log_weights(cells.nodes))
+    for row in (np.log, np.asarray):
+        expected = (law.mass * row(support(law.d_min, LONG_SUPPORT))).sum()
+        assert (mass * row(cells.nodes)).sum() / mass.sum() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("points", [1, NODES_PER_CELL, NODES_PER_CELL + 1, 40, 100_000])
+def test_sums_of_polynomials_are_exact(points):
+    nodes, weights = summation_nodes(-(points // 2), points)
+    whole = np.arange(points) - points // 2
+    for degree in range(2 * NODES_PER_CELL):
+        expected = (whole / points) ** degree
+        assert (weights * (nodes / points) ** degree).sum() == pytest.approx(
+            expected.sum(), rel=1e-11, abs=1e-11 * points
+        )
+
+
+@pytest.mark.parametrize("draws", [5_000, 60_000])  # one by one, and by the numbers in each cell
+def test_draws_have_the_laws_shares(draws):
+    law, generator = power_law(0.9, 3, 200_000, 30_000), np.random.default_rng(1)
+    cells, cuts = Cells(3, 200_000), np.geomspace(3, 200_001, 12).astype(int)
+    seen = np.zeros(len(cuts) - 1)
+    for _ in range(20):
+        degrees, counts = cells.sample(law, draws, generator)
+        assert counts.sum() == draws and (np.diff(degrees) > 0).all() and (counts > 0).all()
+        seen += np.histogram(degrees, cuts, weights=counts)[0]
+    expected = np.diff(np.concatenate([[0.0], law.cdf])[cuts - 3]) * 20 * draws
+    assert chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > 1e-3
+
+
+def test_a_fit_on_cells_is_flat_for_the_whole_likelihood():
+    law = power_law(0.9, 3, 200_000, 30_000)
+    degrees, counts = Cells(3, 200_000).sample(law, 20_000, np.random.default_rng(2))
+    found = fit_family("power_law_cutoff", degrees, counts, 200_000)
+    at = Distribution("power_law_cutoff", (-found.exponent, -1 / found.cutoff), int(degrees[0]), 200_000)
+    for row in (np.log, np.asarray):  # at the maximum the law's means are those of the degrees
+        whole = row(support(at.d_min, 200_000))
+        assert (at.mass * whole).sum() == pytest.approx((counts * row(degrees.astype(float))).sum() / 20_000, rel=1e-6)

@@ -1,10 +1,22 @@
-"""The largest and the smallest of an array against a sort."""
+"""Selection, search, order and lowest hashes against sorts, NumPy and hashlib."""
+
+import hashlib
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oneclass.models.numerics.top_k import move_smallest_first, select_largest, select_smallest
+from oneclass.models.numerics.md5 import HASHES_AT_ONCE, select_lowest_md5
+from oneclass.models.numerics.top_k import (
+    ascending_order,
+    contains,
+    first_above,
+    move_smallest_first,
+    select_largest,
+    select_smallest,
+    top_contributions,
+)
 
 VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=40)
 
@@ -48,3 +60,66 @@ def test_the_smallest_move_to_the_front_with_what_stands_beside_them(values, beh
     np.testing.assert_array_equal(keys[order], found)
     np.testing.assert_array_equal(np.sort(order), np.arange(len(keys)))
     np.testing.assert_array_equal(order[len(values) :], np.arange(len(values), len(keys)))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 16, 100])
+def test_the_first_place_above_is_that_of_searchsorted(count):
+    ascending = np.sort(np.random.default_rng(count).integers(0, 40, count))
+    for value in range(-1, 42):
+        assert first_above(ascending, value) == np.searchsorted(ascending, value, side="right")
+        assert contains(ascending, value) == (value in ascending)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 8, 100, 129])
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_order_is_that_of_a_stable_sort(count, ties):
+    rng = np.random.default_rng(count)
+    keys = rng.integers(0, 7, count).astype(np.float32) if ties else rng.normal(size=count).astype(np.float32)
+    np.testing.assert_array_equal(ascending_order(keys), np.argsort(keys, kind="stable"))
+
+
+ADDED = st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0, 3.0, np.nan, np.inf]), max_size=12)
+
+
+@settings(max_examples=50, deadline=None)  # the first example compiles
+@given(st.lists(ADDED, min_size=1, max_size=4), st.integers(1, 4))
+def test_what_added_most_is_named_and_the_upper_of_equals_comes_first(columns, count):
+    rows = min(map(len, columns))
+    added = np.array([column[:rows] for column in columns], dtype=np.float32).T.reshape(rows, len(columns))
+    found = top_contributions(added, np.arange(rows) + 100, count)
+    for of_column, column in zip(found, added.T, strict=True):
+        above = [row for row in range(rows) if column[row] > 0]
+        best = sorted(above, key=lambda row: -column[row])[:count]
+        assert of_column.tolist() == [row + 100 for row in best] + [-1] * (count - len(best))
+
+
+def texts(given):
+    """The bytes of all texts, and 0 and where each ends."""
+    encoded = [text.encode() for text in given]
+    ends = np.concatenate([[0], np.cumsum([len(text) for text in encoded], dtype=np.int64)])
+    return np.frombuffer(b"".join(encoded), dtype=np.uint8), ends
+
+
+def number(text):
+    return int.from_bytes(hashlib.md5(text.encode()).digest(), "little")
+
+
+@pytest.mark.parametrize("lists", [1, 3, 500])
+def test_the_lowest_of_each_list_is_that_of_hashlib(lists):
+    generator = np.random.default_rng(lists)
+    stems = [f"{one}:é" * (1 + one % 13) for one in range(lists)]  # of 4 bytes up to several blocks
+    names = [str(member) * (1 + member % 40) for member in range(300)]
+    starts = np.concatenate([[0], np.cumsum(generator.integers(0, 40, lists) * (np.arange(lists) % 5 > 0))])
+    members = generator.integers(0, len(names), starts[-1]).astype(np.int32)
+    found = select_lowest_md5(starts, members, *texts(stems), *texts(names))
+    for one, stem in enumerate(stems):
+        own = members[starts[one] : starts[one + 1]]
+        assert found[one] == (min(own, key=lambda member: number(stem + names[member])) if len(own) else -1)
+
+
+@pytest.mark.parametrize("size", [0, 54, 55, 56, 63, 64, 118, 119, 120])
+def test_texts_at_the_bounds_of_blocks(size):
+    names = [chr(97 + member % 26) * size + str(member) for member in range(HASHES_AT_ONCE + 2)]
+    starts, members = np.array([0, len(names)]), np.arange(len(names), dtype=np.int32)
+    expected = min(range(len(names)), key=lambda member: number("x" + names[member]))
+    assert select_lowest_md5(starts, members, *texts(["x"]), *texts(names)).tolist() == [expected]

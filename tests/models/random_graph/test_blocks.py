@@ -5,12 +5,23 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions
+from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.random_graph import blocks
 from oneclass.models.random_graph.blocks import start_distributed_fit
 from oneclass.models.random_graph.inference import step_sizes
+from oneclass.models.random_graph.messages import (
+    message_size,
+    sum_bias_parameters,
+    sum_parameters,
+    update_item_biases,
+    update_item_factors,
+)
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
+from oneclass.models.random_graph.posterior import VertexPosterior
 from oneclass.models.random_graph.worker import BlockConfig
 from tests.models.block_fits import (
     assert_begins_at_an_earlier_fit,
@@ -144,3 +155,127 @@ def test_scores_serve_inside_a_fit_by_blocks(long_tailed, refreshed):
     assert_scores_serve_inside(
         RandomGraph(RandomGraphSettings(**{**SHORT, "blocks": 3, "refreshed": refreshed}), seed=3), long_tailed
     )
+
+
+# kernels that only blocks of users need are compiled
+
+USERS, ITEMS = 40, 17
+
+
+def side(rng, count, factors):
+    vertices = VertexPosterior.prior(count, factors, clamped=False)
+    vertices.mean[:] = rng.normal(0, 0.6, vertices.mean.shape)
+    vertices.precision[:] = rng.uniform(0.5, 6, vertices.precision.shape)
+    vertices.bias_mean[:] = rng.normal(0, 0.8, count)
+    vertices.bias_precision[:] = rng.uniform(0.5, 6, count)
+    return vertices
+
+
+def case(factors):
+    """q of both sides, and a hidden graph as dense g and h, (USERS, ITEMS); item 5 has no edge."""
+    rng = np.random.default_rng(factors)
+    g = rng.random((USERS, ITEMS)) < 0.3
+    h = g | (rng.random((USERS, ITEMS)) < 0.4)
+    g[:, 5] = h[:, 5] = False
+    return side(rng, USERS, factors), side(rng, ITEMS, factors), g, h
+
+
+def by_item(g, h, rows):
+    likes, negatives = (copy_pattern(csr_matrix(part[rows].T)) for part in (g, h & ~g))
+    return likes, negatives, partition_shards(likes[0])
+
+
+def message_of(users, items, g, h, rows=slice(None)):
+    return sum_parameters(items.arrays, users.rows(rows).table(), *by_item(g, h, rows))
+
+
+def bias_message_of(users, items, g, h, rows=slice(None)):
+    return sum_bias_parameters(items.arrays, users.rows(rows).table(), *by_item(g, h, rows))
+
+
+def weights(users, items):
+    """2 lambda(xi) of every pair with xi by eq. 16, and E[u'v] + E[b_m]."""
+    u, v = users.mean.astype(float), items.mean.astype(float)
+    rest = u @ v.T + users.bias_mean[:, None]
+    variance = (u**2 + 1 / users.precision) @ (v**2 + 1 / items.precision).T - u**2 @ (v**2).T
+    variance += 1 / users.bias_precision[:, None] + 1 / items.bias_precision
+    xi = np.sqrt((rest + items.bias_mean) ** 2 + variance)
+    return (1 / (1 + np.exp(-xi)) - 0.5) / xi, rest
+
+
+def parameters(users, items, g, h):
+    """P and z of every item without the prior: (ITEMS, K + 1, K + 1) and (ITEMS, K + 1)."""
+    w = h * weights(users, items)[0]
+    x = np.column_stack([users.mean, np.ones(USERS)]).astype(float)
+    second = x[:, :, None] * x[:, None, :]
+    second[:, range(x.shape[1] - 1), range(x.shape[1] - 1)] += 1 / users.precision
+    z = (h * (g - 0.5) - w * users.bias_mean[:, None]).T @ x
+    return np.einsum("mn,mij->nij", w, second), z
+
+
+def flat(P, z):
+    """As a message lays them out."""
+    size = z.shape[1]
+    return np.concatenate([P[:, row, : row + 1] for row in range(size)] + [z], axis=1)
+
+
+@pytest.mark.parametrize("factors", [1, 6, 15, 20])
+def test_a_message_is_the_natural_parameters_of_equations_15_and_21(factors):
+    users, items, g, h = case(factors)
+    message = message_of(users, items, g, h)
+    assert message.dtype == np.float32 and message.shape == (ITEMS, message_size(factors))
+    assert message_size(factors) == (factors + 1) * (factors + 2) // 2 + factors + 1
+    np.testing.assert_allclose(message, flat(*parameters(users, items, g, h)), rtol=2e-5, atol=2e-5)
+    assert not message[5].any()
+
+
+def test_messages_of_blocks_add_up_to_that_of_all_users():
+    users, items, g, h = case(6)
+    blocks = [slice(0, 7), slice(7, 30), slice(30, 40)]
+    for make, within in ((message_of, 1e-5), (bias_message_of, 1e-9)):
+        total = sum(make(users, items, g, h, rows).astype(float) for rows in blocks)
+        np.testing.assert_allclose(total, make(users, items, g, h), rtol=within, atol=within)
+
+
+def test_a_message_for_biases_is_the_sums_of_equation_19():
+    users, items, g, h = case(6)
+    w, rest = weights(users, items)
+    message = bias_message_of(users, items, g, h)
+    np.testing.assert_allclose(message[:, 0], (h * w).sum(0), rtol=2e-5)
+    np.testing.assert_allclose(message[:, 1], (h * (g - 0.5 - w * rest)).sum(0), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("step", [1.0, 0.3])
+def test_items_move_by_equations_17_and_18(joint, step):
+    users, items, g, h = case(6)
+    P, z = parameters(users, items, g, h)
+    total, size = flat(P, z), 6 + joint
+    if not joint:
+        z -= P[:, :, -1] * items.bias_mean[:, None]
+    P += np.diag([1.7] * 6 + [0.6])
+    omega = np.column_stack([items.precision, items.bias_precision])[:, :size].astype(float)
+    eta = np.column_stack([items.mean, items.bias_mean])[:, :size]
+    P = step * P[:, :size, :size] + (1 - step) * np.stack([np.diag(one) for one in omega])
+    mean = np.linalg.solve(P, (step * z[:, :size] + (1 - step) * omega * eta)[..., None])[..., 0]
+    held = items.bias_mean.copy(), items.bias_precision.copy()
+    update_item_factors(items, total, (1.7, 0.6), step, joint=joint)
+    np.testing.assert_allclose(items.mean, mean[:, :6], rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(items.precision, np.diagonal(P, axis1=1, axis2=2)[:, :6], rtol=2e-5)
+    expected = (mean[:, 6], P[:, 6, 6]) if joint else held
+    for got, right in zip((items.bias_mean, items.bias_precision), expected, strict=True):
+        np.testing.assert_allclose(got, right, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("fixed_rows", [0, 25, USERS], ids=["all fresh", "some fresh", "none fresh"])
+def test_biases_move_by_equation_19_whichever_messages_say_it(fixed_rows):
+    users, items, g, h = case(6)
+    w, rest = weights(users, items)
+    old = items.bias_precision.astype(float)
+    precision = 0.3 * ((h * w).sum(0) + 0.6) + 0.7 * old
+    mean = (0.3 * (h * (g - 0.5 - w * rest)).sum(0) + 0.7 * old * items.bias_mean) / precision
+    fixed = message_of(users, items, g, h, slice(0, fixed_rows)).astype(float)
+    fresh = [bias_message_of(users, items, g, h, slice(fixed_rows, USERS))]
+    update_item_biases(items, fixed, fresh, 0.6, 0.3)
+    np.testing.assert_allclose(items.bias_precision, precision, rtol=2e-5)
+    np.testing.assert_allclose(items.bias_mean, mean, rtol=2e-5, atol=2e-5)

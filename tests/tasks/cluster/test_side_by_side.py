@@ -1,6 +1,8 @@
 """Calls that this process makes side by side: their order, how many at a time, their threads, and an error among them."""
 
 import contextvars
+import pickle
+import random
 import threading
 import time
 from dataclasses import replace
@@ -8,10 +10,22 @@ from dataclasses import replace
 import numba
 import pytest
 
+from oneclass.models.memory_estimates import estimate_coordinator_bytes
 from oneclass.models.numerics import threads
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.tasks.cluster import LOCAL, imap, lru_cache_last
-from oneclass.tasks.stores.home import Limits
+from oneclass.models.registry import MODELS
+from oneclass.tasks import cluster as clusters
+from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.cluster import LOCAL, ClusterSettings, imap, lru_cache_last, open_executor
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.memory_errors import KERNEL_BYTES
+from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.stores import fits, matrices
+from oneclass.tasks.stores.home import Home, Limits
+from oneclass.tasks.train import load_or_fit
+from tests.conftest import two_tastes
+from tests.tasks.cluster.conftest import started
+from tests.tasks.cluster.judged_demo import SHORT, evaluated, in_small_calls, prepared
 
 run = contextvars.ContextVar("run", default="none")
 
@@ -102,3 +116,127 @@ def test_answers_that_nobody_asks_for_are_not_made_far_ahead(home):
     time.sleep(0.1)
     assert len(made) <= 5
     answers.close()
+
+
+class InAnyOrder:
+    """Runs every waiting call when a result is asked for, in a drawn order, and that one again; all of it is pickled."""
+
+    def __init__(self, seed):
+        self.random, self.submitted, self.run = random.Random(seed), [], 0
+
+    def submit(self, function, *arguments, label, memory):
+        assert memory > 0
+        self.submitted.append(pickle.dumps((function, arguments)))
+        return LOCAL.submit(self.answer, len(self.submitted) - 1)
+
+    def answer(self, number):
+        waiting = list(range(self.run, len(self.submitted)))
+        self.random.shuffle(waiting)
+        self.run = len(self.submitted)
+        for one in [*waiting, number]:
+            function, arguments = pickle.loads(self.submitted[one])
+            answer = pickle.dumps(function(*arguments))
+        return pickle.loads(answer)
+
+
+class KillsOne:
+    """An executor that kills a worker, with all that it has computed, before the given result is waited for."""
+
+    def __init__(self, executor, worker, before):
+        self.executor, self.worker, self.before = executor, worker, before
+        self.asked, self.labels = 0, []
+
+    def submit(self, *call, label, **more):
+        self.labels.append(label)
+        return LOCAL.submit(self.answer, self.executor.submit(*call, label=label, **more))
+
+    def answer(self, call):
+        self.asked += 1
+        if self.asked == self.before:
+            self.worker.kill()
+            self.worker.wait()
+        return call.result()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    home = Home(tmp_path_factory.mktemp("demo"), "demo", Limits(threads=2, memory=1 << 30))
+    digests = prepared(home)
+    return home, digests, evaluated(home, digests)
+
+
+@pytest.mark.slow
+def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(demo, monkeypatch):
+    home, digests, whole = demo
+    assert all(whole.values())
+    in_small_calls(monkeypatch)
+    assert evaluated(home, digests) == whole
+    executor = InAnyOrder(1)
+    assert evaluated(home, digests, executor=executor) == whole
+    assert len(executor.submitted) == len(SHORT) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40
+
+
+@pytest.mark.slow
+def test_two_workers_one_of_which_is_killed_judge_as_a_plain_run(own_cluster, demo, monkeypatch):
+    home, digests, plain = demo
+    in_small_calls(monkeypatch)
+    killed = own_cluster.worker()
+    own_cluster.worker()
+    with clusters.open_executor(ClusterSettings(address=own_cluster.address), home) as executor:
+        executor = KillsOne(executor, killed, before=4)
+        assert evaluated(home, digests, executor=executor) == plain
+    assert killed.poll() is not None
+    for name in SHORT:
+        assert executor.labels.count(f"{name}: judge on leave_one_out") > 2
+
+
+DECLARED = 140_000  # bytes; room for a block of a few users of K = 128
+
+
+@pytest.fixture
+def digest(home):
+    two_tastes(home)
+    binarize(home, BinarizeSettings(), "a")
+    return split(home, SplitSettings(), "a", protocols=["leave_one_out"], seed=1).digests["leave_one_out"]
+
+
+def random_graph(**settings):
+    return MODELS["random_graph"].Settings(**{"factors": 100, "iterations": 2, **settings})
+
+
+@pytest.fixture(scope="module")
+def little(tmp_path_factory):
+    """A cluster of one worker."""
+    with started(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.worker("--nthreads", "1", "--resources", f"memory={DECLARED}")
+        yield cluster
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, digest, monkeypatch):
+    settings, shape = random_graph(blocks=30), matrices.load_split(home, digest).train.shape
+    sizes = MODELS["random_graph"].block_sizes(settings, shape[1])
+    needed = estimate_coordinator_bytes(sizes, settings.blocks, shape, 0) + KERNEL_BYTES
+    with open_executor(ClusterSettings(address=little.address), home) as executor:
+        monkeypatch.setattr("oneclass.tasks.memory_errors.resources.free_memory", lambda: needed - 1)
+        with pytest.raises(OneclassError, match=r"train: random_graph \(leave_one_out\): needs about \d+ MB of memory"):
+            load_or_fit(home, digest, "random_graph", settings, 1, workers=executor)
+        monkeypatch.setattr("oneclass.tasks.memory_errors.resources.free_memory", lambda: needed)
+        assert load_or_fit(home, digest, "random_graph", settings, 1, workers=executor)
+        with pytest.raises(OneclassError, match=r"needs about \d+ MB of memory"):
+            load_or_fit(home, digest, "random_graph", settings, 2)  # here the blocks are in this process, too
+
+
+@pytest.mark.slow
+def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fitted(little, home, digest):
+    with open_executor(ClusterSettings(address=little.address), home) as executor:
+        with pytest.raises(
+            OneclassError,
+            match=r"random_graph \(leave_one_out\): a block of users needs about .* take more blocks \(--set random_graph\.bl",
+        ):
+            load_or_fit(home, digest, "random_graph", random_graph(blocks=2), 1, workers=executor)
+        with pytest.raises(OneclassError, match="its items alone need .* in each block: give a worker more memory"):
+            load_or_fit(home, digest, "random_graph", random_graph(blocks=2, factors=512), 1, workers=executor)
+        assert not list(home.models.rglob("*.npy")) and not list(home.spill.glob("random_graph-*"))
+        fit = load_or_fit(home, digest, "random_graph", random_graph(blocks=30), 1, workers=executor)
+        assert fits.find_fit(home, "random_graph", fit.digest) == fit

@@ -1,4 +1,4 @@
-"""How the pages write numbers."""
+"""Numbers and sparklines of the pages."""
 
 import re
 from datetime import date, timedelta
@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneclass.tasks.html import numbers
+from oneclass.tasks.html.sparkline import HEIGHT, MARGIN, WIDTH, draw_sparkline
 
 
 @given(st.floats(-1e12, 1e12).filter(lambda value: value == 0 or abs(value) > 1e-9), st.integers(1, 6))
@@ -44,3 +45,27 @@ def test_times_in_a_few_words():
         numbers.format_day_range(date(2025, 12, 31), date(2026, 1, 2)).replace(numbers.NO_BREAK_SPACE, " ")
         == "31 Dec 2025 to 2 Jan 2026"
     )
+
+
+def lines(drawn):
+    """The points of each polyline."""
+    return [
+        [tuple(map(float, point.split(","))) for point in points.split()]
+        for points in re.findall('<polyline points="(.*?)"', drawn)
+    ]
+
+
+def test_a_line_goes_from_edge_to_edge_and_higher_values_lie_higher():
+    ((first, middle, last),) = lines(draw_sparkline([1.0, 3.0, 2.0], "three"))
+    assert first == (MARGIN, HEIGHT - MARGIN) and middle == (WIDTH / 2, MARGIN) and last == (WIDTH - MARGIN, HEIGHT / 2)
+
+
+def test_a_night_without_a_value_is_a_gap_that_keeps_its_place():
+    drawn = draw_sparkline([1.0, 2.0, None, 3.0, None, 2.0, 1.0], "seven", [0.1, 0.1, None, 0.1, None, 0.1, 0.1])
+    assert [len(points) for points in lines(drawn)] == [2, 2] and drawn.count('class="band"') == 3
+    assert drawn.count("<circle") == 2  # the night between two gaps, and the last value
+    assert lines(drawn)[1][0][0] == round(MARGIN + 5 * (WIDTH - 2 * MARGIN) / 6, 1)
+
+
+def test_fewer_than_two_values_are_no_line():
+    assert not draw_sparkline([], "none") and not draw_sparkline([None, 1.0, None], "one")

@@ -8,18 +8,21 @@ from datetime import date, datetime
 from pathlib import Path
 
 import duckdb
+import numpy as np
+import polars
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.ingest import inspect_sources
+from oneclass.tasks.ingest import ingest, inspect_sources
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.scan import scan_stream
 from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
+from tests.conftest import real_log
 
 EVENTS = "select file_id, line_number, user_id, item_id, value, occurred_at from raw.events order by all"
 REJECTS = "select file_id, line_number, line, reason from raw.rejects order by all"
@@ -279,3 +282,105 @@ def test_survey_counts_as_python_does(content):
     assert found.utf8 == ("\ufffd" not in text)
     ends = {line[-2:] if line.endswith("\r\n") else line[-1:] for line in io.StringIO(text, newline="").readlines()}
     assert found.uniform_line_ends == (ends & {"\n", "\r", "\r\n"} <= {"\n"} or ends & {"\n", "\r", "\r\n"} == {"\r\n"})
+
+
+PLACES = "select file_id, line_number, place, item_id from raw.places order by all"
+LISTS = Dataset(name="lists", title="lists", layout="adjacency", max_reject_share=0.5)
+COUNTED = Dataset(name="lists", title="lists", layout="counted_adjacency", max_reject_share=0.5)
+
+
+def places(home):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return connection.execute(PLACES).fetchall()
+
+
+def by_hand(text, file_id=1):
+    return sorted(
+        (file_id, number, place, item)
+        for number, line in enumerate(text.splitlines(), 1)
+        for place, item in enumerate(line.split()[1:], 1)
+    )
+
+
+def log(seed, counted=False, lines=3000):
+    generator = np.random.default_rng(seed)
+    for user in range(lines):
+        items = generator.integers(500, size=generator.integers(0, 60))  # some of them twice
+        yield " ".join(map(str, [len(items) if counted else user, *items])) + "\n"
+
+
+@pytest.mark.slow
+def test_places_are_those_of_the_file_and_survive_what_comes_after(home, tmp_path):
+    for dataset, counted in ((LISTS, False), (COUNTED, True)):
+        file = tmp_path / "log.txt"
+        file.write_text("".join(log(1, counted)))
+        ingest(home, dataset, [file], f"run of {dataset.layout}", replace=True)
+        assert places(home) == by_hand(file.read_text())
+    before = places(home)
+    other = tmp_path / "other.txt"
+    other.write_text("".join(log(2, counted=True, lines=10)))
+    ingest(home, COUNTED, [other, file], "run")
+    assert places(home) == sorted(before + by_hand(other.read_text(), 2))
+
+
+@pytest.mark.slow
+def test_a_line_that_cannot_be_read_has_no_places_and_a_changed_file_has_new_ones(home, tmp_path):
+    file = tmp_path / "log.txt"
+    file.write_text("2 7 8\n3 9 9\n\n2 5 5\n")
+    ingest(home, COUNTED, [file], "run-1")
+    assert places(home) == [(1, 1, 1, "7"), (1, 1, 2, "8"), (1, 4, 1, "5"), (1, 4, 2, "5")]
+    file.write_text("1 8\n")
+    ingest(home, COUNTED, [file], "run-2")
+    assert places(home) == [(1, 1, 1, "8")]
+
+
+def test_logs_of_one_event_a_line_have_none(home, tmp_path):
+    file = tmp_path / "ratings.csv"
+    file.write_text("user_id,item_id,rating\na,x,5\n")
+    ingest(home, datasets.load_dataset("ml-1m", tmp_path), [file], "run")
+    assert places(home) == []
+
+
+COUNTS = "select count(*), count(distinct user_id), count(distinct item_id), max(line_number) from raw.events"
+
+
+def ingested(home: Home, name: str, path: Path):
+    dataset = datasets.load_dataset(name, home.root)
+    logs = inspect_sources(dataset, [path])
+    with warehouse.open_warehouse(home) as connection:
+        load_logs(connection, list(enumerate(logs, 1)), home.folder, dataset)
+        assert connection.execute("select count(*) from raw.rejects").fetchall() == [(0,)]
+        yield connection
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, path, counts",
+    [
+        ("ml-1m", "ml-1m/ratings_ge4.dat", (575_281, 6_038, 3_533, 575_281)),
+        ("ml-100k", "ml-100k/u.data", (100_000, 943, 1_682, 100_000)),
+        ("lastfm", "lastfm-hetrec2011/user_artists.dat", (92_834, 1_892, 17_632, 92_835)),
+        ("ml-latest-small", "ml-latest-small/ratings.csv", (100_004, 671, 9_066, 100_005)),
+        ("gowalla", "gowalla/train.txt", (1_027_370, 29_858, 40_981, 29_858)),
+        ("citeulike-a", "citeulike-a/users.dat", (204_986, 5_551, 16_980, 5_551)),
+    ],
+)
+def test_counts(home, name, path, counts):
+    log = real_log(path)
+    for connection in ingested(home, name, log if name == "ml-1m" else log.parent):  # ml-1m's folder holds two logs
+        assert connection.execute(COUNTS).fetchone() == counts
+
+
+def test_every_line_of_ml_1m_is_where_it_stands(home):
+    path = real_log("ml-1m/ratings.csv")
+    expected = polars.read_csv(path, schema_overrides=[polars.String, polars.String, polars.Float64])
+    assert len(expected) == 1_000_209
+    expected = expected.with_row_index("line_number", offset=2).to_arrow()
+    for connection in ingested(home, "ml-1m", path):
+        connection.register("expected", expected)
+        query = """
+            select * from raw.events full join expected using (line_number)
+            where (events.user_id, events.item_id, events.value) is distinct from
+                (expected.user_id, expected.item_id, expected.rating)
+        """
+        assert connection.execute(query).fetchall() == []

@@ -8,10 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from benchmarks.reliability import fuzz_readers
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest import ingest, sources
+from oneclass.tasks.ingest import ingest, sources, statements
 from oneclass.tasks.stores.home import Home, Limits
 from tests.tasks.ingest.test_ingest_stage import rows
 
@@ -167,3 +168,18 @@ def test_a_header_with_nothing_that_could_be_a_value(home, tmp_path, header):
 def test_a_column_that_could_be_a_value_must_be_named(home, tmp_path):
     with pytest.raises(InputError, match="has the columns user, item, stars; .* value: value or rating"):
         read(home, tmp_path / "log", "user,item,stars\na,x,5\n")
+
+
+def test_no_hostile_log_is_misread(tmp_path):
+    counts, findings = fuzz_readers.fuzz(tmp_path, seed=0, rounds=1, together=10)
+    assert [f"{one.seed}: {one.difference}" for one in findings] == []
+    assert sum(counts.values()) == 50 and {name for name, _ in counts} == set(fuzz_readers.FORMATS)
+
+
+@pytest.mark.parametrize("format, broken", [("no header", "below"), ("parquet", "above")])
+def test_a_reader_that_misreads_is_found(tmp_path, monkeypatch, format, broken):
+    bounds = statements.event_bounds
+    monkeypatch.setattr(statements, "event_bounds", lambda dataset: bounds(dataset) | {broken: "value = 5"})
+    monkeypatch.setattr(fuzz_readers, "FORMATS", {format: fuzz_readers.FORMATS[format]})
+    _, findings = fuzz_readers.fuzz(tmp_path, seed=0, rounds=1, together=10)
+    assert findings and {one.format for one in findings} == {format}

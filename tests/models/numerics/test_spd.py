@@ -1,0 +1,140 @@
+"""Small positive definite systems, and the tiled inverse, against numpy.linalg."""
+
+import numpy as np
+import pytest
+
+from oneclass.models.numerics.cholesky import (
+    factorize,
+    factorize_tiled,
+    inverse_last_columns,
+    solve,
+    solve_factorized,
+    solve_in_rows,
+    solve_with_pivot_floor,
+)
+from oneclass.models.numerics.simd import F32_WIDTH, F64_WIDTH, aligned_zeros, pad_width
+from oneclass.models.numerics.spd_inverse import invert_lower
+
+
+def positive_definite(size):
+    factor = np.random.default_rng(size).normal(size=(size, size + 3))
+    return factor @ factor.T / size + np.eye(size)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 20, 33])
+def test_a_system_is_solved_from_its_lower_triangle(size):
+    whole, right = positive_definite(size), np.random.default_rng(1).normal(size=size)
+    rows = np.full((size, size + 4), 99.0)  # a kernel's rows are padded
+    rows[:, :size] = np.where(np.tri(size, dtype=bool), whole, 99.0)
+    solution = right.copy()
+    solve(rows, solution)
+    np.testing.assert_allclose(solution, np.linalg.solve(whole, right), rtol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 8, 11, 42])
+def test_the_upper_factor_is_that_of_cholesky(size):
+    whole = positive_definite(size)
+    matrix = np.where(np.tri(size, dtype=bool).T, whole, 99).astype(np.float32)
+    assert factorize(matrix)
+    np.testing.assert_allclose(np.triu(matrix), np.linalg.cholesky(whole).T, atol=2e-5)
+
+
+@pytest.mark.parametrize("at", [0, 2, 5, 9])
+def test_an_indefinite_matrix_is_noticed(at):
+    matrix = np.eye(10, dtype=np.float32)
+    matrix[at, at] = -1
+    assert not factorize(matrix)
+
+
+@pytest.mark.parametrize("size, columns", [(1, 1), (6, 1), (9, 4), (42, 7), (42, 42)])
+def test_the_last_columns_are_those_of_the_inverse(size, columns):
+    whole = positive_definite(size)
+    upper, inverse = np.linalg.cholesky(whole).T.astype(np.float32), np.empty((columns, size), dtype=np.float32)
+    inverse_last_columns(np.ascontiguousarray(upper), inverse)
+    np.testing.assert_allclose(inverse, np.linalg.inv(whole)[size - columns :], atol=2e-5)
+
+
+@pytest.mark.parametrize("size, tile", [(1, 4), (4, 4), (5, 4), (37, 8), (120, 16), (120, 500)])
+def test_the_lower_triangle_becomes_that_of_the_inverse(size, tile):
+    whole = positive_definite(size)
+    matrix = np.where(np.tri(size, dtype=bool), whole, 99).astype(np.float32)
+    invert_lower(matrix, threads=2, tile=tile)
+    np.testing.assert_allclose(np.tril(matrix), np.tril(np.linalg.inv(whole)), atol=2e-5)
+
+
+def test_threads_do_not_change_a_bit():
+    one, two = (positive_definite(150).astype(np.float32) for _ in range(2))
+    invert_lower(one, threads=1, tile=32)
+    invert_lower(two, threads=2, tile=32)
+    np.testing.assert_array_equal(np.tril(one), np.tril(two))
+
+
+@pytest.mark.parametrize("at", [2, 9])
+def test_an_indefinite_matrix_is_refused(at):
+    matrix = np.eye(12, dtype=np.float32)
+    matrix[at, at] = -1
+    with pytest.raises(ValueError, match="raise l2"):
+        invert_lower(matrix, threads=1, tile=4)
+
+
+SIZES = [1, 2, 7, 8, 9, 20, 21, 40]
+COMPILED = [1, 7, 8, 21]  # a kernel each
+
+
+def random_system(size, ridge=1.0):
+    factor = np.random.default_rng(size).normal(size=(size, size + 3))
+    return factor @ factor.T / size + ridge * np.eye(size), np.random.default_rng(size + 1).normal(size=size)
+
+
+def laid_out(matrix, width, dtype=np.float32):
+    """Flat rows, `width` long, and room for the lanes that reach behind the last."""
+    rows = np.zeros((len(matrix), width), dtype=dtype)
+    rows[:, : matrix.shape[1]] = matrix
+    return np.append(rows, np.zeros(F32_WIDTH, dtype=dtype))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_system_in_rows_is_solved_from_its_lower_triangle(size):
+    whole, right = random_system(size)
+    stride = int(pad_width(size + 2))
+    vector = right.astype(np.float32)
+    solve_in_rows(laid_out(np.where(np.tri(size, dtype=bool), whole, 9.0), stride), stride, size, vector)
+    np.testing.assert_allclose(vector, np.linalg.solve(whole, right), atol=3e-5)
+
+
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_the_tiled_factor_is_that_of_cholesky_and_solves(size):
+    whole, right = random_system(size)
+    matrix = laid_out(-whole, size)
+    assert factorize_tiled(matrix, size)
+    upper = np.triu(matrix[: size * size].reshape(size, size))
+    np.testing.assert_allclose(upper, np.linalg.cholesky(whole).T, atol=3e-5)
+    vector, half = aligned_zeros(size), aligned_zeros(size)
+    vector[:] = right
+    solve_factorized(matrix, size, vector, half)
+    np.testing.assert_allclose(vector, np.linalg.solve(whole, right), atol=3e-5)
+    np.testing.assert_allclose(half, np.linalg.solve(np.linalg.cholesky(whole), right), atol=3e-5)
+
+
+@pytest.mark.parametrize("at", [0, 5, 17, 31])
+def test_a_tiled_matrix_that_is_not_definite_is_noticed(at):
+    matrix = np.eye(32)
+    matrix[at, at] = -1
+    assert not factorize_tiled(laid_out(-matrix, 32), 32)
+
+
+@pytest.mark.parametrize("size", COMPILED)
+def test_a_system_of_doubles_is_solved_from_its_upper_triangle(size):
+    whole, right = random_system(size)
+    n = size + 1
+    system = laid_out(np.column_stack([np.triu(whole), right]), int(pad_width(n, F64_WIDTH)), np.float64)
+    solution = np.empty(n)
+    solve_with_pivot_floor((0,) * n, system, 1e-9, solution)
+    np.testing.assert_allclose(solution[:size], np.linalg.solve(whole, right), rtol=1e-9)
+
+
+def test_a_pivot_below_the_least_eigenvalue_is_lifted_to_it():
+    system = laid_out(np.array([[4.0, 2.0, 8.0], [0.0, 1.0 - 1e-12, 5.0]]), F64_WIDTH, np.float64)
+    solution = np.empty(3)
+    solve_with_pivot_floor((0,) * 3, system, 0.5, solution)  # the second pivot is -1e-12
+    np.testing.assert_allclose(solution[:2], [1.0, 2.0])
