@@ -8,7 +8,7 @@ Run by an interpreter that also has `pip install implicit irspack fastslim kindl
 strong_generalization as the pipeline makes it: users for validation and for the test, none of them in training; 500 each
 by the scheme of Liang et al. 2018 where the data set's file says so, else a tenth of the users each. Our models have the
 settings of `tasks/datasets/`, or those that a run finds by itself before its fits, and `blend` is theirs, as a run makes
-it. The libraries have the settings of `LIBRARIES` (`benchmarks/accuracy/competitors/catalogue.py`), which were chosen on ml-1m, or with
+it. The libraries have the settings of `LIBRARIES` (`benchmarks/accuracy/competitors.py`), which were chosen on ml-1m, or with
 `--search` the best of so many. All were chosen on the validation users (how, both files say), and are judged here on the
 test users. Each library folds the unseen users in by its own means. S is the mean rank with strict inequality. A
 difference is ours minus the library's, paired over users, with its standard error and the p-value of the paired t-test;
@@ -25,10 +25,9 @@ import warnings
 
 import numpy as np
 
+from benchmarks.accuracy import competitors
 from benchmarks.accuracy.bayesian_models import prepared
-from benchmarks.accuracy.competitors import ours
-from benchmarks.accuracy.competitors.catalogue import LIBRARIES
-from benchmarks.accuracy.competitors.searches import judged, library_fit, search
+from benchmarks.accuracy.competitors import LIBRARIES, judged, library_fit, search
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import RunSettings, resolve_settings
 from oneclass.models.evaluation import metrics
@@ -105,7 +104,7 @@ def main() -> None:
         if given.tune:
             search(given.tune, split, given.trials, given.threads, given.seed)
             return
-        models = ours.fitted(run, given.models, split)
+        models = competitors.fitted(run, given.models, split)
         on_validation = {name: judged(model, split.parts["validation"])["ndcg@100"] for name, model in models.items()}
         best = max(on_validation, key=lambda name: on_validation[name].mean())
         found = {name: judged(model, split.parts[given.part]) for name, model in models.items()}

@@ -35,9 +35,9 @@ from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
-from benchmarks.reliability.crashes import chains, commands, recoveries, servers
+from benchmarks.reliability.crashes import commands, processes, recoveries
 from benchmarks.reliability.crashes.commands import FLOWS
-from benchmarks.reliability.crashes.servers import OwnServer
+from benchmarks.reliability.crashes.processes import OwnServer
 from benchmarks.reliability.crashes.snapshots import Store
 
 CPU, WALL = itemgetter("cpu"), itemgetter("wall")
@@ -67,7 +67,7 @@ def main(words: Sequence[str] | None = None) -> int:
             server.wait()
             if given.moments is None:
                 drawn = random.Random(given.seed)
-                return int(not chains.chains(given.flow, given.kills, folder / "runs", server, drawn))
+                return int(not recoveries.chains(given.flow, given.kills, folder / "runs", server, drawn))
             return _at_moments(given, folder, server, until)
         finally:
             server.end()
@@ -85,7 +85,7 @@ def _at_moments(given: argparse.Namespace, folder: Path, server: OwnServer, unti
     server.end()
     wanted = len(run.homes) if given.moments == "all" else min(int(given.moments), len(run.homes))
     homes = random.Random(given.seed).sample(list(run.homes.values()), wanted)
-    beside = servers.copies(min(given.jobs, wanted), folder / "prefect", folder)
+    beside = processes.copies(min(given.jobs, wanted), folder / "prefect", folder)
     try:
         results = recoveries.recovered(given.flow, run, homes, store, beside, folder, until)
     finally:

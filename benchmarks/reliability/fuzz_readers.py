@@ -3,7 +3,7 @@
     python -m benchmarks.reliability.fuzz_readers [--minutes 1] [--seed 0] [--keep FOLDER]
 
 Makes small logs of every format at random, with damaged lines, bytes and files, and compares the events and the
-rejected lines with what `benchmarks/reliability/fuzzing/oracle.py` makes of the same bytes. A log that no reader can read must be
+rejected lines with what `benchmarks/reliability/fuzzing.py` makes of the same bytes. A log that no reader can read must be
 refused with a message that names it. Prints how many inputs of each format were read, refused and misread; each misread
 input with its seed and the first difference. Exit status: 0 where nothing was misread, else 1.
 """
@@ -19,8 +19,7 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks.reliability.fuzzing import oracle
-from benchmarks.reliability.fuzzing.inputs import FORMATS, Case
+from benchmarks.reliability.fuzzing import FORMATS, Case, read_naively
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.ingest import inspect_sources
 from oneclass.tasks.ingest.load import load_logs
@@ -110,12 +109,12 @@ def _read(connection: duckdb.DuckDBPyConnection, folder: Path, cases: dict[str, 
 
 def _difference(case: Case, found: tuple | str) -> str:
     if isinstance(found, str):
-        nothing = case.table is None and oracle.read(case) == ([], [])
+        nothing = case.table is None and read_naively(case) == ([], [])
         named = "does not name" not in found and not found.startswith(("Exception", "OneclassError"))
         return "" if (case.refused or nothing) and named else f"refused: {found[:300]}"
     if case.refused:
         return "read, although it is cut short or holds a NUL"
-    events, rejects = oracle.read(case)
+    events, rejects = read_naively(case)
     mine, theirs = sorted(events, key=str), sorted(found[0], key=str)
     for what, expected, got in (("event", mine, theirs), ("reject", rejects, found[1])):
         if expected != got:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.reliability.simulated_year [--nights 365] [--seed 1] [--events 1500] [--each 4] [--keep FOLDER]
 
-A shop (`benchmarks/reliability/year/shop.py`) puts a log into the landing folder every night, from the 22nd on now and then with a
-fault (`benchmarks/reliability/year/faults.py`), each kind `--each` times. Ingest, binarize and the exponents of diagnose run on it in
+A shop (`benchmarks/reliability/year.py`) puts a log into the landing folder every night; from the 22nd on some have a fault,
+each kind `--each` times. Ingest, binarize and the exponents of diagnose run on it in
 a home of their own, with their contracts; bootstrap, hidden graphs and models are left out. A night that is taken back as
 beyond belief loses its file, as if someone had moved it away. Prints, for each kind of fault, how many nights had it, how
 many were warned of or taken back, and by which rules; then every clean night that was warned of, with the figures; the
@@ -25,8 +25,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.reliability.year.faults import KINDS
-from benchmarks.reliability.year.shop import FIRST_DAY, Shop, night_of
+from benchmarks.reliability.year import FIRST_DAY, KINDS, Shop, night_of
 from oneclass.data_contracts import ContractBroken, RuleResult
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import load

@@ -6,7 +6,7 @@
 
 Prints one Markdown table. A log is made by the random-graph paper's generative story, with 40 likes a user, and goes through
 the stages as a run makes them, each in a process of its own, under strong_generalization; models have the data set's own
-settings, libraries those of `benchmarks/accuracy/competitors/catalogue.py`, which were tuned on another log. A row has wall and CPU seconds, the
+settings, libraries those of `benchmarks/accuracy/competitors.py`, which were tuned on another log. A row has wall and CPU seconds, the
 peak of resident memory, the interpreter's included, the limit of that work and the CPU seconds that it comes to (`benchmarks/rungs/`: DuckDB's bare
 `read_csv` and `create table as` for what works in DuckDB, else bytes or operations at the rates of copy, random gather, SGEMM and
 Cholesky, measured in the same run), the ratio to it, the slope of log CPU seconds over log edges from the next smaller log with as many
@@ -23,7 +23,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.accuracy.competitors.catalogue import LIBRARIES
+from benchmarks.accuracy.competitors import LIBRARIES
 from benchmarks.scale.workloads import apart, limits, logs, models, stages, table
 from benchmarks.scale.workloads.apart import Took
 from benchmarks.scale.workloads.logs import Rung

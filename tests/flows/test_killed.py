@@ -109,7 +109,7 @@ import json, os, random, sys
 from pathlib import Path
 from benchmarks.reliability.crashes import commands, recoveries
 from benchmarks.reliability.crashes.commands import FLOWS, Flow
-from benchmarks.reliability.crashes.servers import Server
+from benchmarks.reliability.crashes.processes import Server
 from benchmarks.reliability.crashes.snapshots import Store
 folder, server = Path(sys.argv[1]), Server(os.environ["PREFECT_API_URL"])
 sizes = ("demo.users=60", "demo.items=30", "demo.likes=500", "train.tune=off")

@@ -7,8 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks.reliability.year import faults
-from benchmarks.reliability.year.shop import FIRST_DAY, Shop, night_of
+from benchmarks.reliability.year import FIRST_DAY, KINDS, Shop, clock_that_cuts, doubled_file, night_of
 from oneclass import sql
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import load
@@ -114,7 +113,7 @@ def test_nothing_is_usual_before_seven_nights(year):
 
 def test_users_away_and_clock_off_are_what_a_naive_count_finds(tonight):
     connection, log = tonight
-    late = faults.clock_that_cuts(log, np.random.default_rng(0))
+    late = clock_that_cuts(log, np.random.default_rng(0))
     bring(connection, "tonight", late, 99)
     anomalies.record_batch_stats(connection, "tonight")
     asked = "select user_id::integer, hour(occurred_at) from raw.events where file_id between ? and ?"
@@ -153,7 +152,7 @@ CAUGHT = {
 @pytest.mark.parametrize("kind", CAUGHT)
 def test_a_fault_is_warned_of(tonight, kind):
     connection, log = tonight
-    bring(connection, "tonight", faults.KINDS[kind](log, np.random.default_rng(0)), 99)
+    bring(connection, "tonight", KINDS[kind](log, np.random.default_rng(0)), 99)
     anomalies.record_batch_stats(connection, "tonight")
     rule, figure = CAUGHT[kind]
     found = broken(connection, "tonight")
@@ -164,7 +163,7 @@ def test_a_fault_is_warned_of(tonight, kind):
 @pytest.mark.parametrize(("least", "warned"), [("0.01", True), ("0.2", False)])
 def test_a_contract_with_another_limit_warns_otherwise(tonight, least, warned):
     connection, log = tonight
-    bring(connection, "tonight", faults.doubled_file(log, np.random.default_rng(0)), 99)
+    bring(connection, "tonight", doubled_file(log, np.random.default_rng(0)), 99)
     anomalies.record_batch_stats(connection, "tonight")
     limits = CONTRACT.relations["limits"].replace("'doubled_share', 0.01", f"'doubled_share', {least}")
     changed = CONTRACT.model_copy(update={"relations": {**CONTRACT.relations, "limits": limits}})

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.competitors.catalogue import LIBRARIES
-from benchmarks.accuracy.competitors.searches import judged, library_fit
-from benchmarks.scale.workloads import work
+from benchmarks.accuracy.competitors import LIBRARIES, judged, library_fit
+from benchmarks.scale.workloads import limits
 from benchmarks.scale.workloads.apart import Took, clock
 from benchmarks.scale.workloads.limits import Rates
 from benchmarks.scale.workloads.stages import PROTOCOL, RUN
@@ -45,12 +44,12 @@ def ours(given: BackfillParameters, name: str, digest: str, rates: Rates) -> lis
     fits.store_fit(home, model, key, key=key, matrices=digest, seconds=fit.seconds, peak_bytes=fit.peak)
     train(home, RUN, protocol=PROTOCOL, matrices_digest=digest, model=name, settings=settings, seed=run.seed)  # noted
     fit.found = {"fits": {name: key}}
-    fit.limit, fit.limit_cpu = work.of_fit(model, split.train, len(passes), rates)
+    fit.limit, fit.limit_cpu = limits.of_fit(model, split.train, len(passes), rates)
     model = fits.load_fit(home, name, key)  # as a run judges: what all blocks of scores need of the items is made once
     part = split.parts["test"]
     score = _best_score(model, parts)
     fit.ndcg = _ranked(scores, model, part, score)
-    scores.limit, scores.limit_cpu = work.of_scores(model, part.targets.shape[0], split.train.shape[1], rates)
+    scores.limit, scores.limit_cpu = limits.of_scores(model, part.targets.shape[0], split.train.shape[1], rates)
     return [fit, scores]
 
 

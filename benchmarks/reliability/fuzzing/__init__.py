@@ -1,1 +1,0 @@
-"""Hostile logs made from a seed, and what a naive reader makes of them; `benchmarks.reliability.fuzz_readers` compares."""
