@@ -49,8 +49,8 @@ def schema_digest() -> str:
 def migrations() -> dict[int, str]:
     """Number -> text of every `sql/schema/migrations/NNN_*.sql`, in order: what older warehouses lack.
 
-    They run before `schema`, on a new warehouse too, so each leaves alone what is not there (`alter table if exists`)
-    and what is there already (`add column if not exists`). A new table needs none.
+    They run before `schema`, on a new warehouse too, so each skips missing tables (`alter table if exists`)
+    and existing columns (`add column if not exists`). A new table needs none.
     """
     return {int(name.partition("_")[0]): text for name, text in _in_order("schema/migrations").items()}
 

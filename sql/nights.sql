@@ -214,7 +214,7 @@ from diagnostics.power_law_fits
 where family = 'power_law'
 
 -- name: usual
--- {table}: one row per figure of `night_figures`, with what is usual for it: the median of the same weekday's nights,
+-- {table}: one row per figure of `night_figures`, with its usual range: the median of the same weekday's nights,
 -- where there are $weekdays of them, moved by how the last $nights nights lay about their own weekdays' medians. The
 -- spread is that of these nights: 1.4826 times the median absolute deviation, which for normal values is their standard
 -- deviation. Before weekdays are distinguished it also covers all but the outer tenths of the nights, so that weekends do

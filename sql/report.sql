@@ -424,7 +424,7 @@ from diagnostics.hidden_graph_ratios
 order by r, positives, item_index
 
 -- name: sample_users
--- One row per item shown of five sample users: their newest likes and the first of what is recommended to them. The users
+-- One row per item shown of five sample users: their newest likes and first recommendations. The users
 -- are spread over the lengths of history, the same five each time.
 with lengths as (
     select

@@ -25,7 +25,7 @@ class Page:
     """One tab.
 
     Attributes:
-        events: what the tab told of since it was opened, in order: requests, console messages, exceptions.
+        events: the tab's events since it was opened, in order: requests, console messages, exceptions.
     """
 
     def __init__(self, socket: ClientConnection) -> None:

@@ -11,7 +11,7 @@ SECONDS = 10  # that the processes of a group get to be gone
 
 
 class NoGroups(Exception):
-    """This machine lets nobody, or not this user, make a control group."""
+    """This machine does not let this user create a control group."""
 
 
 @dataclass(frozen=True)

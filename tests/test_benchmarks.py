@@ -84,7 +84,7 @@ def test_medians_spread_and_slope_against_the_rung_below():
     ]  # fmt: skip
 
 
-def test_a_process_that_dies_is_told_of():
+def test_a_process_that_dies_is_reported():
     (took,) = apart.run(os._exit, 3, seconds=60)
     assert took.why == "its process ended with 3"
 

@@ -65,7 +65,7 @@ def pins(python: str) -> dict[str, Requirement]:
 
 
 def needed(python: str) -> dict[str, list[Requirement]]:
-    """Everything that the project and its tests need there, by name, so far as what is installed here tells."""
+    """Every distribution that the project and its tests need there, by the metadata installed here."""
     waiting = [Requirement(one) for one in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"]]
     found: dict[str, list[Requirement]] = {}
     looked = set()

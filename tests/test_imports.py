@@ -165,7 +165,7 @@ def is_there(name: str) -> bool:
 
 @pytest.mark.parametrize("room", [*MAY_IMPORT, "benchmarks"])
 def test_what_docstrings_and_comments_name_is_there(room):
-    """Names between backticks, such as `models.negatives.distributions`; what is only an example has no backticks."""
+    """Names between backticks, such as `models.negatives.distributions`; mere examples have no backticks."""
     lost = [
         f"{file.relative_to(ROOT)}: {name}"
         for file in sorted((ROOT / room).rglob("*.py"))

@@ -35,7 +35,7 @@ from oneclass.tasks import datasets
 from oneclass.tasks.stores.home import resolve_root
 
 COLUMNS = {"nDCG@100": "ndcg@100", "recall@20": "recall@20", "recall@50": "recall@50", "S": "mean_rank"}
-JUDGED = ("ndcg@100", "mean_rank")  # what differences are told of
+JUDGED = ("ndcg@100", "mean_rank")  # metrics of which differences are printed
 MODELS = ["wmf", "mrf_dense", "mrf_sparse", "slim", "graph_filter", "hpf"]
 
 

@@ -16,7 +16,7 @@ home's runs against those that Prefect shows. Moments that left equal homes are 
 drawn from all. Prints a table by stage.
 
 `--kills`: runs in processes of their own get `kill -9`, at one of the next changes of files, or after a drawn time. The next
-process goes on from what is there, and may be killed too. Once a run ends well, the same is compared, and the next chain of
+process continues from the home as it is, and may be killed too. Once a run ends well, the same is compared, and the next chain of
 kills begins in an empty home. Prints kills by the stage that they fell into.
 
 Exit status: 0 where all ended as the run that was left alone, else 1.

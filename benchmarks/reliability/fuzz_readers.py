@@ -93,11 +93,11 @@ def _read(connection: duckdb.DuckDBPyConnection, folder: Path, cases: dict[str, 
             of_log = [tuple(row[1:]) for row in events if row[0] == number]
             found[seed] = of_log, [line for file_id, line in rejects if file_id == number]
     except (duckdb.Error, OneclassError) as error:
-        told = f"{type(error).__name__}: {error}"
+        message = f"{type(error).__name__}: {error}"
         connection.rollback()
         connection.begin()
         if len(place) == 1:
-            return {**found, next(iter(place)): told}
+            return {**found, next(iter(place)): message}
         for seed in place:  # one of them did it
             connection.rollback()
             found |= _read(connection, folder, {seed: cases[seed]})

@@ -83,7 +83,7 @@ def simulate(home: Home, length: int, each: int, seed: int, events: int) -> tupl
         if fault := faults.get(number):
             log = KINDS[fault](log, random)
         (home.landing / f"{day}.csv").write_text(log.csv(broken=random.poisson(len(log.user) * 0.001)))
-        with patch.object(runs, "_utc_now", return_value=night_of(day)):  # the clock that nights are told apart by
+        with patch.object(runs, "_utc_now", return_value=night_of(day)):  # the clock that distinguishes nights
             found.append(run(home, Night(number, fault), seconds))
     return found, seconds
 
@@ -142,7 +142,7 @@ def exponents(home: Home, run_id: str) -> list[RuleResult]:
 
 
 def report(found: list[Night], seconds: dict[str, float]) -> None:
-    """Print what was caught, what was told wrongly, and what a night took."""
+    """Print the faults caught, the false warnings and the seconds of a night."""
     print(f"{'fault':36} {'nights':>6} {'caught':>6} {'back':>5}  by")
     for kind in KINDS:
         of_kind = [night for night in found if night.fault == kind]
@@ -153,8 +153,8 @@ def report(found: list[Night], seconds: dict[str, float]) -> None:
     clean = [night for night in found if not night.fault and night.number >= anomalies.MIN_BASELINE_BATCHES]
     wrong = [night for night in clean if night.broken]
     for night in wrong:
-        told = "; ".join(figure for figures in night.broken.values() for figure in figures)
-        print(f"told wrongly: night {night.number}: {told}")
+        warned = "; ".join(figure for figures in night.broken.values() for figure in figures)
+        print(f"false warning: night {night.number}: {warned}")
     print(f"{len(wrong)} of {len(clean)} clean nights were warned of: {len(wrong) / len(clean):.2%}")
     if seconds:
         each = ", ".join(f"{stage} {took / len(found):.2f}" for stage, took in seconds.items())

@@ -3,7 +3,7 @@
     MALLOC_MMAP_THRESHOLD_=65536 python -m benchmarks.scale.distributed_memory [--edges 4000000] [--items 4000] [--blocks 4]
 
 The graph is the demo's own, and lies in files. Blocks are computed by a process of their own, after a pass over a small graph
-in both, so that code is loaded and compiled. What is told is the peak of resident memory (VmHWM) above what was resident
+in both, so that code is loaded and compiled. Prints the peak of resident memory (VmHWM) above that resident
 when the fit, or the call, began; pages of mapped files are in it. Without that variable glibc keeps what a fit before has
 freed, which the next takes again.
 """

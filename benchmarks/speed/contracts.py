@@ -2,7 +2,7 @@
 
 python -m benchmarks.speed.contracts --dataset demo [any other flag of the backfill]
 
-A run first loads Great Expectations, once a process; the share is told with that and without it. Processor
+A run first loads Great Expectations, once a process; the share is printed with and without it. Processor
 time is that of the process from its start, imports included, over all its threads. The run goes into a folder of
 its own that is then removed. Let the compiled kernels be there, from a run before: compiling takes minutes.
 """

@@ -1,4 +1,4 @@
-"""One recommendation from what is published: p50 and p99, beside implicit and an exact matrix product.
+"""p50 and p99 of one recommendation from the published model, beside implicit and an exact matrix product.
 
 python -m benchmarks.speed.recommend
 python -m benchmarks.speed.recommend --items 41000 --models wmf,slim --requests 500

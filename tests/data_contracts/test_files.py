@@ -61,7 +61,7 @@ def test_every_stage_is_closed_by_a_contract():
     assert for_stage("no such stage") == []
 
 
-def test_every_rule_and_column_is_told_in_words():
+def test_every_rule_and_column_is_described_in_words():
     for contract in load():
         texts = [
             contract.row,
@@ -100,7 +100,7 @@ def test_a_rule_that_follows_from_a_setting_names_it():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (yaml.safe_dump({**MINIMAL, "owner": "me"}), "owner"),
         (yaml.safe_dump({**MINIMAL, "stage": "ingst"}), "stage"),
@@ -113,11 +113,11 @@ def test_a_rule_that_follows_from_a_setting_names_it():
         ("table: [", "here.yaml"),
     ],
 )
-def test_a_slip_in_a_file_raises_and_names_file_and_key(text, told):
+def test_a_slip_in_a_file_raises_and_names_file_and_key(text, message):
     assert parse(yaml.safe_dump(MINIMAL), "here.yaml").table == "raw.events"
     with pytest.raises(ValueError, match="here.yaml") as error:
         parse(text, "here.yaml")
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_values_come_from_the_stage_or_from_the_defaults():

@@ -191,7 +191,7 @@ BINS, CELLS, LIKES = "evaluation.ranks_by_degree", "evaluation.ranks_by_both_deg
 SWAPPED = "update {0} set {1} = {2}, {2} = {1}"
 FIRST_FILE = "(select min(file_id) from operations.log_files)"
 
-# name: (the table whose contract is to catch it, the rule that does, what is done)
+# name: (the table whose contract catches it, the rule that does, the mutation)
 MUTATIONS = {
     # raw
     "an event twice": ("operations.log_files", "events_counted", "insert into raw.events from raw.events limit 1"),
@@ -268,7 +268,7 @@ MUTATIONS = {
         select max(score) + min(score) from {LISTS} where user_id = {BUSY_ID} and rank <= 2) - score
         where user_id = {BUSY_ID} and rank <= 2"""),
     "an item that the user has seen": (LISTS, "nothing_seen", f"update {LISTS} set item_id = (select min(item_id) from curated.interactions where user_id = {BUSY_ID}) where user_id = {BUSY_ID} and rank = 3"),
-    "an item that nobody knows": (LISTS, "ids_curated", f"update {LISTS} set item_id = 'x' where rank = 1"),
+    "an unknown item": (LISTS, "ids_curated", f"update {LISTS} set item_id = 'x' where rank = 1"),
 }  # fmt: skip
 
 CALIBRATION, CONSIDERED, BEYOND = "evaluation.calibration", "evaluation.considered", "evaluation.beyond_accuracy"

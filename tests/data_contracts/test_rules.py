@@ -22,7 +22,7 @@ SETTLED = "update operations.model_settings set "
 FIT = f"insert into operations.model_fits values ({RUN}, 'given',"
 LAW = "insert into diagnostics.power_law_fits values ('user', 'x', null, null,"
 
-# table, rule, and what is done to the good rows to break it
+# table, rule, and the change of the good rows that breaks it
 BREACHES = [
     ("raw.events", "user_named", "insert into raw.events values ('', 'i1', 5, null, 1, 9)"),
     ("raw.events", "item_named", "insert into raw.events values ('u1', '', 5, null, 1, 9)"),

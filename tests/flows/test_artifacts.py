@@ -1,4 +1,4 @@
-"""What a run shows in Prefect, on a real server; and that nothing of it is needed where there is none."""
+"""What a run shows in Prefect, on a real server; and runs without a server."""
 
 import json
 import logging
@@ -137,23 +137,25 @@ def test_a_flow_tells_a_stranger_what_it_does(two_runs):
             assert line[-1] in ".:" or line.startswith("- "), line
 
 
-def test_a_failed_run_has_its_summary_too_and_someone_is_told(two_runs, tmp_path, ratings):
+def test_a_failed_run_has_its_summary_too_and_notifies(two_runs, tmp_path, ratings):
     bad = tmp_path / "bad.csv"
     bad.write_text("userId,movieId,rating,timestamp\n1,1,77,1000000000\n" * 9)
-    told = f"notify.command={sys.executable} -c \"import sys; open('{tmp_path}/told', 'w').write(sys.stdin.read())\""
+    notified = (
+        f"notify.command={sys.executable} -c \"import sys; open('{tmp_path}/notified', 'w').write(sys.stdin.read())\""
+    )
     home = shutil.copytree(two_runs.root, tmp_path / "home", symlinks=True)
-    assert backfill.main([*FAST, "--home", str(home), "--source", str(bad), "--set", told]) == 1
+    assert backfill.main([*FAST, "--home", str(home), "--source", str(bad), "--set", notified]) == 1
     summary = shown("ml-latest-small-summary")[-1].data
     assert "backfill failed" in summary and "the contract of raw.rejects is broken" in summary
-    assert (tmp_path / "told").read_text() == summary
+    assert (tmp_path / "notified").read_text() == summary
 
 
 def test_a_night_that_a_worker_runs_tells_of_what_it_cannot_read(prefect_server, tmp_path):
-    code = f"import sys; open('{tmp_path}/told', 'w').write(sys.stdin.read())"
-    told = {"notify.command": f'{sys.executable} -c "{code}"'}
+    code = f"import sys; open('{tmp_path}/notified', 'w').write(sys.stdin.read())"
+    notified = {"notify.command": f'{sys.executable} -c "{code}"'}
     with pytest.raises(InputError, match="landing"):
-        nightly_retrain(dataset="ml-latest-small", home=str(tmp_path / "home"), settings=told)
-    summary = (tmp_path / "told").read_text()
+        nightly_retrain(dataset="ml-latest-small", home=str(tmp_path / "home"), settings=notified)
+    summary = (tmp_path / "notified").read_text()
     assert "nightly-retrain failed" in summary and "landing" in summary
     assert shown("ml-latest-small-summary")[-1].data == summary
 
@@ -240,9 +242,11 @@ def test_a_server_that_is_away_holds_no_stage_up(two_runs, caplog, monkeypatch):
 
     caplog.set_level(logging.WARNING, logger="oneclass.tasks.orchestration.artifacts")
     assert night() == "done"
-    told = [record.getMessage() for record in caplog.records if record.name == "oneclass.tasks.orchestration.artifacts"]
+    messages = [
+        record.getMessage() for record in caplog.records if record.name == "oneclass.tasks.orchestration.artifacts"
+    ]
     names = ["progress", "evaluation", "summary", "contract results"]
-    assert told == [f"{name} cannot be shown in Prefect: connection refused" for name in names]
+    assert messages == [f"{name} cannot be shown in Prefect: connection refused" for name in names]
 
 
 def test_outside_of_a_run_nothing_is_sent(two_runs, monkeypatch):

@@ -121,15 +121,15 @@ def test_the_server_tells_of_nights_that_do_not_begin_or_crash_or_fail_before_th
         client.set_flow_run_state(begun, Running(), force=True)
         wait_for(lambda: len({one["run_id"] for one in posted}) == 4)
         time.sleep(3)
-        told = {one["run_id"]: one for one in posted}
-        assert all(one == told[one["run_id"]] for one in posted)  # the server may say it twice, and says nothing else
+        by_run = {one["run_id"]: one for one in posted}
+        assert all(one == by_run[one["run_id"]] for one in posted)  # the server may post it twice, but nothing else
         states = {missed: "not begun", died: "crashed", wrong: "failed", given_wrongly: "failed"}
-        assert {run: one["state"] for run, one in told.items()} == {str(run): state for run, state in states.items()}
+        assert {run: one["state"] for run, one in by_run.items()} == {str(run): state for run, state in states.items()}
         assert {one["dataset"] for one in posted} == {"ml-1m"}
-        assert "prefect worker start --pool oneclass" in told[str(missed)]["text"]
-        assert "ended without a word" in told[str(died)]["text"] and str(died) in told[str(died)]["text"]
+        assert "prefect worker start --pool oneclass" in by_run[str(missed)]["text"]
+        assert "ended without a word" in by_run[str(died)]["text"] and str(died) in by_run[str(died)]["text"]
         for run in (wrong, given_wrongly):
-            assert "before its first stage" in told[str(run)]["text"] and str(run) in told[str(run)]["text"]
+            assert "before its first stage" in by_run[str(run)]["text"] and str(run) in by_run[str(run)]["text"]
         deploy_flow.deploy(given.model_copy(update={"settings": {}}))
         assert there_are(client) == []
 

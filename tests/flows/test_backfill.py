@@ -181,11 +181,11 @@ def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_pa
     bad.write_text("userId,movieId,rating,timestamp\n1,1,7,1000000000\n")
     capfd.readouterr()
     assert run(home, "--source", bad) == 1
-    told = capfd.readouterr().err
+    stderr = capfd.readouterr().err
     assert (
-        "the contract of raw.rejects is broken" in told
-        and "value is above value_max = 5" in told
-        and "Traceback" not in told
+        "the contract of raw.rejects is broken" in stderr
+        and "value is above value_max = 5" in stderr
+        and "Traceback" not in stderr
     )
     assert (home / "ml-latest-small" / "published").resolve() == target
     states = query(home, "select state from operations.runs order by started_at")
@@ -288,8 +288,17 @@ def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_
     def broken(self, interactions, options):
         raise ValueError("no such luck")
 
-    told = f"notify.command={sys.executable} -c \"import os; open('{tmp_path}/told', 'w').write(os.environ['ONECLASS_STATE'])\""
-    words = ["--dataset", "ml-latest-small", "--home", str(tmp_path / "home"), "--source", str(ratings), "--set", told]
+    notified = f"notify.command={sys.executable} -c \"import os; open('{tmp_path}/notified', 'w').write(os.environ['ONECLASS_STATE'])\""
+    words = [
+        "--dataset",
+        "ml-latest-small",
+        "--home",
+        str(tmp_path / "home"),
+        "--source",
+        str(ratings),
+        "--set",
+        notified,
+    ]
     models = ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization"]
     monkeypatch.setattr(Popularity, "_fit", broken)
     assert backfill.main([*words, *models]) == 1
@@ -303,7 +312,7 @@ def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_
             ("mrf_dense/score", True)
         ]
     assert (home.published / "recommendations.parquet").exists()
-    assert (tmp_path / "told").read_text() == "partly failed"
+    assert (tmp_path / "notified").read_text() == "partly failed"
 
 
 @pytest.mark.slow

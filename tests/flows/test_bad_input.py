@@ -42,12 +42,12 @@ BAD_SOURCES = {
 
 
 @pytest.mark.parametrize("kind", BAD_SOURCES)
-def test_a_log_that_cannot_be_read_is_told_before_anything_is_written(tmp_path, capsys, kind):
+def test_a_log_that_cannot_be_read_is_reported_before_anything_is_written(tmp_path, capsys, kind):
     make, message = BAD_SOURCES[kind]
     home = tmp_path / "home"
     assert backfill.main([*BASE, "--home", str(home), "--source", str(make(tmp_path))]) == 2
-    told = capsys.readouterr().err
-    assert message in told and "Traceback" not in told
+    stderr = capsys.readouterr().err
+    assert message in stderr and "Traceback" not in stderr
     assert not home.exists()
 
 
@@ -63,18 +63,18 @@ def test_a_log_that_cannot_be_read_is_told_before_anything_is_written(tmp_path, 
         ([], "holds no raw files of ml-latest-small"),
     ],
 )
-def test_a_wrong_argument_is_told(tmp_path, capsys, arguments, message):
+def test_a_wrong_argument_is_reported(tmp_path, capsys, arguments, message):
     assert backfill.main([*BASE, "--home", str(tmp_path / "home"), *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "home").exists()
 
 
-def test_a_model_whose_extra_is_absent_is_told(tmp_path, capsys, monkeypatch):
+def test_a_model_whose_extra_is_absent_is_reported(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(settings.REQUIRED_EXTRAS, "neural", "no_such_module")
     arguments = ["--models", "popularity,mult_vae", "--home", str(tmp_path / "home")]
     assert backfill.main([*BASE, *arguments]) == 2
-    told = capsys.readouterr().err
-    assert "model mult_vae: needs no_such_module" in told and "'.[neural]'" in told and "Traceback" not in told
+    stderr = capsys.readouterr().err
+    assert "model mult_vae: needs no_such_module" in stderr and "'.[neural]'" in stderr and "Traceback" not in stderr
     assert not (tmp_path / "home").exists()
 
 
@@ -105,7 +105,7 @@ def test_a_command_starts_in_a_process_of_its_own():
     assert "usage: python -m flows.nightly_retrain" in answer.stdout
 
 
-def test_a_data_set_held_by_another_run_is_told(tmp_path, ratings, capsys):
+def test_a_data_set_held_by_another_run_is_reported(tmp_path, ratings, capsys):
     with runs.lock_data_set(Home(tmp_path, "ml-latest-small")):
         assert backfill.main([*BASE, "--home", str(tmp_path), "--source", str(ratings)]) == 2
     assert "another run holds this data set" in capsys.readouterr().err
@@ -130,7 +130,7 @@ def test_a_warehouse_without_tables_is_filled_again(tmp_path, capsys):
     ],
     ids=str,
 )
-def test_a_disk_that_fills_while_arrays_are_saved_is_told(capsys, error):
+def test_a_disk_that_fills_while_arrays_are_saved_is_reported(capsys, error):
     def command():
         raise error
 
@@ -166,7 +166,7 @@ def digest(folder: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_read_only_home_is_told(tmp_path, ratings, prefect_server):
+def test_a_read_only_home_is_reported(tmp_path, ratings, prefect_server):
     home = tmp_path / "home"
     home.mkdir()
     script = f'mount --bind "$3" "$3"; mount -o remount,bind,ro "$3"; {COMMAND}'
@@ -177,7 +177,7 @@ def test_a_read_only_home_is_told(tmp_path, ratings, prefect_server):
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_full_disk_is_told_and_loses_nothing(tmp_path, first, prefect_server):
+def test_a_full_disk_is_reported_and_loses_nothing(tmp_path, first, prefect_server):
     """What a first run left fits; then the disk is filled, and a log that would not fit comes in."""
     big = tmp_path / "ratings-2.csv"
     rows = (f"{user},{film},4,1000000000\n" for user in range(1000, 4000) for film in range(100))

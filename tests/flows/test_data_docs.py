@@ -13,6 +13,6 @@ def test_pages_are_written_for_a_warehouse(tmp_path, capsys):
     assert "indexed.interactions" in (tmp_path / "ml-1m" / "data_docs" / "index.html").read_text()
 
 
-def test_an_absent_warehouse_is_told(tmp_path, capsys):
+def test_an_absent_warehouse_is_reported(tmp_path, capsys):
     assert data_docs.main(["--dataset", "ml-1m", "--home", str(tmp_path)]) == 2
     assert "Run the backfill of ml-1m first" in capsys.readouterr().err

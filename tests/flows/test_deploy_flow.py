@@ -48,7 +48,7 @@ def readme(start: str) -> str:
 
 
 def pasted(command: str, environment: dict[str, str], *more: str) -> str:
-    """Run a command on a terminal of its own, as a person would, at which nobody answers; what it said."""
+    """Run a command on a terminal of its own, without input, and return its output."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [*command.split(), *more], cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, text=True
@@ -92,7 +92,7 @@ def stars(folder, value):
 @pytest.mark.slow
 def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment, tmp_path):
     home, name = tmp_path / "home" / "ml-latest-small", "nightly-retrain/nightly-retrain-ml-latest-small"
-    stars(home / "landing", 1)  # nobody likes anything
+    stars(home / "landing", 1)  # no user likes anything
     assert deploy.main(["--dataset", home.name, "--models", "popularity", "--home", str(home.parent)]) == 0
     worker = readme("prefect worker start")
     with get_client(sync_client=True) as client:
@@ -170,17 +170,17 @@ def telling(file):
 def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(night, tmp_path):
     given, home = night
     with runs.lock_data_set(home):
-        state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "told")}})
+        state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "notified")}})
     assert state.is_cancelled() and "another run is at work" in state.message
-    assert (tmp_path / "told").read_text() == f"cancelled\n{state.message}"
+    assert (tmp_path / "notified").read_text() == f"cancelled\n{state.message}"
 
 
-def test_a_night_whose_home_cannot_be_opened_is_told_of(night, tmp_path):
+def test_a_night_whose_home_cannot_be_opened_is_reported(night, tmp_path):
     given, home = night
     home.warehouse.write_bytes(b"no database")
-    state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "told")}})
+    state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "notified")}})
     assert state.is_failed() and "cannot be opened as a DuckDB warehouse" in state.message
-    assert (tmp_path / "told").read_text().startswith("failed\n")
+    assert (tmp_path / "notified").read_text().startswith("failed\n")
 
 
 KILLED = """
@@ -214,25 +214,25 @@ def test_a_late_night_ends_as_cancelled_where_a_later_one_did_its_work(night):
 
 
 @pytest.mark.slow
-def test_a_night_that_began_late_is_told_of(prefect_server, night, tmp_path):
+def test_a_night_that_began_late_is_reported(prefect_server, night, tmp_path):
     given, home = night
     with warehouse.open_warehouse(home) as connection:
         connection.execute("update operations.runs set started_at = now()::timestamp - interval 1 day")
     due = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=3))
-    parameters = {**given, "settings": {**given["settings"], **telling(tmp_path / "told")}}
+    parameters = {**given, "settings": {**given["settings"], **telling(tmp_path / "notified")}}
     with get_client(sync_client=True) as client:
         late = client.create_flow_run(pipeline.nightly_retrain, parameters=parameters, state=due)
     state = run_flow(pipeline.nightly_retrain, flow_run=late, parameters=parameters, return_type="state")
     assert state.is_completed()
-    assert (tmp_path / "told").read_text().startswith("late\n**Late**: it began 3 h")
+    assert (tmp_path / "notified").read_text().startswith("late\n**Late**: it began 3 h")
 
 
 @pytest.mark.parametrize(
     ("noted", "shown"),
     [
         ("running", "CRASHED"),
-        ("crashed", "CRASHED"),  # by a run that was killed before it told Prefect
-        ("completed", "COMPLETED"),  # but killed before Prefect was told
+        ("crashed", "CRASHED"),  # by a run that was killed before it notified Prefect
+        ("completed", "COMPLETED"),  # but killed before Prefect was notified
     ],
 )
 def test_a_run_whose_process_died_is_put_right_by_the_next(prefect_server, home, noted, shown):
@@ -303,12 +303,12 @@ def test_a_deployment_without_its_server_says_which_one_is_away(tmp_path, capsys
 
     with temporary_settings({PREFECT_API_URL: AWAY}):
         assert deploy.main(["--dataset", "ml-1m", "--home", str(tmp_path)]) == 2
-    told = capsys.readouterr().err
-    assert f"{AWAY}: no Prefect server answers there" in told and "goes on" not in told
+    stderr = capsys.readouterr().err
+    assert f"{AWAY}: no Prefect server answers there" in stderr and "goes on" not in stderr
 
 
-def test_a_run_whose_summary_cannot_be_made_has_ended_as_it_has_and_someone_is_told(tmp_path, caplog):
-    code = f"import sys; open('{tmp_path}/told', 'w').write(sys.stdin.read())"
+def test_a_run_without_a_summary_keeps_its_state_and_notifies(tmp_path, caplog):
+    code = f"import sys; open('{tmp_path}/notified', 'w').write(sys.stdin.read())"
     settings = {"notify.command": f'{sys.executable} -c "{code}"'}
     run = resolve_settings(BackfillParameters(dataset="demo", home=str(tmp_path), settings=settings))
 
@@ -316,14 +316,14 @@ def test_a_run_whose_summary_cannot_be_made_has_ended_as_it_has_and_someone_is_t
         raise InputError("the warehouse is held")
 
     notify_outcome(run, "r7", "failed", summary, None)
-    assert (tmp_path / "told").read_text().startswith("demo: run r7 failed; its summary cannot be made: the warehouse")
+    assert (
+        (tmp_path / "notified").read_text().startswith("demo: run r7 failed; its summary cannot be made: the warehouse")
+    )
     assert "cannot be made" in caplog.text
 
 
 @pytest.mark.parametrize(("signals", "state"), [([], "failed"), ([15], "cancelled")])
-def test_an_error_on_the_way_to_the_end_of_a_run_that_is_told_to_end_is_no_failure(
-    tmp_path, monkeypatch, signals, state
-):
+def test_an_error_during_the_shutdown_of_a_signalled_run_is_no_failure(tmp_path, monkeypatch, signals, state):
     monkeypatch.setattr(run_signals, "_received_signals", signals)
     run = resolve_settings(BackfillParameters(dataset="demo", home=str(tmp_path)))
     run.home.folder.mkdir()

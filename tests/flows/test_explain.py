@@ -1,4 +1,4 @@
-"""A user explained from a small warehouse: what is read, who is folded in, and what is told when nothing fits."""
+"""Explanations of a user from a small warehouse: tables read, fold-in, and errors."""
 
 import re
 import shutil
@@ -104,10 +104,10 @@ def test_the_reasons_are_the_largest_weights_of_the_history(explained):
     weights = np.load(home.models / "mrf_dense" / fit[0] / "weights.npy")
     index = dict(rows(home, "select distinct item_id, item_index from curated.interactions"))
     ((user,),) = rows(home, "select distinct user_index from curated.interactions where user_id = 'u7'")
-    told = matrices.load_split(home, digests["leave_one_out"]).train[[user]].indices
+    history = matrices.load_split(home, digests["leave_one_out"]).train[[user]].indices
     (found,) = explain_user(home, "u7", top=3, models=["mrf_dense"]).by_model
     for item in found.items:
-        largest = np.sort(weights[told, index[item.item_id]])[::-1][:3]
+        largest = np.sort(weights[history, index[item.item_id]])[::-1][:3]
         np.testing.assert_array_equal([value for _, value in item.because], largest[largest > 0])
         for reason, value in item.because:
             assert weights[index[reason], index[item.item_id]] == np.float32(value)
@@ -152,7 +152,7 @@ def test_a_user_held_out_of_every_fit_is_folded_in(home):
         ),
     ],
 )
-def test_who_or_what_is_not_there_is_told(explained, user, models, message):
+def test_unknown_users_and_items_are_reported(explained, user, models, message):
     home, _ = explained
     with pytest.raises(InputError, match=message):
         explain_user(home, user, models=models)
@@ -258,7 +258,7 @@ def test_titles_are_found_by_their_header(tmp_path, text, found):
         (b"movieId,genres\n1,x\n", "line 1: no column of titles"),
     ],
 )
-def test_titles_that_cannot_be_read_are_told(tmp_path, data, message):
+def test_titles_that_cannot_be_read_are_reported(tmp_path, data, message):
     path = tmp_path / "titles.csv"
     if data is not None:
         path.write_bytes(data)

@@ -61,12 +61,12 @@ from benchmarks.reliability.crashes.snapshots import Store
 folder = Path(sys.argv[1])
 home = folder / "home"
 (home / "small").mkdir(parents=True)
-store, seen, told, going_on = Store(folder / "kept"), [], os.pipe(), os.pipe()
+store, seen, reports, going_on = Store(folder / "kept"), [], os.pipe(), os.pipe()
 
 def work():
     import duckdb
-    os.close(told[0])
-    moments.tell_all(home, told[1], going_on[0])
+    os.close(reports[0])
+    moments.tell_all(home, reports[1], going_on[0])
     (home / "small" / "a").write_text("1")
     os.rename(home / "small" / "a", home / "small" / "b")
     with duckdb.connect("home/small/warehouse.duckdb") as connection:
@@ -78,12 +78,12 @@ def work():
     return 0
 
 process = commands.forked(folder, work, folder / "log")
-os.close(told[1])
+os.close(reports[1])
 def take(moment):
     files = sorted(place.removeprefix("small/") for place, *_ in store.take(home).entries[1:])
     if moment.kind != "drawn":
         seen.append(f"{moment.what}: {' '.join(files)}")
-status, _ = moments.watch(process, told[0], going_on[1], take, random.Random(1))
+status, _ = moments.watch(process, reports[0], going_on[1], take, random.Random(1))
 print(*seen, status, sep="\\n")
 """
 

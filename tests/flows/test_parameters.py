@@ -163,7 +163,7 @@ def test_the_sweeps_in_the_help_are_those_that_there_are():
         assert name in SweepParameters.model_fields["sweep"].description
 
 
-def test_an_assignment_that_is_none_is_told():
+def test_an_assignment_that_is_none_is_reported():
     with pytest.raises(InputError, match="--set nonsense: write it as"):
         cli.parse_parameters(RunParameters, backfill.parser().parse_args(["--dataset", "d", "--set", "nonsense"]))
 

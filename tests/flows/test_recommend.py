@@ -55,7 +55,7 @@ def test_a_history_of_known_and_unknown_items_is_answered(asked, capsys):
         ),
     ],
 )
-def test_what_cannot_be_answered_is_told(asked, capsys, given, message):
+def test_unanswerable_requests_are_reported(asked, capsys, given, message):
     assert recommend.main([*asked[0], *given]) == 2
     assert message in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""History night by night: what is missing, what is passed over, and that a night's replay gives that night's tables."""
+"""Replay of history, night by night: missing nights, skipped nights, and equal tables for each night."""
 
 import shutil
 from datetime import date
@@ -89,7 +89,7 @@ def test_nights_that_were_done_are_passed_over_until_their_events_change(replaye
         (["--since", "2020-01-05", "--until", "2020-01-06", "--every", "day"], "--every day: write a number of days"),
     ],
 )
-def test_what_is_no_replay_is_told(tmp_path, log, capsys, arguments, message):
+def test_arguments_that_are_no_replay_are_reported(tmp_path, log, capsys, arguments, message):
     assert command(tmp_path, log, *arguments) == 2
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""How the layers of settings add up, and what a wrong one is told."""
+"""How the layers of settings add up, and the errors of wrong ones."""
 
 from datetime import date
 
@@ -68,7 +68,7 @@ def test_assignments_are_read_as_toml(text, expected):
 
 
 @pytest.mark.parametrize("text", ["threshold", "threshold=4", "binarize.threshold"])
-def test_a_broken_assignment_is_told(text):
+def test_a_broken_assignment_is_reported(text):
     with pytest.raises(InputError, match="write it as name.setting=value"):
         parse_assignment(text)
 
@@ -135,7 +135,7 @@ def test_settings_of_models_left_out_are_still_checked(tmp_path):
         resolve("ml-1m", home=tmp_path, models=["popularity"], settings={"mrf_dense.nonsense": 1})
 
 
-def test_a_config_that_is_not_toml_is_told(tmp_path):
+def test_a_config_that_is_not_toml_is_reported(tmp_path):
     path = tmp_path / "broken.toml"
     path.write_text("threshold = 4\n")
     with pytest.raises(InputError, match="setting threshold: belongs under a stage or a model"):

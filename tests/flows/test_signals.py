@@ -1,4 +1,4 @@
-"""A command that is told to end does so in seconds, with one message and the status that shells expect."""
+"""A signalled command ends in seconds, with one message and the exit status that shells expect."""
 
 import contextlib
 import os
@@ -59,7 +59,7 @@ cli.run_main(main)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_command_that_is_told_to_end_before_it_has_begun_says_so(number, status):
+def test_a_command_signalled_before_its_start_says_so(number, status):
     said = said_when_told(LOADING, number, status)
     assert said.strip() == f"Interrupted by {signal.Signals(number).name}; nothing was begun."
 
@@ -71,7 +71,7 @@ signals.SHUTDOWN_SECONDS = 0.5
 
 class Kept: pass
 
-def collected(reference):  # Python drops what is raised in here, and says so
+def collected(reference):  # Python drops errors raised in here, and says so
     signal.raise_signal(signal.SIGTERM)
     for _ in range(10**6):
         pass
@@ -95,7 +95,7 @@ def test_a_signal_that_comes_while_memory_is_freed_ends_the_process_with_one_mes
 
 
 def at_work_in(group):
-    """The processes of a group, but for those that have ended and that nobody has asked for yet."""
+    """The processes of a group, without zombies."""
     found = []
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
@@ -112,7 +112,7 @@ def kill_the_rest_of(group):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=["alone", "with workers"])
-def test_a_run_that_is_told_to_end_with_its_whole_group_leaves_no_server_and_its_true_state(
+def test_a_run_signalled_with_its_whole_group_leaves_no_server_and_its_true_state(
     tmp_path, prefect_home, request, more
 ):
     environment = {**os.environ, "ONECLASS_HOME": str(tmp_path / "home"), "PREFECT_HOME": str(prefect_home)}
@@ -178,11 +178,11 @@ def test_a_run_says_at_once_that_its_server_is_starting_and_only_then(prefect_ho
     environment = {**os.environ, "PREFECT_HOME": str(prefect_home)}
     command = [sys.executable, "-m", "flows.backfill", "--dataset", "demo", "--home", str(tmp_path), "--source", "none"]
     environment.pop("PREFECT_API_URL", None)
-    told = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True}
-    said = subprocess.run(command, check=False, **told).stderr.splitlines()
+    options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True}
+    said = subprocess.run(command, check=False, **options).stderr.splitlines()
     assert "flows.prefect_server - Prefect's server for this run alone is starting" in said[0]
     environment["PREFECT_API_URL"] = "http://127.0.0.1:1/api"
-    said = subprocess.run(command, check=False, **told).stderr
+    said = subprocess.run(command, check=False, **options).stderr
     assert said and "prefect_server" not in said
 
 

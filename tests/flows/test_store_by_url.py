@@ -93,8 +93,8 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     ender = once_there_is(s3, "block-1-3", s3.end)
     assert run(*command) == 1
     ender.join()
-    told = capsys.readouterr().err.strip().splitlines()[-1]
-    assert told.startswith(f"{s3.url}: cannot be used (") and "the same command goes on from there" in told
+    last_line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last_line.startswith(f"{s3.url}: cannot be used (") and "the same command goes on from there" in last_line
 
     s3.start()  # with nothing of what was there
     caplog.clear()
@@ -181,7 +181,7 @@ def logged(home):
     return said
 
 
-def test_an_address_where_nobody_answers_is_told_before_any_stage(tmp_path, ratings, capsys, monkeypatch):
+def test_an_address_without_a_scheduler_is_reported_before_any_stage(tmp_path, ratings, capsys, monkeypatch):
     monkeypatch.setattr("oneclass.tasks.cluster.dask.CONNECT_SECONDS", 1.0)
     assert run(tmp_path, "--source", ratings, "--dask", "tcp://127.0.0.1:1") == 2
     assert "--dask tcp://127.0.0.1:1: no scheduler answers there" in capsys.readouterr().err

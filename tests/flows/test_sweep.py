@@ -1,4 +1,4 @@
-"""Sweeps on a small log and a real Prefect server: what is kept, what is taken from the store, what fails whole."""
+"""Sweeps on a small log and a real Prefect server: stored rows, reused fits, and failures."""
 
 import json
 import shutil
@@ -60,8 +60,8 @@ def after_penalties(penalties_kept, tmp_path):
 @pytest.mark.slow
 def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
     assert swept(tmp_path, ratings, "--set", "mrf_dense.alpha=0.5") == 0
-    told = capsys.readouterr().out
-    assert "penalties, leave_one_out, mean_rank:" in told and "mrf_dense l2=200" in told
+    output = capsys.readouterr().out
+    assert "penalties, leave_one_out, mean_rank:" in output and "mrf_dense l2=200" in output
     assert query(tmp_path, "select distinct sweep, protocol, model, settings from evaluation.sweeps order by all") == [
         ("penalties", "leave_one_out", "mrf_dense", '{"l2": 2.0}'),
         ("penalties", "leave_one_out", "mrf_dense", '{"l2": 200.0}'),
@@ -151,7 +151,7 @@ def test_the_report_of_the_last_run_is_made_anew(after_first, ratings):
     assert "popularity" in page.read_text()
 
 
-def test_a_sweep_that_there_is_not_is_told(tmp_path, ratings, capsys):
+def test_an_unknown_sweep_is_reported(tmp_path, ratings, capsys):
     assert swept(tmp_path, ratings, "--sweep", "everything") == 2
     assert "--sweep everything: unknown. Known: penalties, unseen." in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

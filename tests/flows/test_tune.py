@@ -173,14 +173,14 @@ def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path
         ([], "absent.csv: no such file"),
     ],
 )
-def test_a_wrong_argument_is_told_before_anything_is_written(tmp_path, capsys, arguments, message):
+def test_a_wrong_argument_is_reported_before_anything_is_written(tmp_path, capsys, arguments, message):
     home = tmp_path / "home"
     assert tune.main([*ML, *BPR, "--home", str(home), "--source", "absent.csv", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not home.exists()
 
 
-def test_a_log_too_small_to_tune_on_is_told(tmp_path, capsys, prefect_server):
+def test_a_log_too_small_to_tune_on_is_reported(tmp_path, capsys, prefect_server):
     log = tmp_path / "ratings.csv"
     log.write_text("userId,movieId,rating\n1,1,5\n2,2,5\n")
     assert tuned(tmp_path / "home", log, "--protocol", "leave_one_out") == 2

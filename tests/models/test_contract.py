@@ -284,7 +284,7 @@ def test_recommendations_leave_the_history_out(name, fitted, checkerboard):
 
 
 def _with(matrix, data=None, indices=None):
-    """A copy of a matrix with other values or columns, which nobody has looked at."""
+    """A copy of a matrix with other values or columns, not validated yet."""
     parts = [matrix.data if data is None else data, matrix.indices if indices is None else indices, matrix.indptr]
     return csr_matrix(tuple(part.copy() for part in parts), shape=matrix.shape)
 

@@ -1,4 +1,4 @@
-"""Fits by blocks of users: where users are cut, what is kept between calls, and each family against its fit as a whole."""
+"""Fits by blocks of users: partition, block state, and each family against its fit as a whole."""
 
 from itertools import pairwise
 

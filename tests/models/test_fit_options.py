@@ -1,4 +1,4 @@
-"""What a fit may be told: an earlier fit to begin at, validation users; and that nothing of it stays behind."""
+"""Fit options: an earlier fit to start from, validation users; nothing of them is stored with the model."""
 
 import importlib.util
 import warnings

@@ -204,7 +204,7 @@ def modules():
 
 
 def test_a_loop_over_threads_leaves_pythons_lock_free():
-    """Else a command that is told to end waits for the kernel at work: its watch could not run meanwhile."""
+    """Otherwise a signalled command waits for the running kernel, since its watching thread could not run."""
     held, seen = [], 0
     for module in modules():
         for name, value in vars(module).items():

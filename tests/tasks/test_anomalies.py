@@ -1,4 +1,4 @@
-"""A night's figures beside what is usual: faults on a short history, and the statement against a naive one in numpy."""
+"""A night's figures and their usual ranges: faults on a short history, and the statement against a naive one in NumPy."""
 
 from datetime import date, datetime, timedelta
 

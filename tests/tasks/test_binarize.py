@@ -105,12 +105,12 @@ def test_until_the_last_day_of_the_calendar(home, log_events):
     assert binarize(home, BinarizeSettings(), "run", until=date.max).edges == 1
 
 
-def test_logs_without_an_event_are_told(home, log_events):
+def test_logs_without_an_event_are_reported(home, log_events):
     with warehouse.open_warehouse(home), pytest.raises(InputError, match="the logs hold no event"):
         binarize(home, BinarizeSettings(), "run")
 
 
-def test_since_on_a_log_without_times_is_told(home, log_events):
+def test_since_on_a_log_without_times_is_reported(home, log_events):
     log_events([("a", "x", 1)])
     with pytest.raises(InputError, match="--since and --until need the times"):
         binarize(home, BinarizeSettings(), "run", since=date(2026, 1, 1))
@@ -126,7 +126,7 @@ def test_since_on_a_log_without_times_is_told(home, log_events):
         (BinarizeSettings(k_core=3), "the activity filters leave none of 2 likes .*binarize.k_core = 3"),
     ],
 )
-def test_nothing_left_is_told_and_changes_nothing(home, log_events, settings, message):
+def test_an_empty_result_is_reported_and_changes_nothing(home, log_events, settings, message):
     log_events([("a", "x", 1), ("b", "x", 3)])
     binarize(home, BinarizeSettings(), "run")
     before = interactions(home, "*")

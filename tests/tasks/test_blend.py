@@ -1,4 +1,4 @@
-"""The blend of a run: members that are better together are added, and what is no better is left out with its figures."""
+"""The blend of a run: components are added if the blend gets better; others are left out, with their figures."""
 
 from datetime import date
 from typing import ClassVar
@@ -165,7 +165,7 @@ def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):
     ("least", "models", "reason"),
     [(10**6, ("half", "other_half"), "100 validation users are too few"), (50, ("half",), "there are not two models")],
 )
-def test_where_there_is_nothing_to_weigh_it_is_told(home, digest, monkeypatch, least, models, reason):
+def test_a_blend_without_components_is_reported(home, digest, monkeypatch, least, models, reason):
     monkeypatch.setattr(stage, "MIN_USERS", least)
     found, row = blended(home, digest, **fitted(home, digest, **dict.fromkeys(models, HalfSettings())))
     assert found is None and reason in row["reason"]

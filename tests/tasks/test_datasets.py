@@ -1,4 +1,4 @@
-"""Data sets: the built-in ones, a person's own, and what is wrong with a file."""
+"""Data sets: the built-in ones, a user's own, and errors in a file."""
 
 from pathlib import Path
 
@@ -63,10 +63,10 @@ def test_a_persons_own_file_goes_before_the_built_in_one(tmp_path):
 
 @pytest.mark.parametrize("name, hint", [("ml1m", "Did you mean ml-1m?"), ("netflx", "Did you mean netflix?")])
 def test_an_unknown_name_lists_the_known_ones(tmp_path, name, hint):
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         datasets.load_dataset(name, tmp_path)
-    assert hint in str(told.value)
-    assert all(known in str(told.value) for known in BUILT_IN)
+    assert hint in str(error.value)
+    assert all(known in str(error.value) for known in BUILT_IN)
 
 
 def test_logs_of_a_name_that_no_file_declares_are_taken_by_the_defaults(tmp_path):
@@ -100,10 +100,10 @@ def test_a_name_that_is_misspelt_or_no_name_is_refused_with_logs_too(tmp_path, n
 )
 def test_a_malformed_file_is_named_with_its_key(tmp_path, text, said):
     own(tmp_path, "mine", text)
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         datasets.load_dataset("mine", tmp_path)
-    assert str(tmp_path / "datasets" / "mine.toml") in str(told.value)
-    assert said in str(told.value)
+    assert str(tmp_path / "datasets" / "mine.toml") in str(error.value)
+    assert said in str(error.value)
 
 
 def test_a_data_set_is_frozen(tmp_path):

@@ -229,7 +229,7 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
 
 
 @pytest.mark.slow
-def test_next_events_of_few_users_draws_unless_told_otherwise(home, log_events, caplog):
+def test_next_events_of_few_users_draws_by_default(home, log_events, caplog):
     log_events(list(days(validation.MIN_USERS - 10)))
     digest = of_next_events(home)
     assert matrices.load_split(home, digest).ends is None and "have only 40 users with earlier edges" in caplog.text

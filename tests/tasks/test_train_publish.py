@@ -124,7 +124,7 @@ def test_a_damaged_store_is_made_again(home, digests, damage, caplog):
     assert str(weights) in caplog.text and str(targets) in caplog.text
 
 
-def test_a_matrix_that_no_model_can_take_is_told(home, digests):
+def test_a_matrix_that_no_model_can_take_is_reported(home, digests):
     stored = matrices.load_split(home, digests[PROTOCOL])
     empty = stored.train.copy()
     empty.data, empty.indices, empty.indptr = empty.data[:0], empty.indices[:0], np.zeros_like(empty.indptr)

@@ -122,7 +122,7 @@ def forked(folder: Path, work: Callable[[], int], log: Path) -> int:
 
 
 def before(flow: str, folder: Path, run: Callable[[int], int]) -> None:
-    """Lay out what is there before the flow's run: for a night, one that ended well, one that was killed, and a new log.
+    """Prepare the home before the flow's run: for a night, one that ended well, one that was killed, and a new log.
 
     Args:
         folder: that the home is in.

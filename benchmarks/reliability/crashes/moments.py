@@ -72,7 +72,7 @@ def at_commits(home: Path, tell: Callable[[str, bool], None]) -> None:
     def round_each(name: str) -> Callable[..., Any]:
         own = getattr(kind, name)
 
-        def told(connection: Any, *given: Any, **more: Any) -> Any:
+        def wrapped(connection: Any, *given: Any, **more: Any) -> Any:
             checkpoint = name in WRITING and str(given[:1]).strip("(',)\"").lower() == "checkpoint"
             what, ends = "checkpoint" if checkpoint else name, checkpoint or name in ENDING
             if ends:
@@ -84,7 +84,7 @@ def at_commits(home: Path, tell: Callable[[str, bool], None]) -> None:
                 if ends or written() != there:
                     tell(what, False)
 
-        return told
+        return wrapped
 
     for name in (*ENDING, *WRITING):
         setattr(kind, name, round_each(name))
@@ -121,12 +121,12 @@ def watch(
     """
     stage, pause = "round the flow", SELDOM
     while True:
-        told = b""
-        if select.select([telling], [], [], drawn.uniform(0, pause))[0] and not (told := os.read(telling, 4096)):
+        message = b""
+        if select.select([telling], [], [], drawn.uniform(0, pause))[0] and not (message := os.read(telling, 4096)):
             break  # it has ended
         moment = Moment(stage, "at a drawn time", "drawn")
-        if told:
-            stage, what, kind, inside = told.decode().rstrip("\n").split("\t")
+        if message:
+            stage, what, kind, inside = message.decode().rstrip("\n").split("\t")
             moment, pause = Moment(stage, what, kind), OFTEN if inside == "1" else SELDOM
         os.kill(process, signal.SIGSTOP)
         _, status, usage = os.wait4(process, os.WUNTRACED)
@@ -134,7 +134,7 @@ def watch(
             return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
         take(moment)
         os.kill(process, signal.SIGCONT)
-        if told:
+        if message:
             os.write(going_on, b"1")
     _, status, usage = os.wait4(process, 0)
     return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime

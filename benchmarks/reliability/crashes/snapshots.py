@@ -58,7 +58,7 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
 
     def take(self, home: Path) -> Snapshot:
-        """Copy a home; nobody may be at work in it."""
+        """Copy a home; no process may write to it meanwhile."""
         entries, first, size = [], {}, 0
         for path in sorted(_below(home)):
             place, status = path[len(str(home)) + 1 :], os.lstat(path)
@@ -73,11 +73,11 @@ class Store:
             modified_ns = status.st_mtime_ns if kind == stat.S_IFREG else 0
             entries.append(Entry(place, name, stat.S_IMODE(status.st_mode), content, same_as, modified_ns))
         self.taken, self.largest = self.taken + 1, max(self.largest, size)
-        told = "\n".join(f"{one[:-1]}" for one in entries)
-        return Snapshot(hashlib.sha256(told.encode()).hexdigest(), tuple(entries))
+        listing = "\n".join(f"{one[:-1]}" for one in entries)
+        return Snapshot(hashlib.sha256(listing.encode()).hexdigest(), tuple(entries))
 
     def put(self, snapshot: Snapshot, home: Path) -> None:
-        """Make a home of a snapshot, in place of what is there."""
+        """Restore a snapshot, replacing the home."""
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         for one in snapshot.entries:

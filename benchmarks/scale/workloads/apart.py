@@ -1,4 +1,4 @@
-"""Work in a process of its own, whose peak of memory and end are its own; what it took is told, or why it failed."""
+"""Run work in a process of its own and report its seconds and peak memory, or why it failed."""
 
 import multiprocessing
 import os

@@ -55,7 +55,7 @@ def best(work: Callable[[], object]) -> float:
 
 
 def rates(size: int = 1 << 25) -> list[Took]:
-    """The machine's rates by one thread, for two that wait for each other spend CPU seconds; under `rates` of what is found.
+    """Measure the machine's rates by one thread (two that wait for each other spend CPU seconds); the result's `rates`.
 
     Args:
         size: float32 numbers that are copied and gathered; the products are of matrices of as many bytes or fewer.

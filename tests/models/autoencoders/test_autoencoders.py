@@ -157,7 +157,7 @@ def test_the_best_epoch_is_kept(name, cut):
     np.testing.assert_array_equal(model.scores(histories), snapshots[best])
 
 
-def test_training_users_are_watched_where_nobody_else_is(long_tailed):
+def test_training_users_are_monitored_without_validation_users(long_tailed):
     seen = []
     model = make("mult_dae").fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(epoch.values)))
     assert len(seen) == 6 and all(0 < values["validation ndcg@100"] < 1 for values in seen)
@@ -294,14 +294,14 @@ def test_a_fitted_model_scores_without_pytorch(long_tailed, tmp_path):
         "scores = model.scores(scipy.sparse.csr_matrix([[1.0] * 120]))\n"
         "print(scores.shape, 'torch' in sys.modules)"
     )
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
         cwd=Path(__file__).parents[3],
         check=True,
         capture_output=True,
         text=True,
     )
-    assert told.stdout == "(1, 120) False\n"
+    assert process.stdout == "(1, 120) False\n"
 
 
 def test_draws_belong_to_the_user_and_the_epoch(long_tailed):
@@ -313,7 +313,7 @@ def test_draws_belong_to_the_user_and_the_epoch(long_tailed):
     everybody = np.arange(300)
     kept = draws.draw_inputs(long_tailed, everybody, 3, 2, 0.4)
     lengths = np.repeat(np.sqrt(np.diff(long_tailed.indptr)), np.diff(long_tailed.indptr))
-    np.testing.assert_allclose(np.unique(np.round(kept * lengths * 0.6, 5)), [0, 1])  # x / |x|, over what is kept
+    np.testing.assert_allclose(np.unique(np.round(kept * lengths * 0.6, 5)), [0, 1])  # x / |x|, over the entries left
     assert abs((kept == 0).mean() - 0.4) < 4 * np.sqrt(0.24 / long_tailed.nnz)
     order = draws.shuffle_users(everybody, 3, 1)
     assert sorted(order) == list(everybody) and (order != everybody).mean() > 0.9
@@ -340,7 +340,7 @@ def test_a_step_too_large_for_the_device_names_the_settings(long_tailed, monkeyp
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_cuda_where_there_is_none_is_told(long_tailed):
+def test_absent_cuda_is_reported(long_tailed):
     with pytest.raises(ValueError, match="device = cuda: PyTorch .* sees no CUDA device"):
         make("mult_dae", device="cuda").fit(long_tailed)
 
@@ -352,7 +352,7 @@ def test_a_gpu_learns_what_a_cpu_learns(name, long_tailed):
     np.testing.assert_allclose(on_gpu.scores(long_tailed), on_cpu.scores(long_tailed), atol=1e-3)
 
 
-def test_a_loss_that_grows_without_bound_is_told(long_tailed):
+def test_a_loss_that_grows_without_bound_is_reported(long_tailed):
     model = make("mult_dae")
     finite = model._loss
     model._loss = lambda weights, batch: finite(weights, batch) * np.nan

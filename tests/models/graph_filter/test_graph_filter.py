@@ -33,7 +33,7 @@ def never_form(monkeypatch, kept=0):
 
 @pytest.fixture(scope="module")
 def likes():
-    """60 users x 40 items, a long tail; item 7 is nobody's, user 5 likes nothing."""
+    """60 users x 40 items, a long tail; item 7 has no user, user 5 likes nothing."""
     rng = np.random.default_rng(4)
     found = rng.random((60, 40)) < 0.5 / np.sqrt(np.arange(1, 41))
     found[:, 7], found[5] = False, False

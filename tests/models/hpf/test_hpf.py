@@ -257,10 +257,10 @@ def test_started_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
     first.save(tmp_path)
     grown = csr_matrix((matrix.data, matrix.indices, np.append(matrix.indptr, matrix.nnz)), shape=(61, 20))
     users, items = np.append(np.arange(60), -1), np.arange(20)
-    begun, told = Start(HPF.load(tmp_path), users, items), []
+    start, epochs = Start(HPF.load(tmp_path), users, items), []
     several = SETTINGS.model_copy(update={"starts": 3})  # of which there is one, where the last fit ended
-    second = HPF(several).fit(grown, FitOptions(start=begun, on_epoch=told.append))
-    assert {epoch.of for epoch in told} == {SETTINGS.max_iterations} and len(told) == len(second.bounds)
+    second = HPF(several).fit(grown, FitOptions(start=start, on_epoch=epochs.append))
+    assert {epoch.of for epoch in epochs} == {SETTINGS.max_iterations} and len(epochs) == len(second.bounds)
     assert len(second.bounds) < len(first.bounds) / 4
     assert second.bounds[0] == pytest.approx(first.bounds[-1], rel=0.02)
 

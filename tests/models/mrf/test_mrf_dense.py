@@ -87,7 +87,7 @@ def test_the_ridge_regression_of_eq_3_is_at_its_minimum(long_tailed):
     assert np.abs(gradient).max() < 2e-3
 
 
-def test_items_that_everybody_or_nobody_likes_take_no_part(long_tailed):
+def test_items_that_all_users_or_none_like_take_no_part(long_tailed):
     likes = long_tailed.toarray()
     likes[:, 3], likes[:, 8] = 1, 0
     for settings in VARIANTS.values():

@@ -113,7 +113,7 @@ def by_the_paper(s_lambda, a, r):
     items = range(len(a))
     covariance = np.abs(s_lambda).astype(np.float32)  # those that are equal in float32 count as ties
     neighbours = {i: {j for j in items if a[j, i] and j != i} for i in items}  # N^(i), from the i-th column of A
-    # ties by popularity, which orders the variances; items without any are told apart by their ids
+    # ties by popularity, which orders the variances; items without any are ordered by their ids
     the_list = sorted(items, key=lambda i: (-len(neighbours[i]), -s_lambda[i, i], i))
     s, found = set(), {}
     while the_list:
@@ -288,7 +288,7 @@ def test_batches_and_threads_do_not_change_a_bit(r, variant, long_tailed, monkey
         np.testing.assert_array_equal(array, cut._arrays()[name], err_msg=name)
 
 
-def test_items_that_everybody_or_nobody_likes_take_no_part(long_tailed):
+def test_items_that_all_users_or_none_like_take_no_part(long_tailed):
     likes = long_tailed.toarray()
     likes[:, 3], likes[:, 8] = 1, 0
     likes = csr_matrix(likes)

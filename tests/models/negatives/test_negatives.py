@@ -180,7 +180,7 @@ def test_once_counted_a_law_reads_the_rows_of_its_users_alone(law):
 
 
 def one_after_another(wanted, seen):
-    """Expected share of each item among `wanted` draws without replacement from what is left of the shares."""
+    """Expected share of each item among `wanted` draws without replacement from the remaining shares."""
 
     def taken(left, wanted):
         if not wanted:

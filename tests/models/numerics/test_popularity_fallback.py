@@ -19,7 +19,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def sparse_log():
-    """200 users x 150 items, most pairs of which share no user; item 7 is liked by all, item 8 by nobody."""
+    """200 users x 150 items, most pairs of which share no user; item 7 is liked by all, item 8 by no user."""
     rng = np.random.default_rng(9)
     likes = rng.random((200, 150)) < 0.15 / np.sqrt(np.arange(1, 151))
     likes[:, 7], likes[:, 8] = True, False

@@ -62,7 +62,7 @@ def test_of_equal_places_the_first_entry_is_the_newer():
 
 
 @pytest.mark.filterwarnings("ignore:.*no training user has")
-def test_items_that_nobody_trained_on_are_not_counted():
+def test_items_without_training_users_are_not_counted():
     histories, places = drawn(4)
     trained = np.arange(38) % 3 > 0  # of 40 columns; the last two are of later items
     known = drop_unknown_entries(histories, trained, "mrf_dense")

@@ -1,4 +1,4 @@
-"""random_graph by blocks of users: blocks in turns (eq. 21), warm starts, scores within a fit, and what is left behind."""
+"""random_graph by blocks of users: messages (eq. 15, 17 to 19, 21), blocks in turns, warm starts, and scratch files."""
 
 import tempfile
 from contextlib import contextmanager

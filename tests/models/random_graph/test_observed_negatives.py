@@ -28,7 +28,7 @@ def considered(seed=0):
     observed = ~likes & (rng.random((USERS, ITEMS)) < rng.uniform(0, 0.8, (USERS, 1)))
     likes[3] = observed[4] = False  # no like, no observed negative
     likes[5], observed[5] = np.arange(ITEMS) < 20, np.arange(ITEMS) >= 20  # nothing is left
-    likes[:, 7], observed[6, 7] = False, True  # an item that nobody likes
+    likes[:, 7], observed[6, 7] = False, True  # an item without likes
     return likes, observed
 
 

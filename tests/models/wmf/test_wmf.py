@@ -21,7 +21,7 @@ from oneclass.models.wmf.normal_equations import (
 EXACT, TWO_STEPS, BLOCKS = SolverSettings(0, 1 << 16), SolverSettings(2, 0), SolverSettings(0, 16)
 RENDLE = Loss(0.1, 0.0, 0.0, 0.005, 0.8)
 HU = Loss(1.0, 1.0, 3.0, 4.0, 0.0)
-TARGETS = Loss(0.1, 0.0, 0.0, 0.005, 0.8, targets=True)  # the values of the matrix are what is fitted
+TARGETS = Loss(0.1, 0.0, 0.0, 0.005, 0.8, targets=True)  # the values of the matrix are the targets
 
 losses = pytest.mark.parametrize("loss", [RENDLE, HU, TARGETS], ids=["rendle2021", "hu2008", "weak likes"])
 solvers = pytest.mark.parametrize("solver", [EXACT, TWO_STEPS, BLOCKS], ids=["cholesky", "cg", "blocks"])

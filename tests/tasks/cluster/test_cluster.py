@@ -74,14 +74,14 @@ def test_an_error_of_a_call_is_raised_where_it_is_awaited(cluster, home):
             pending.result()
 
 
-@pytest.mark.parametrize("told", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
-def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_path, told):
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
+def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_path, sent):
     own_cluster.worker()
     own_cluster.worker()
     with opened(own_cluster, home) as executor:
         pending = executor.submit(calls.slowly, home, tmp_path / "began", 2.0, label="call")
         (first,) = wait_for_lines(tmp_path / "began", 1)
-        os.kill(first, told)
+        os.kill(first, sent)
         assert pending.result() != first
 
 

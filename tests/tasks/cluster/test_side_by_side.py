@@ -107,7 +107,7 @@ def test_after_a_call_that_fails_those_that_wait_are_not_made(home):
     assert max(made) < 10
 
 
-def test_answers_that_nobody_asks_for_are_not_made_far_ahead(home):
+def test_results_are_not_computed_far_ahead_of_their_reader(home):
     made = []
     answers = imap(
         LOCAL, lambda home, number: made.append(number), home, [(number,) for number in range(50)], label="call"

@@ -350,8 +350,8 @@ def test_a_nan_is_named_and_nothing_is_written(home, monkeypatch, score):
 
 def test_a_log_without_test_users_is_said_and_leaves_no_rows(home, caplog):
     split = leave_one_out(np.random.default_rng(7))
-    nobody, no_edges = np.zeros(0, np.int32), csr(np.zeros((0, ITEMS)))
-    part = Part(no_edges, no_edges, nobody, nobody)
+    no_users, no_edges = np.zeros(0, np.int32), csr(np.zeros((0, ITEMS)))
+    part = Part(no_edges, no_edges, no_users, no_users)
     without = SplitMatrices("leave_one_out", split.train, split.users, split.items, {"test": part})
     digest, fits = store(home, without, Opinion)
     with caplog.at_level(logging.WARNING):

@@ -52,7 +52,7 @@ def test_one_bad_data_set_does_not_break_the_others(tmp_path):
     home = data_set(tmp_path, "b-good")
     (data_set(tmp_path, "a-bad").report / home_page.SUMMARY_FILE).write_text('{"shown": {"value": "no number"}}')
     (tmp_path / "c-new" / "report").mkdir(parents=True)
-    (tmp_path / "c-new" / "warehouse.duckdb").write_text("no database, and nobody looks")
+    (tmp_path / "c-new" / "warehouse.duckdb").write_text("no database, and it is not opened")
     (tmp_path / "datasets").mkdir()
     (data_set(tmp_path, "d-list").report / home_page.SUMMARY_FILE).write_text("[]")
     home_page.record_outcome(home, "run", "completed")

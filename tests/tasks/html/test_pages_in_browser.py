@@ -85,8 +85,8 @@ def test_axe_finds_no_violation(page, pages, axe, name, dark, width):
     page.js(f"{axe}; null")
     found = page.js("axe.run(document).then(found => JSON.stringify([found.passes.length, found.violations]))")
     passes, violations = json.loads(found)
-    told = [f"{one['id']}: {one['help']}: {node['html'][:200]}" for one in violations for node in one["nodes"][:3]]
-    assert told == [] and passes > 10
+    messages = [f"{one['id']}: {one['help']}: {node['html'][:200]}" for one in violations for node in one["nodes"][:3]]
+    assert messages == [] and passes > 10
 
 
 @pytest.mark.slow

@@ -43,14 +43,14 @@ def curated(home: Home, dataset: Dataset) -> list[tuple]:
     return rows(home, "from curated.interactions order by user_index, item_index")
 
 
-def test_a_changed_file_replaces_its_events_and_is_told(home, dataset, tmp_path, caplog):
+def test_a_changed_file_replaces_its_events_and_is_reported(home, dataset, tmp_path, caplog):
     one, two = csv(tmp_path / "one.csv", "a,x,5", "a,y,4", "broken"), csv(tmp_path / "two.csv", "b,x,5")
     ingest(home, dataset, [one, two], "run-1")
     csv(one, "a,x,5", "c,z,5", "c,y,2")  # the like of y was taken back, a line was mended, two were added
     with caplog.at_level(logging.INFO, "oneclass.tasks.ingest"):
-        told = ingest(home, dataset, [one, two], "run-2")
-    assert (told.new, told.changed, told.skipped) == ((str(one),), (str(one),), (str(two),))
-    assert (told.events, told.events_before, told.total_events, told.file_ids) == (3, 2, 4, (1, 2))
+        result = ingest(home, dataset, [one, two], "run-2")
+    assert (result.new, result.changed, result.skipped) == ((str(one),), (str(one),), (str(two),))
+    assert (result.events, result.events_before, result.total_events, result.file_ids) == (3, 2, 4, (1, 2))
     assert rows(home, EVENTS) == [
         ("a", "x", 5, 1, 2), ("b", "x", 5, 2, 2), ("c", "y", 2, 1, 4), ("c", "z", 5, 1, 3)
     ]  # fmt: skip
@@ -110,8 +110,8 @@ def test_members_of_an_archive_are_replaced_one_by_one(home, tmp_path):
     path.write_bytes(packed({"mv_1.txt": b"1:\n10,4,2004-01-01\n", "mv_2.txt": b"2:\n10,4,2004-01-01\n"}))
     ingest(home, dataset, [path], "run-1")
     path.write_bytes(packed({"mv_1.txt": b"1:\n10,4,2004-01-01\n", "mv_2.txt": b"2:\n11,5,2004-01-01\n"}))
-    told = ingest(home, dataset, [path], "run-2")
-    assert told.changed == (f"{path}/mv_2.txt",)
+    result = ingest(home, dataset, [path], "run-2")
+    assert result.changed == (f"{path}/mv_2.txt",)
     assert rows(home, "select user_id, item_id, file_id from raw.events order by 2") == [("10", "1", 1), ("11", "2", 2)]
 
 
@@ -127,8 +127,8 @@ def test_a_file_that_became_a_copy_of_another_leaves_no_events_of_its_own(home, 
     one, two = csv(tmp_path / "one.csv", "a,x,5"), csv(tmp_path / "two.csv", "b,y,5")
     ingest(home, dataset, [one, two], "run-1")
     csv(one, "b,y,5")
-    told = ingest(home, dataset, [one, two], "run-2")
-    assert (told.changed, told.file_ids, told.total_events) == ((str(one),), (2, 2), 1)
+    result = ingest(home, dataset, [one, two], "run-2")
+    assert (result.changed, result.file_ids, result.total_events) == ((str(one),), (2, 2), 1)
     assert rows(home, ARRIVALS.format("run-2")) == [(str(one), "withdrawn", 0, 0, 1, 0)]
 
 
@@ -145,11 +145,11 @@ def test_a_changed_file_is_added_where_the_setting_says_so_and_replaced_whole_la
     path = csv(tmp_path / "one.csv", "a,x,5")
     ingest(home, dataset, [path], "run-1", ADD)
     csv(path, "a,x,5", "b,y,5")
-    told = ingest(home, dataset, [path], "run-2", ADD)
-    assert (told.changed, told.total_events, told.file_ids) == ((), 3, (2,))
+    result = ingest(home, dataset, [path], "run-2", ADD)
+    assert (result.changed, result.total_events, result.file_ids) == ((), 3, (2,))
     csv(path, "c,z,5")
-    told = ingest(home, dataset, [path], "run-3")
-    assert (told.events_before, told.total_events, told.file_ids) == (3, 1, (1,))
+    result = ingest(home, dataset, [path], "run-3")
+    assert (result.events_before, result.total_events, result.file_ids) == (3, 1, (1,))
 
 
 def test_a_warehouse_from_before_names_were_kept(home, dataset, tmp_path):

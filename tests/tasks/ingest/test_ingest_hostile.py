@@ -133,7 +133,7 @@ def test_a_line_that_is_too_long_is_named(home, tmp_path, monkeypatch, end, pack
     assert rejects == [(n, "the user's id is longer than 10000 bytes") for n in (3, 300_004, 300_005)]
 
 
-def test_memory_that_does_not_suffice_is_told_in_one_sentence(tmp_path):
+def test_memory_that_does_not_suffice_is_reported_in_one_sentence(tmp_path):
     home = Home(tmp_path / "var", "small", Limits(threads=1, memory=30_000_000))
     frame = pl.DataFrame({"user": ["a", "b" * 60_000_000], "item": ["x", "y"]})
     frame.write_parquet(path := tmp_path / "log.parquet")

@@ -53,9 +53,9 @@ def test_an_unreadable_file(home, tmp_path, name):
     content, said = UNREADABLE[name]
     (path := tmp_path / "log").write_bytes(content)
     (good := tmp_path / "good.csv").write_bytes(CSV)
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         ingest(home, datasets.load_dataset("ml-1m", tmp_path), [good, path], "run")
-    assert str(path) in str(told.value) and said in str(told.value)
+    assert str(path) in str(error.value) and said in str(error.value)
     assert not home.root.exists()
 
 
@@ -88,9 +88,9 @@ def test_a_file_without_permission(home, tmp_path):
 def test_absent_raw_files_are_described(tmp_path):
     home = Home(tmp_path / "var", "ml-100k")
     dataset = datasets.load_dataset("ml-100k", tmp_path)
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         ingest(home, dataset, [], "run")
-    assert str(told.value) == describe_expected_sources(home, dataset)
+    assert str(error.value) == describe_expected_sources(home, dataset)
     for part in (
         str(home.landing),
         "u.data",
@@ -99,7 +99,7 @@ def test_absent_raw_files_are_described(tmp_path):
         dataset.sha256["u.data"],
         "--source",
     ):
-        assert part in str(told.value)
+        assert part in str(error.value)
     assert not home.root.exists()
 
 

@@ -1,4 +1,4 @@
-"""The landing folder: files that are set aside, files that were read in, and what is never read."""
+"""The landing folder: quarantined files, ingested files, and files that are never read."""
 
 import logging
 from pathlib import Path
@@ -45,8 +45,8 @@ def test_a_bad_file_is_set_aside_and_the_others_go_in(home, dataset, caplog, nam
     csv(home.landing / "ratings-1.csv", *[f"u{n},x,5" for n in range(9)])
     (bad := home.landing / "may" / "ratings-2.csv").parent.mkdir()
     bad.write_bytes(content)
-    told = ingest(home, dataset, [], "run-1")
-    assert (told.set_aside, told.total_events) == ((str(bad),), 9)
+    result = ingest(home, dataset, [], "run-1")
+    assert (result.set_aside, result.total_events) == ((str(bad),), 9)
     aside = home.landing / "quarantine" / "may" / "ratings-2.csv"
     note = aside.with_name("ratings-2.csv.why.txt").read_text()
     assert aside.read_bytes() == content and not bad.exists()
@@ -72,8 +72,8 @@ def test_a_changed_file_that_is_bad_leaves_what_was_read_before(home, dataset):
     path = csv(home.landing / "ratings.csv", "a,x,5")
     ingest(home, dataset, [], "run-1")
     csv(path, "broken", "b,x,5")
-    told = ingest(home, dataset, [], "run-2")
-    assert (told.set_aside, told.changed, told.events_before) == ((str(path),), (), 0)
+    result = ingest(home, dataset, [], "run-2")
+    assert (result.set_aside, result.changed, result.events_before) == ((str(path),), (), 0)
     assert rows(home, USERS) == [("a",)]
 
 
@@ -183,8 +183,8 @@ def test_a_moved_file_that_comes_back_changed_replaces_its_events(home, dataset)
 def test_a_run_that_died_before_it_moved_its_files_is_made_up_for(home, dataset):
     csv(home.landing / "ratings.csv", "a,x,5")
     ingest(home, dataset, [], "run-1")
-    told = ingest(home, dataset, [], "run-2", MOVE)
-    assert told.skipped and files(home.landing) == {"done/ratings.csv"}
+    result = ingest(home, dataset, [], "run-2", MOVE)
+    assert result.skipped and files(home.landing) == {"done/ratings.csv"}
 
 
 def test_a_breach_moves_nothing(home, dataset, monkeypatch):
@@ -213,9 +213,12 @@ def test_the_run_s_summary_tells_what_changed_and_what_was_set_aside(home, datas
     csv(home.landing / "ratings-bad.csv", "broken")
     with runs.record_run(home, "night-2", "nightly-retrain", {}):
         ingest(home, dataset, [], "night-2")
-    told = []
+    summaries = []
     for run_id in ("night-1", "night-2"):
-        told.append(run_summary.summarize_success(home, run_id, None))
-    assert "changed under" not in told[0] and "set aside" not in told[0]
-    assert "1 of them changed under their names: 2 events before, 3 now" in told[1]
-    assert "**1 set aside** in landing/quarantine: ratings-bad.csv (" in told[1] and "line 2: 1 fields" in told[1]
+        summaries.append(run_summary.summarize_success(home, run_id, None))
+    assert "changed under" not in summaries[0] and "set aside" not in summaries[0]
+    assert "1 of them changed under their names: 2 events before, 3 now" in summaries[1]
+    assert (
+        "**1 set aside** in landing/quarantine: ratings-bad.csv (" in summaries[1]
+        and "line 2: 1 fields" in summaries[1]
+    )

@@ -54,7 +54,7 @@ def checked_and_ingested(root: Path, path: Path) -> int:
 @pytest.mark.slow
 @needs_proc
 def test_a_plain_log_is_read_once_by_the_survey_and_once_by_duckdb(tmp_path):
-    checked_and_ingested(tmp_path / "first", csv(tmp_path / "small.csv", "a,x,5"))  # imports what is imported late
+    checked_and_ingested(tmp_path / "first", csv(tmp_path / "small.csv", "a,x,5"))  # performs the late imports
     path = settled(csv(tmp_path / "ratings.csv", *content(600_000)))
     read = bytes_read(lambda: checked_and_ingested(tmp_path / "home", path))
     assert 1.9 < read / path.stat().st_size < 2.4
@@ -128,8 +128,8 @@ def test_a_log_that_changes_between_check_and_stage_is_read_as_it_is(change, tmp
     check_run(run)
     change(path, path.stat())
     ingest(run.home, run.dataset, list(run.sources), "run")
-    told = "select user_id, value, sha256 from raw.events join operations.log_files using (file_id)"
-    assert rows(run.home, told) == [("b", 1, hashlib.sha256(path.read_bytes()).hexdigest())]
+    query = "select user_id, value, sha256 from raw.events join operations.log_files using (file_id)"
+    assert rows(run.home, query) == [("b", 1, hashlib.sha256(path.read_bytes()).hexdigest())]
 
 
 def test_a_log_named_twice_is_read_in_once_and_skipped_once(home, tmp_path):

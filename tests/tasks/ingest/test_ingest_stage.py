@@ -1,4 +1,4 @@
-"""The stage as a whole: what is skipped, replaced, refused by its contract, and left by a killed run."""
+"""The stage as a whole: skipped and replaced files, its contract, rejects, and the state a killed run leaves."""
 
 import gzip
 import logging
@@ -53,8 +53,8 @@ def test_new_logs_are_read_and_known_ones_skipped_by_their_bytes(home, dataset, 
     third = ingest(home, dataset, [two, one, two], "run-3")
     assert (third.new, third.skipped, third.file_ids) == ((str(two),), (str(one), str(two)), (2, 1, 2))
     assert (third.events, third.total_events) == (1, 3) and third.digest != first.digest
-    told = "select user_id, item_id, value, file_id, line_number from raw.events order by all"
-    assert rows(home, told) == [
+    query = "select user_id, item_id, value, file_id, line_number from raw.events order by all"
+    assert rows(home, query) == [
         ("a", "x", 5, 1, 2), ("a", "y", 4, 1, 3), ("b", "x", 1, 2, 2)
     ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Who is told of a run's end, by a real command and a real webhook."""
+"""Notifications of a run's end, by a real command and a real webhook; and the tasks of stages."""
 
 import json
 import logging
@@ -58,10 +58,10 @@ def command(code):
 def test_a_command_gets_the_summary_and_what_it_is_of(tmp_path):
     code = (
         "import os,sys,json; json.dump([sys.stdin.read(), *[os.environ['ONECLASS_' + n] for n in "
-        f"('DATASET', 'RUN_ID', 'STATE')]], open('{tmp_path}/told', 'w'))"
+        f"('DATASET', 'RUN_ID', 'STATE')]], open('{tmp_path}/notified', 'w'))"
     )
     send_notifications(NotifySettings(command=command(code)), state="failed", **RUN)
-    assert json.loads((tmp_path / "told").read_text()) == [RUN["text"], "shop", "r1", "failed"]
+    assert json.loads((tmp_path / "notified").read_text()) == [RUN["text"], "shop", "r1", "failed"]
 
 
 def test_a_webhook_gets_both_as_json(webhook):
@@ -70,7 +70,7 @@ def test_a_webhook_gets_both_as_json(webhook):
     assert posted == [("application/json", {**RUN, "state": "failed"})]
 
 
-def test_of_a_completed_run_someone_is_told_only_where_that_is_asked_for(webhook):
+def test_a_completed_run_notifies_only_if_configured(webhook):
     address, posted = webhook
     send_notifications(NotifySettings(webhook=address), state="completed", **RUN)
     assert not posted

@@ -1,4 +1,4 @@
-"""Progress as it is told: lines where there is no terminal, a bar with whole lines above it where there is one."""
+"""Progress: log lines without a terminal, a bar with whole lines above it on a terminal."""
 
 import logging
 import os
@@ -99,7 +99,7 @@ def test_quick_steps_share_a_line_and_the_last_has_its_own(logged):
     assert len(logged.records) < 10
 
 
-def test_pieces_come_in_order_with_their_weights_told(logged, monkeypatch):
+def test_pieces_come_in_order_with_their_weights(logged, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0)
     assert list(iterate_with_progress([1, 3, 4], "reading", lambda piece: piece)) == [1, 3, 4]
     assert [re.match(r"reading: (\d+) %", record.getMessage())[1] for record in logged.records] == ["12", "50", "100"]

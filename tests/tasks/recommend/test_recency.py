@@ -128,7 +128,7 @@ def test_a_user_whom_a_fit_has_not_seen_is_explained_by_the_published_order(publ
         ids = dict(connection.execute("select item_id, item_index from indexed.items").fetchall())
     items = matrices.load_split(home, fits.find_matrices_digest(home, "slim", digest)).items
     columns = {index: column for column, index in enumerate(items.tolist())}
-    weights, told = fits.load_fit(home, "slim", digest).weights.toarray(), 0
+    weights, compared = fits.load_fit(home, "slim", digest).weights.toarray(), 0
     for user in unseen:
         (of_slim,) = explain_user(home, user, top=3, models=["slim"]).by_model
         assert not of_slim.known
@@ -137,8 +137,8 @@ def test_a_user_whom_a_fit_has_not_seen_is_explained_by_the_published_order(publ
             for one, value in item.because:
                 weight = weights[columns[ids[one]], columns[ids[item.item_id]]]
                 assert value == pytest.approx((1 + known[::-1].index(one)) ** -1.5 * weight, rel=1e-5)
-                told += 1
-    assert told > 10
+                compared += 1
+    assert compared > 10
 
 
 def test_a_model_promoted_by_hand_keeps_the_order(published):

@@ -106,9 +106,9 @@ def test_items_that_are_not_known_are_named(shop):
     ],
 )
 def test_the_warning_is_of_the_line_that_asked(shop, ask):
-    with pytest.warns(published.UnknownItems, match="nil") as told:
+    with pytest.warns(published.UnknownItems, match="nil") as warned:
         ask(shop)
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 def test_an_empty_history_gets_popular_items(shop):
@@ -124,7 +124,7 @@ def test_similar_items_are_of_the_same_taste(by_model, model):
     assert "i3" not in found["item_id"] and all(int(item[1:]) < 20 for item in found["item_id"])
 
 
-def test_who_or_what_is_not_there_is_told(by_model, shop):
+def test_unknown_users_and_items_are_reported(by_model, shop):
     with pytest.raises(InputError, match="user nobody: is not among the 60 users of small"):
         shop.recommend_for("nobody")
     with pytest.raises(InputError, match="item nil: nobody in small likes it"):
@@ -142,7 +142,7 @@ def test_who_or_what_is_not_there_is_told(by_model, shop):
 def test_a_later_publication_changes_nothing_of_what_was_loaded(copied, split_once):
     before = published.load(copied.root, "small")
     answer = before.recommend_for("u7")
-    while datetime.now(UTC) < before.published_at + timedelta(seconds=1):  # which is told to the second
+    while datetime.now(UTC) < before.published_at + timedelta(seconds=1):  # which has a resolution of a second
         time.sleep(0.05)
     publish_model(copied, split_once[1], "mrf_dense", "next")
     shutil.rmtree(copied.publications / "of-random_graph")

@@ -349,7 +349,7 @@ def test_factors_and_minibatches_are_in_order(figures):
 
 @pytest.mark.slow
 def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
-    """A tune between two runs: what changed is told against the run before it, as if there had been none."""
+    """A tune between two runs: changes are relative to the run before it, as if there had been none."""
     other = Home(tmp_path, "small", Limits(threads=2, memory=1 << 30))
     with warehouse.open_warehouse(other) as connection:
         fill(connection)
@@ -418,7 +418,7 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("theme", [plotting.LIGHT_COLOURS, plotting.DARK_COLOURS], ids=["light", "dark"])
-def test_colours_can_be_told_apart_and_read(theme):
+def test_colours_are_distinct_and_legible(theme):
     for matrix in MATRICES.values():
         seen = [lab(np.array(matrix) @ linear(theme[hue])) for hue in plotting.HUES]
         apart = [np.linalg.norm(one - other) for at, one in enumerate(seen) for other in seen[:at]]

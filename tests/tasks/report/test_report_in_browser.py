@@ -37,10 +37,10 @@ def sorting(page, table):
 @pytest.mark.slow
 def test_nothing_fails_and_nothing_leaves_the_machine(page, file):
     page.open(file)
-    told = {event["method"] for event in page.events}
+    methods = {event["method"] for event in page.events}
     requests = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
     assert [url for url in requests if not url.startswith("data:")] == [file.as_uri()]
-    assert not told & {"Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"}
+    assert not methods & {"Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"}
 
 
 @pytest.mark.slow

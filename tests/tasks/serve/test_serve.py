@@ -110,7 +110,7 @@ def test_answers_are_those_of_python(served):
         ("/similar", {"item": "nil"}, 404, "item nil: nobody in small likes it"),
     ],
 )
-def test_what_cannot_be_answered_is_told(served, path, query, status, words):
+def test_unanswerable_requests_are_reported(served, path, query, status, words):
     found = get(served[1], path, **query)
     assert found[0] == status and words in json.dumps(found[1])
 

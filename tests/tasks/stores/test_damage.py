@@ -31,7 +31,7 @@ def flip(file):
 
 
 def flip_at_the_same_time(file):
-    """As a disk does it, which tells nobody."""
+    """Damage a file silently, as a disk does."""
     before = file.stat()
     flip(file)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))

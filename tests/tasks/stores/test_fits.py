@@ -1,4 +1,4 @@
-"""The store of fits: what a digest depends on, whole folders or none, and what is taken for damaged."""
+"""The store of fits: digests, whole folders or none, damage, and retention."""
 
 import dataclasses
 import importlib.metadata

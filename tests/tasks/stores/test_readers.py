@@ -88,7 +88,7 @@ def test_a_held_warehouse_is_waited_for_and_that_is_said(home, caplog):
     assert f"PID {holder.pid}" in caplog.text and "free again after" in caplog.text
 
 
-def test_readers_of_one_publication_share_it_though_nobody_may_write_there(home):
+def test_readers_of_one_publication_share_it_without_write_access(home):
     published(home, "run", 2)
     folder = home.published.resolve()
     for path in (*folder.iterdir(), folder):

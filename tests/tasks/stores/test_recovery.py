@@ -125,7 +125,7 @@ def test_a_warehouse_that_is_cut_short_has_one_message(home, share):
         pass
 
 
-def test_a_block_that_is_damaged_is_told_when_it_is_read(home):
+def test_a_block_that_is_damaged_is_reported_when_it_is_read(home):
     with warehouse.open_warehouse(home) as connection:
         connection.execute("insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
     flip(home.warehouse, home.warehouse.stat().st_size // 2)

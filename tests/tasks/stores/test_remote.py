@@ -1,4 +1,4 @@
-"""The stores by URL, of the S3 protocol: what is put there is fetched whole or not at all, and damage is found."""
+"""Remote stores of the S3 protocol: objects are fetched whole or not at all, and damage is detected."""
 
 import hashlib
 import logging
@@ -222,12 +222,12 @@ def test_a_fit_by_blocks_has_the_bits_of_one_process(s3, home, stored, tmp_path)
     assert not list(home.spill.rglob("*.*")) and not any(f"{tmp_path.name}/small/spill" in name for name in s3.names())
 
 
-def test_a_bucket_that_is_not_there_is_told_before_a_run(home):
+def test_a_bucket_that_is_not_there_is_reported_before_a_run(home):
     with pytest.raises(InputError, match=r"--store s3://no-such-bucket/x: cannot be used .*bucket does not exist"):
         remote.write_sentinel(replace(home, store="s3://no-such-bucket/x"), "sentinel")
 
 
-def test_a_bucket_that_goes_is_told_with_what_to_do(s3, home, stored):
+def test_a_lost_bucket_is_reported_with_a_remedy(s3, home, stored):
     gone = replace(home, store="s3://no-such-bucket/x")
     with pytest.raises(
         SharedStoreUnavailable, match=r"s3://no-such-bucket/x: cannot be used .*the same command goes on"
@@ -263,6 +263,6 @@ def test_a_url_that_is_none_is_refused(url, message):
 
 
 @pytest.mark.slow
-def test_a_protocol_that_nobody_knows_is_told(home):
+def test_an_unknown_protocol_is_reported(home):
     with pytest.raises(InputError, match=r"--store nowhere://x/y: Protocol not known"):
         remote.write_sentinel(replace(home, store="nowhere://x/y"), "sentinel")

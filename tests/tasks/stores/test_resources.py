@@ -76,7 +76,7 @@ def test_a_real_control_group_limits_what_a_process_may_have_and_what_is_free(gr
 def test_what_a_real_control_group_has_of_files_in_the_cache_is_free(group, tmp_path):
     kind = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=False)
     if kind.stdout.strip() == "tmpfs":
-        pytest.skip("files in memory are given back to nobody")
+        pytest.skip("memory of files in memory is not released")
     before, after = numbers_of(inside(group, WRITES, str(tmp_path / "file")))
     assert before - after < FILE // 4
 
@@ -119,22 +119,22 @@ def test_a_model_that_runs_out_of_memory_is_named_with_what_there_is_and_the_err
 
     with (
         limited(ROOM),
-        pytest.raises(OneclassError, match=r"m: ran out of memory \(Unable to") as told,
+        pytest.raises(OneclassError, match=r"m: ran out of memory \(Unable to") as error,
         memory_errors.guard_model_memory("m"),
     ):
         work()
-    assert is_model_error(told.value) and "MB are free of" in str(told.value)
+    assert is_model_error(error.value) and "MB are free of" in str(error.value)
     assert held[0]() is None
 
 
 def test_a_stage_that_runs_out_of_memory_is_nothing_of_a_model():
     with (
         limited(ROOM),
-        pytest.raises(ResourceExhausted, match="split: ran out of memory") as told,
+        pytest.raises(ResourceExhausted, match="split: ran out of memory") as error,
         memory_errors.memory_errors("split"),
     ):
         np.ones(ROOM)
-    assert not is_model_error(told.value)
+    assert not is_model_error(error.value)
 
 
 def test_a_fit_that_ran_out_of_memory_leaves_nothing_and_the_next_goes_on(split_once, tmp_path, monkeypatch):

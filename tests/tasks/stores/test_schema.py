@@ -42,7 +42,7 @@ def versions(home):
 
 def test_an_older_home_has_the_columns_of_a_new_one_and_keeps_its_rows(older, tmp_path):
     fresh = type(older)(tmp_path / "fresh", "small", older.limits)
-    assert columns(older) == columns(fresh), "give what is new in sql/schema/ a migration"
+    assert columns(older) == columns(fresh), "add a migration for new columns in sql/schema/"
     assert versions(older) == versions(fresh) == list(sql.migrations())
     with warehouse.open_warehouse(older) as connection:
         assert connection.execute("select run_id from operations.runs").fetchall() == [("old",)]

@@ -24,7 +24,7 @@ def reject(connection, line=1):
 
 @pytest.fixture
 def verdict(monkeypatch):
-    """A contract of one rule whose outcome the test decides; what is tested here is the transaction."""
+    """A contract of one rule whose outcome the test decides: these are tests of the transaction."""
     results = [RuleResult("raw.rejects", "few", "error", True, None, [{"line": 1}], "few rejects")]
     monkeypatch.setattr(warehouse.data_contracts, "check", lambda *_: list(results))
 
@@ -107,7 +107,7 @@ with runs.lock_data_set(home) if sys.argv[2] == "lock" else warehouse.open_wareh
 
 
 @pytest.mark.parametrize(("what", "message"), [("lock", "another run holds"), ("file", "another process holds")])
-def test_a_data_set_held_by_another_process_is_told(home, what, message):
+def test_a_data_set_held_by_another_process_is_reported(home, what, message):
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(home.root), what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -120,7 +120,7 @@ def test_a_data_set_held_by_another_process_is_told(home, what, message):
 
 
 @pytest.mark.parametrize("folder", ["var", "clocks"])
-def test_a_file_that_is_no_warehouse_is_told(tmp_path, folder):
+def test_a_file_that_is_no_warehouse_is_reported(tmp_path, folder):
     home = Home(tmp_path / folder, "small", Limits(1, 1 << 30))  # a name with "lock" in it is no held file
     home.folder.mkdir(parents=True)
     home.warehouse.write_text("not a database, but long enough to be taken for a file of some other program" * 100)
@@ -128,7 +128,7 @@ def test_a_file_that_is_no_warehouse_is_told(tmp_path, folder):
         pass
 
 
-def test_a_warehouse_of_an_earlier_version_is_told(home):
+def test_a_warehouse_of_an_earlier_version_is_reported(home):
     with warehouse.open_warehouse(home) as connection:
         connection.execute("drop view operations.evaluated_runs")
         connection.execute("update operations.schema_version set statements = 'of an earlier program'")
@@ -156,7 +156,7 @@ def test_frames_go_in_and_come_out_by_name(home):
     assert found.rows() == expected and found.schema["standard_error"] == pl.Float64
 
 
-def test_a_home_below_a_file_is_told(tmp_path):
+def test_a_home_below_a_file_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     home = Home(tmp_path / "file", "small", Limits(1, 1 << 30))
     with pytest.raises(InputError, match="cannot be written to"), warehouse.open_warehouse(home):

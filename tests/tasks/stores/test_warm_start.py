@@ -78,8 +78,8 @@ def test_the_next_night_begins_where_the_last_ended(home, log_events, first, tmp
     expected = PairedSymbols(SETTINGS, seed=0).fit(split_now.train, FitOptions(start=start))
     histories = split_now.train[:5]
     cold = PairedSymbols(SETTINGS, seed=0).fit(split_now.train)
-    whoever = replace(home, root=tmp_path / "worker") if away else home
-    found = fits.load_fit(whoever, "paired_symbols", fit.digest).scores(histories)
+    fitting_home = replace(home, root=tmp_path / "worker") if away else home
+    found = fits.load_fit(fitting_home, "paired_symbols", fit.digest).scores(histories)
     assert np.array_equal(found, expected.scores(histories))
     assert not np.array_equal(cold.scores(histories), expected.scores(histories))
     assert not list(tmp_path.glob("url/**/spill"))

@@ -259,7 +259,7 @@ def test_what_was_given_stays(home, log, dial):
     ],
     ids=["off", "tuned", "tuned and off", "few users"],
 )
-def test_where_there_is_no_search_the_reason_is_told(home, log, dial, asked, users, origin, reason):
+def test_without_a_search_the_reason_is_reported(home, log, dial, asked, users, origin, reason):
     found, row = settled(home, log(users), **asked)
     assert found == DialSettings() and row["origin"] == origin and reason in row["reason"] and not dial.fits
 

@@ -1,4 +1,4 @@
-"""Rounds of trials: what each is asked from, whoever makes them, in which order, and where a round is cut off."""
+"""Rounds of trials: suggestions by any executor, their order, and the end of a round."""
 
 import functools
 
@@ -37,7 +37,7 @@ class LeftToTheLog(TwoSettings):
 
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch):
-    """Studies that lie in memory, of a model that nobody fits."""
+    """Studies in memory, of a model that is not fitted."""
     monkeypatch.setattr(Search, "source", "its source")
     storage = functools.cache(lambda home: optuna.storages.InMemoryStorage())
     monkeypatch.setattr("oneclass.tasks.tuning.study._open_storage", storage)
@@ -67,7 +67,7 @@ def made(asked, start=None):
 
 
 def searched(home, of, trials, order=1, killed_at=None):
-    """The outcomes; a process that is killed has told the study of the trials before that one."""
+    """The outcomes; a killed process has recorded the trials before that one."""
     study = Study(home, of)
     while asked := study.ask(trials, LOG):
         round_ = [made(one, of.start) for one in asked[::order]]

@@ -1,4 +1,4 @@
-"""Tuning as a stage: what is read, what a trial is worth, and what a study remembers."""
+"""Tuning as a stage: its inputs, the value of a trial, and the stored study."""
 
 import dataclasses
 import shutil
@@ -171,7 +171,7 @@ def test_elsewhere_a_validation_part_is_cut_from_the_training_edges(home, digest
     assert (found.part.histories != found.train[found.part.rows]).nnz == 0 and found.metric == metric
 
 
-def test_a_log_too_small_to_tune_on_is_told(home, log_events):
+def test_a_log_too_small_to_tune_on_is_reported(home, log_events):
     log_events([("a", "x", 1), ("b", "y", 1)])
     binarize(home, BinarizeSettings(), "run")
     digests = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests

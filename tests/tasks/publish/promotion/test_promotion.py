@@ -36,7 +36,7 @@ def fitted(home, run_id, digests, protocol, model, **settings):
 
 
 def night(home, run_id, digests, model="mrf_dense", limits=None, **settings):
-    """What a run does from its fit on: the decision, and what is published."""
+    """Run the steps after a fit: the decision and the publication."""
     fit = fitted(home, run_id, digests, PROTOCOL, model, **settings)
     return judged(home, run_id, digests, model, {model: fit}, limits, **settings)
 
@@ -221,6 +221,6 @@ def test_a_model_of_the_latest_run_is_published_by_hand(home, digests):
 )
 def test_a_mean_rank_below_that_of_guesses_is_not_promoted(value, refused):
     """By more than two standard errors, here of .01."""
-    told = gates.check_better_than_random("slim/score", Mean(value, 0.01, 60))
-    assert (told is not None) == refused
-    assert not refused or ("slim/score" in told and f"{value:.3f}" in told and "0.5" in told)
+    objection = gates.check_better_than_random("slim/score", Mean(value, 0.01, 60))
+    assert (objection is not None) == refused
+    assert not refused or ("slim/score" in objection and f"{value:.3f}" in objection and "0.5" in objection)
