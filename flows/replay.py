@@ -11,6 +11,7 @@ from typing import Any
 from oneclass.flows.parameters import BackfillParameters, ReplayParameters
 from oneclass.flows.settings import RunSettings, resolve_settings
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.settings import STAGE_SETTINGS, replace_deprecated
 from oneclass.tasks.stores import warehouse
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,14 @@ def _completed_days(run: RunSettings) -> Iterator[tuple[date, str]]:
 
 
 def _relevant_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in IRRELEVANT_SETTINGS}
+    """Return the settings to compare; those of an earlier version get their current names."""
+    relevant = {name: value for name, value in settings.items() if name not in IRRELEVANT_SETTINGS}
+    stages = {name: relevant[name] for name in STAGE_SETTINGS if name in relevant}
+    current, models = (
+        {name: replace_deprecated(name, section, warn=False) for name, section in sections.items()}
+        for sections in (stages, relevant["models"])
+    )
+    return {**relevant, **current, "models": models}
 
 
 def _backfill_until(given: ReplayParameters, until: date | None = None) -> BackfillParameters:

@@ -21,7 +21,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.stage import PublishSettings
-from oneclass.tasks.settings import STAGE_SETTINGS, check_model, check_protocol, validate_settings
+from oneclass.tasks.settings import STAGE_SETTINGS, check_model, check_protocol, replace_deprecated, validate_settings
 from oneclass.tasks.split import SplitSettings
 from oneclass.tasks.stores import home, resources
 from oneclass.tasks.stores.home import FileSettings, Home, Limits
@@ -98,8 +98,8 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     root = home.resolve_root(given.home)
     declared = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source or given.split_files))
     defaults = {"ingest": declared.ingest, "binarize": declared.binarize, "split": declared.split, **declared.models}
-    overrides = functools.reduce(_merge_settings, [{}, *map(_read_config, given.config), _nest_key(given.settings)])
-    sections = _merge_settings(defaults, overrides)
+    overrides = functools.reduce(_merge_settings, [{}, *map(_read_config, given.config), nest_keys(given.settings)])
+    sections = functools.reduce(_merge_settings, [{}, defaults, overrides])
     model_names = given.models or list(declared.default_models)
     for name in model_names:
         check_model(name)
@@ -114,7 +114,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
             f"setting publish.model = {published_model}: is not among this run's models, {', '.join(model_names)}."
         )
     if any(settings[name].reads_negatives for name in model_names):
-        settings["binarize"] = settings["binarize"].model_copy(update={"observed_negatives": True})
+        settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     if any(settings[name].reads_order for name in model_names):
         settings["split"] = settings["split"].model_copy(update={"order": True})
     _check_flags(given)
@@ -177,7 +177,8 @@ def _read_config(path: str) -> dict[str, Any]:
         raise InputError(f"--config {path}: is not TOML: {error}.") from error
 
 
-def _nest_key(dotted: Mapping[str, Any]) -> dict[str, Any]:
+def nest_keys(dotted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return dotted settings, such as those of `--set`, as sections."""
     sections: dict[str, Any] = {}
     for key, value in dotted.items():
         section, _, name = key.partition(".")
@@ -186,10 +187,12 @@ def _nest_key(dotted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge_settings(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    for name, section in [*lower.items(), *upper.items()]:
+    """Add a layer of settings, under their current names; both may have a setting under different names."""
+    for name, section in upper.items():
         if not isinstance(section, Mapping):
             raise InputError(f"setting {name}: belongs under a stage or a model, such as [binarize] or [mrf_dense].")
-    return {name: {**lower.get(name, {}), **upper.get(name, {})} for name in [*lower, *upper]}
+    current = {name: replace_deprecated(name, section) for name, section in upper.items()}
+    return {name: {**lower.get(name, {}), **current.get(name, {})} for name in [*lower, *current]}
 
 
 def _resolve_protocols(names: Sequence[str], has_split: bool) -> tuple[str, ...]:

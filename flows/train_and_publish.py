@@ -58,7 +58,7 @@ def train_models(
 
 def _choose_blend(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[str, str]]) -> BaseModel | None:
     """Return the blend's settings: those given, or components and weights chosen on a protocol's validation users."""
-    if "members" in run.given.get(BLEND_MODEL, ()) or BLEND_MODEL in run.dataset.models:
+    if "components" in run.given.get(BLEND_MODEL, ()) or BLEND_MODEL in run.dataset.models:
         return run.models[BLEND_MODEL]
     protocol = next((name for name in WEIGHT_PROTOCOLS if name in fits), None)
     if protocol is None:

@@ -12,12 +12,12 @@ from prefect.runtime import flow_run
 from oneclass.flows import cli
 from oneclass.flows.parameters import TuneParameters, flow_with_parameters
 from oneclass.flows.pipeline import build_splits, format_run_name, run_context
-from oneclass.flows.settings import RunSettings, resolve_settings
+from oneclass.flows.settings import RunSettings, nest_keys, resolve_settings
 from oneclass.tasks import cluster, tuning
 from oneclass.tasks.cluster import Executor
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.orchestration import reconcile
-from oneclass.tasks.settings import build_search_space
+from oneclass.tasks.settings import build_search_space, replace_deprecated
 from oneclass.tasks.tuning import Search, Study
 
 logger = logging.getLogger(__name__)
@@ -67,8 +67,9 @@ def plan_tuning(given: TuneParameters) -> tuple[RunSettings, tuning.SearchSpace]
         raise InputError(f"--together {given.together}: must be at least 1.")
     if given.timeout is not None and given.timeout <= 0:
         raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
-    recorded = {"order": run.split.order, "explicit_negatives": run.binarize.observed_negatives}
-    return run, build_search_space(given.model, fixed=given.settings, **recorded)
+    recorded = {"order": run.split.order, "explicit_negatives": run.binarize.explicit_negatives}
+    own = replace_deprecated(given.model, nest_keys(given.settings).get(given.model, {}))
+    return run, build_search_space(given.model, fixed=own, **recorded)
 
 
 def _run_search(run: RunSettings, search: Search, given: TuneParameters, executor: Executor) -> TuneResult:

@@ -60,56 +60,76 @@ ParameterRange = NumericRange | RelativeRange | Choice
 SearchSpace = dict[str, ParameterRange]
 
 
-NO_WARNINGS = {"warn": False}  # the context of a validation that accepts deprecated settings without a warning
-
-
-class ModelSettings(BaseModel):
-    """Settings of one model. They are frozen, and unknown keys are refused.
+class Settings(BaseModel):
+    """Settings of a stage or model. They are frozen, and unknown keys are refused.
 
     Attributes:
-        search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
-            that are a `RelativeRange`, each one's rule may rest on the ones before it.
-        order_space: what tuning tries besides where histories keep their order.
-        considered_space: what tuning tries besides where what users considered and did not like is kept.
-        elsewhere: what ranks well on some logs or others: values by setting, of a `RelativeRange` the multiple; the search
-            that a run makes by itself tries each of these after the settings that it begins at.
         deprecated: settings that are accepted with a `FutureWarning`. Each maps to the name of the setting that replaces
             it, or, where none does and it is ignored, to the reason why.
+        deprecated_values: values of a setting that are accepted with a `FutureWarning`, each with the one that replaces it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    search_space: ClassVar[SearchSpace] = {}
-    recency_search_space: ClassVar[SearchSpace] = {}
-    explicit_search_space: ClassVar[SearchSpace] = {}
-    initial_trials: ClassVar[Sequence[Mapping[str, Any]]] = ()
     deprecated: ClassVar[Mapping[str, str]] = {}
+    deprecated_values: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
     @classmethod
-    def deprecations(cls, given: Mapping[str, Any]) -> list[str]:
-        """A message for each deprecated setting among those given."""
-        return [
-            f"{name} is deprecated: use {now}" if now in cls.model_fields else f"{name} is ignored: {now}"
-            for name, now in cls.deprecated.items()
-            if name in given
-        ]
+    def replace_deprecated(cls, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Return the settings under their current names, and a message for each deprecated one among them.
+
+        Raises:
+            ValueError: a setting is given under both names.
+        """
+        current, messages = {}, []
+        for name, value in given.items():
+            replacement = cls.deprecated.get(name, name)
+            if replacement not in cls.model_fields and name in cls.deprecated:
+                messages.append(f"{name} is ignored: {replacement}")
+                continue
+            if replacement != name:
+                if replacement in given:
+                    raise ValueError(f"{name}: is the deprecated name of {replacement}; give one of them")
+                messages.append(f"{name} is deprecated: use {replacement}")
+            values = cls.deprecated_values.get(replacement, {})
+            if isinstance(value, str) and value in values:
+                messages.append(f"{replacement} = {value} is deprecated: use {values[value]}")
+                value = values[value]
+            current[replacement] = value
+        return current, messages
 
     @classmethod
     def from_saved(cls, values: Mapping[str, Any]) -> Self:
         """The settings that an earlier version may have saved, without warnings."""
-        return cls.model_validate(values, context=NO_WARNINGS)
+        return cls.model_validate(values, context={"warn": False})
 
     @model_validator(mode="before")
     @classmethod
     def _replace_deprecated(cls, given: Any, info: ValidationInfo) -> Any:
-        if not isinstance(given, Mapping) or not cls.deprecated.keys() & given.keys():
+        if not isinstance(given, Mapping):
             return given
+        current, messages = cls.replace_deprecated(given)
         if (info.context or {}).get("warn", True):
-            for message in cls.deprecations(given):
+            for message in messages:
                 warnings.warn(message, FutureWarning, stacklevel=3)
-        replaced = {
-            now: given[name] for name, now in cls.deprecated.items() if name in given and now in cls.model_fields
-        }
-        return {**replaced, **{name: value for name, value in given.items() if name not in cls.deprecated}}
+        return current
+
+
+class ModelSettings(Settings):
+    """Settings of one model.
+
+    Attributes:
+        search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
+            that are a `RelativeRange`, each one's rule may rest on the ones before it.
+        recency_search_space: what tuning tries besides where histories keep their order.
+        explicit_search_space: what tuning tries besides where explicit negatives are kept.
+        initial_trials: what ranks well on some logs or others: values by setting, of a `RelativeRange` the multiple; the
+            search that a run makes by itself tries each of these after the settings that it begins at.
+    """
+
+    search_space: ClassVar[SearchSpace] = {}
+    recency_search_space: ClassVar[SearchSpace] = {}
+    explicit_search_space: ClassVar[SearchSpace] = {}
+    initial_trials: ClassVar[Sequence[Mapping[str, Any]]] = ()
 
     @property
     def reads_order(self) -> bool:

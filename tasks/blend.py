@@ -1,6 +1,6 @@
 """Blend: which of a run's models are best together, and with which weights, by validation users alone.
 
-On strong_generalization these are users that no model has seen, and the members are the run's own fits. `given` and
+On strong_generalization these are users that no model has seen, and the components are the run's own fits. `given` and
 `next_events` test on training users, so there the models are fitted once more, on what is left of the training edges when
 a part is cut from them to weigh on (`tasks.tuning.search`).
 """
@@ -49,7 +49,7 @@ def choose_components(
     seed: int,
     day: date,
 ) -> BlendSettings | None:
-    """The members of tonight's blend; None where no blend is better than its best member, which is said.
+    """The components of tonight's blend; None where no blend is better than its best component, which is said.
 
     Members are taken from the MOST_MODELS models that are best by themselves, each with its best score, by the metric by
     which settings are chosen on the protocol; the weights by S as well (`models.blend.weight_search`). The decision is by
@@ -89,7 +89,7 @@ def choose_components(
     best = f"{lists[weighed.best][0].name}/{lists[weighed.best][1]}"
     figures = f"{metric} {together:.4f} by cross-validation, {best} alone {alone:.4f}"
     if found is None or together <= alone:
-        return _log_rejection(home, run_id, f"no blend is better than its best member: {figures}")
+        return _log_rejection(home, run_id, f"no blend is better than its best component: {figures}")
     error = metrics.mean_and_error(weighed.cross_validated).standard_error
     logger.info("blend: %s; %s over %d users", _describe_weights(found), figures, count)
     row = {
@@ -144,17 +144,17 @@ def _score_blocks(lists: list[tuple[Model, str]], part: Part) -> Iterator[tuple]
 def _component_settings(
     lists: list[tuple[Model, str]], weight_search: WeightSearchResult, settings: Mapping[str, ModelSettings]
 ) -> BlendSettings | None:
-    """The members with a weight; None where there are not two."""
-    members = [
+    """The components with a weight; None where there are not two."""
+    components = [
         Component(model=model.name, score=score, weight=weight, settings=settings[model.name].model_dump(mode="json"))
         for (model, score), weight in zip(lists, weight_search.weights, strict=True)
         if weight
     ]
-    return BlendSettings(members=tuple(members)) if len(members) > 1 else None
+    return BlendSettings(components=tuple(components)) if len(components) > 1 else None
 
 
 def _describe_weights(found: BlendSettings) -> str:
-    return " + ".join(f"{one.weight:g} {one.model}/{one.score}" for one in found.members)
+    return " + ".join(f"{one.weight:g} {one.model}/{one.score}" for one in found.components)
 
 
 def _log_rejection(home: Home, run_id: str, reason: str) -> None:

@@ -38,8 +38,8 @@ def build_data_docs(home: Home, dataset: Dataset) -> Path:
 
 def _contract_parameters(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str, dict[str, Any]]:
     """What the stages of a run gave to their contracts, by stage, from the settings that it was recorded with."""
-    binarize = BinarizeSettings(**settings.get("binarize", {}))
-    split = SplitSettings(**settings.get("split", {}))
+    binarize = BinarizeSettings.from_saved(settings.get("binarize", {}))
+    split = SplitSettings.from_saved(settings.get("split", {}))
     asked = settings.get("protocols", [])
     values = {
         "ingest": {

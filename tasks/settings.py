@@ -1,6 +1,7 @@
 """The settings classes of the stages and models, and the validation of a section against them."""
 
 import difflib
+import functools
 import importlib.util
 import logging
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import NO_WARNINGS, ModelSettings, SearchSpace
+from oneclass.models.settings import SearchSpace, Settings
 from oneclass.tasks.binarize import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
@@ -36,20 +37,41 @@ STAGE_SETTINGS: dict[str, type[BaseModel]] = {
 REQUIRED_EXTRAS = {"neural": "torch"}  # the module that each optional extra installs
 
 
+def replace_deprecated(name: str, section: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
+    """Return a section of the stage or model `name` with the current names of its settings.
+
+    Args:
+        warn: whether to log a warning for each deprecated setting, the first time.
+
+    Raises:
+        InputError: a setting is given under both names, or no stage or model has this name.
+    """
+    kind = _settings_class(name)
+    if not issubclass(kind, Settings):
+        return dict(section)
+    try:
+        current, messages = kind.replace_deprecated(section)
+    except ValueError as error:
+        raise InputError(f"setting {name}.{error}.") from error
+    for message in messages if warn else ():
+        _log_deprecation(f"setting {name}.{message}")
+    return current
+
+
+@functools.cache
+def _log_deprecation(message: str) -> None:
+    logger.warning(message)
+
+
 def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
     """Validate a section such as `[mrf_dense]` into the settings of the stage or model `name`.
 
     Raises:
         InputError: naming the section or the dotted setting that is wrong.
     """
-    if name not in STAGE_SETTINGS and name not in MODELS:
-        raise InputError(_unknown_name_error("setting", name, [*STAGE_SETTINGS, *MODELS]))
-    kind = STAGE_SETTINGS[name] if name in STAGE_SETTINGS else MODELS[name].Settings
-    if issubclass(kind, ModelSettings):
-        for message in kind.deprecations(section):
-            logger.warning("setting %s.%s", name, message)
+    kind = _settings_class(name)
     try:
-        return kind.model_validate(section, context=NO_WARNINGS)
+        return kind.model_validate(section)
     except ValidationError as error:
         first = error.errors()[0]
         setting = ".".join([name, *map(str, first["loc"])])
@@ -57,6 +79,12 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
             known = [f"{name}.{field}" for field in kind.model_fields]
             raise InputError(_unknown_name_error("setting", setting, known)) from error
         raise InputError(f"setting {setting} = {first['input']!r}: {first['msg']}.") from error
+
+
+def _settings_class(name: str) -> type[BaseModel]:
+    if name not in STAGE_SETTINGS and name not in MODELS:
+        raise InputError(_unknown_name_error("setting", name, [*STAGE_SETTINGS, *MODELS]))
+    return STAGE_SETTINGS[name] if name in STAGE_SETTINGS else MODELS[name].Settings
 
 
 def check_model(name: str) -> None:
@@ -91,9 +119,9 @@ def build_search_space(
     """Return the model's declared search space without the `fixed` settings.
 
     Args:
-        fixed: dotted names, such as `mrf_dense.l2`.
+        fixed: names of settings of the model.
         order: whether histories keep their order (`split.order`).
-        explicit_negatives: whether explicit negatives are kept (`binarize.observed_negatives`).
+        explicit_negatives: whether explicit negatives are kept (`binarize.explicit_negatives`).
 
     Raises:
         InputError: no setting is left to search.
@@ -106,7 +134,7 @@ def build_search_space(
         declared = {**declared, **MODELS[model].Settings.recency_search_space}
     if explicit_negatives:
         declared = {**declared, **MODELS[model].Settings.explicit_search_space}
-    space = {name: values for name, values in declared.items() if f"{model}.{name}" not in set(fixed)}
+    space = {name: values for name, values in declared.items() if name not in set(fixed)}
     if not space:
         raise InputError(f"--set: fixes every setting of {model} that is searched, {', '.join(declared)}.")
     return space

@@ -308,6 +308,6 @@ def fitted(run: RunSettings, names: Sequence[str], split: SplitMatrices) -> dict
     if found is None:
         print("blend: not better than its best member on validation users", flush=True)
     else:
-        print("blend: " + " + ".join(f"{one.weight:g} {one.model}" for one in found.members), flush=True)
+        print("blend: " + " + ".join(f"{one.weight:g} {one.model}" for one in found.components), flush=True)
         digests["blend"] = keep(model="blend", settings=found).digest
     return {name: fits.load_fit(home, name, one) for name, one in digests.items()}

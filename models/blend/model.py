@@ -1,12 +1,12 @@
 """A weighted sum of the scores of other models: s_ui = sum_k w_k s'_kui, with s'_k on one scale a user (`scale`).
 
-The members are fitted on the same edges, each with its own settings; the weights are settings too, and are found on
-validation users (`weights`). Where a fit of a member is at hand, it is taken (`FitOptions.member`).
+The components are fitted on the same edges, each with its own settings; the weights are settings too, and are found on
+validation users (`weights`). Where a fit of a component is at hand, it is taken (`FitOptions.member`).
 """
 
 from importlib import import_module
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -31,9 +31,11 @@ class Component(BaseModel):
 
 
 class BlendSettings(ModelSettings):
-    """By default an item-item model and one of factors, alike; a run finds members and weights on validation users."""
+    """By default an item-item model and one of factors, alike; a run finds components and weights on validation users."""
 
-    members: tuple[Component, ...] = Field(
+    deprecated: ClassVar = {"members": "components"}
+
+    components: tuple[Component, ...] = Field(
         (Component(model="mrf_dense"), Component(model="wmf")),
         min_length=2,
         description="The models whose scores are added. A run takes those of its own models that are best together on "
@@ -47,24 +49,25 @@ class BlendSettings(ModelSettings):
 
     @property
     def reads_order(self) -> bool:
-        """Whether a member's scores depend on the order of a history."""
+        """Whether a component's scores depend on the order of a history."""
         return any(settings.reads_order for settings in self._any_component())
 
     @property
     def reads_negatives(self) -> bool:
-        """Whether the fit of a member takes what users considered and did not like."""
+        """Whether the fit of a component takes what users considered and did not like."""
         return any(settings.reads_negatives for settings in self._any_component())
 
     def _any_component(self) -> list[ModelSettings]:
         kinds = Blend.component_settings(self)
-        return [kind.Settings.from_saved(member.settings) for kind, member in zip(kinds, self.members, strict=True)]
+        pairs = zip(kinds, self.components, strict=True)
+        return [kind.Settings.from_saved(component.settings) for kind, component in pairs]
 
 
 class Blend(Model):
     """Other models, fitted together and added.
 
     Attributes:
-        members: the fitted models, in the order of the settings.
+        components: the fitted models, in the order of the settings.
     """
 
     name = "blend"
@@ -72,90 +75,92 @@ class Blend(Model):
 
     @classmethod
     def component_settings(cls, settings: BlendSettings) -> list[type[Model]]:
-        """The members' estimators.
+        """The components' estimators.
 
         Raises:
-            ValueError: a member is unknown, is a blend itself, or does not have the score.
+            ValueError: a component is unknown, is a blend itself, or does not have the score.
         """
         kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
-        for member in settings.members:
-            if member.model not in kinds or member.model == cls.name:
-                raise ValueError(f"members: {member.model} is no model that a blend can be made of")
-            if member.score not in kinds[member.model].score_names:
-                known = ", ".join(kinds[member.model].score_names)
-                raise ValueError(f"members: {member.model} has no score {member.score}; it has {known}")
-        return [kinds[member.model] for member in settings.members]
+        for component in settings.components:
+            if component.model not in kinds or component.model == cls.name:
+                raise ValueError(f"components: {component.model} is no model that a blend can be made of")
+            if component.score not in kinds[component.model].score_names:
+                known = ", ".join(kinds[component.model].score_names)
+                raise ValueError(f"components: {component.model} has no score {component.score}; it has {known}")
+        return [kinds[component.model] for component in settings.components]
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        self.members: list[Model] = []
-        of = len(self.params.members)
-        for number, (kind, member) in enumerate(
-            zip(self.component_settings(self.params), self.params.members, strict=True), 1
+        self.components: list[Model] = []
+        of = len(self.params.components)
+        for number, (kind, component) in enumerate(
+            zip(self.component_settings(self.params), self.params.components, strict=True), 1
         ):
-            began, settings = perf_counter(), kind.Settings.from_saved(member.settings)
-            model = options.member(member.model, settings)
+            began, settings = perf_counter(), kind.Settings.from_saved(component.settings)
+            model = options.member(component.model, settings)
             if model is None:
                 own = FitOptions(validation=options.validation, negatives=options.negatives)
                 model = kind(settings, seed=self.seed, threads=self.threads).fit(interactions, own)
-            self.members.append(model)
+            self.components.append(model)
             options.on_epoch(Epoch(number, of, perf_counter() - began))
         resolved = [
-            member.model_copy(update={"settings": model.params.model_dump(mode="json")})
-            for member, model in zip(self.params.members, self.members, strict=True)
+            component.model_copy(update={"settings": model.params.model_dump(mode="json")})
+            for component, model in zip(self.params.components, self.components, strict=True)
         ]
-        self.params = self.params.model_copy(update={"members": tuple(resolved)})
+        self.params = self.params.model_copy(update={"components": tuple(resolved)})
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         total, spreads = np.zeros(histories.shape, dtype=np.float32), []
-        for member, model in zip(self.params.members, self.members, strict=True):
-            of_member = model.scores_of_training_users(histories, users, member.score)
+        for component, model in zip(self.params.components, self.components, strict=True):
+            of_component = model.scores_of_training_users(histories, users, component.score)
             with kernel_threads(self.threads):
-                spreads.append(add_normalized(total, member.weight, of_member, histories))
+                spreads.append(add_normalized(total, component.weight, of_component, histories))
         self.cached_for_block("spreads", histories, lambda: spreads)
         return total
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
-        """What each item of the history adds by way of the members whose scores are such sums; None if none's are.
+        """What each item of the history adds by way of the components whose scores are such sums; None if none's are.
 
-        On the common scale and weighted; the sum is these members' part of the score, but for a constant of the user.
+        On the common scale and weighted; the sum is these components' part of the score, but for a constant of the user.
         Scores that are such sums are the same for a user of the logs and for somebody with the same history, and so are
         their scales.
         """
-        members = list(zip(self.params.members, self.members, strict=True))
+        components = list(zip(self.params.components, self.components, strict=True))
         parts = [
-            model.contributions(history, items) if member.score == model.score_names[0] else None
-            for member, model in members
+            model.contributions(history, items) if component.score == model.score_names[0] else None
+            for component, model in components
         ]
         if all(part is None for part in parts):
             return None
 
         def spreads() -> list[np.ndarray | None]:
             return [
-                None if part is None else find_scale(model.scores(history, score=member.score), history)[1]
-                for (member, model), part in zip(members, parts, strict=True)
+                None if part is None else find_scale(model.scores(history, score=component.score), history)[1]
+                for (component, model), part in zip(components, parts, strict=True)
             ]
 
         kept = self.cached_for_block("spreads", history, spreads)
-        of_members = zip(members, parts, kept, strict=True)
+        of_components = zip(components, parts, kept, strict=True)
         return sum(
-            np.float32(member.weight / spread[0]) * part for (member, _), part, spread in of_members if part is not None
+            np.float32(component.weight / spread[0]) * part
+            for (component, _), part, spread in of_components
+            if part is not None
         )
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {
             f"{number}.{name}": array
-            for number, model in enumerate(self.members)
+            for number, model in enumerate(self.components)
             for name, array in {"item_degrees": model.item_degrees, **model._arrays()}.items()
         }
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.members = []
-        for number, (kind, member) in enumerate(
-            zip(self.component_settings(self.params), self.params.members, strict=True)
+        self.components = []
+        for number, (kind, component) in enumerate(
+            zip(self.component_settings(self.params), self.params.components, strict=True)
         ):
             own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
-            model = kind(kind.Settings.from_saved(member.settings), seed=self.seed, threads=self.threads)
+            model = kind(kind.Settings.from_saved(component.settings), seed=self.seed, threads=self.threads)
             model.item_degrees = own.pop("item_degrees")
             model._restore(own)
             model._cache = {}
-            self.members.append(model)
+            self.components.append(model)

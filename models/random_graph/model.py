@@ -146,7 +146,7 @@ class RandomGraph(Model):
 
         Every update draws new negatives; steps are one at first and then average over the draws. The random stream
         of a user depends on the history alone, so that equal histories get equal results, whatever their rows. That is
-        so with `observed_negatives` too: histories are of likes, and what a new user did not like is not asked for.
+        so with `explicit_negatives` too: histories are of likes, and what a new user did not like is not asked for.
         """
         histories = self._known(histories)
         settings, taus = self.params, self.posterior.taus
@@ -189,7 +189,7 @@ class RandomGraph(Model):
 
     def negative_distribution(self) -> WithoutReplacement | None:
         """Section 4.1: as many negatives as likes; None with observed negatives, which no law draws."""
-        return None if self.params.observed_negatives else WithoutReplacement(self.weights)
+        return None if self.params.explicit_negatives else WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return next(self._scores_of((score,), histories, users))
@@ -220,7 +220,7 @@ class RandomGraph(Model):
         """The sampler of hidden graphs; sets `gamma`, `histogram` and `weights`.
 
         Args:
-            negatives: as in `FitOptions`; without the setting `observed_negatives` they are not read.
+            negatives: as in `FitOptions`; without the setting `explicit_negatives` they are not read.
         """
         self._negative_weights(interactions)
         return self._sampler(interactions, negatives, self.seed)
@@ -228,7 +228,7 @@ class RandomGraph(Model):
     def _sampler(self, interactions: csr_matrix, negatives: csr_matrix | None, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)
         likes = copy_pattern(interactions)
-        if negatives is None or not self.params.observed_negatives:
+        if negatives is None or not self.params.explicit_negatives:
             return GraphSampler(likes, self.weights, seed, units)
         observed, fill = explicit_negative_edges(interactions, negatives), self.params.fill_negatives
         return ExplicitNegativeSampler(likes, observed, self.weights, seed, units, fill=fill)

@@ -18,6 +18,7 @@ class RandomGraphSettings(ModelSettings):
         "tau": NumericRange(0.3, 10.0, log=True),
         "popularity_weight": NumericRange(0.0, 1.0),
     }
+    deprecated: ClassVar = {"observed_negatives": "explicit_negatives"}
     initial_trials: ClassVar = ({"factors": 64, "learn_tau": False, "tau": 0.6},)
 
     factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
@@ -35,14 +36,14 @@ class RandomGraphSettings(ModelSettings):
         False,
         description="Adjust pi so that popular items get their full share of negatives (caption of Figure 3).",
     )
-    observed_negatives: bool = Field(
+    explicit_negatives: bool = Field(
         False,
         description="Take the items that a user considered and did not like, where a log has such, for edges of the "
         "hidden graph, and draw only what they leave of d_m negatives (section 7).",
     )
     fill_negatives: bool = Field(
         True,
-        description="With observed_negatives: draw random ones up to d_m beside them; otherwise the observed ones are all, "
+        description="With explicit_negatives: draw random ones up to d_m beside them; otherwise the explicit ones are all, "
         "so that `like` is of items that the log says were considered.",
     )
     user_biases: bool = Field(False, description="Learn user biases; the paper clamps them at zero (section 6).")
@@ -84,12 +85,12 @@ class RandomGraphSettings(ModelSettings):
     @property
     def reads_negatives(self) -> bool:
         """Whether a fit takes what users considered and did not like (`FitOptions.negatives`)."""
-        return self.observed_negatives
+        return self.explicit_negatives
 
     @model_validator(mode="after")
-    def _whole_with_observed_negatives(self) -> Self:
-        if self.observed_negatives and self.blocks > 1:
-            raise ValueError("observed_negatives: a fit by blocks does not take them; set blocks = 1")
+    def _whole_with_explicit_negatives(self) -> Self:
+        if self.explicit_negatives and self.blocks > 1:
+            raise ValueError("explicit_negatives: a fit by blocks does not take them; set blocks = 1")
         return self
 
     def watched(self, t: int) -> bool:

@@ -11,7 +11,7 @@ where d is the number of edges of a user or an item. The first is the loss of Re
 "Revisiting the performance of iALS on item recommendation benchmarks", 2021; the second is eq. 3 of Hu, Koren and
 Volinsky, "Collaborative filtering for implicit feedback datasets", 2008. All terms of a user may be weighted by a power
 of the user's degree, as in `models.mrf.dense`; an item's d and `users` are then sums of these weights. What was
-considered and not liked may be in S too, with (u'v - considered_weight)^2.
+considered and not liked may be in S too, with (u'v - explicit_negative_weight)^2.
 
 A good alpha0 and lambda depend on the density of the log; their ratios do not. Settings that are left out come from
 
@@ -98,7 +98,7 @@ class WMFSettings(ModelSettings):
         le=2,
         description="Pairs are weighted by degree^-exponent of their user, scaled to mean one; 0 for equal weights.",
     )
-    considered_weight: float = Field(
+    explicit_negative_weight: float = Field(
         0.0,
         ge=0,
         le=1,
@@ -124,8 +124,11 @@ class WMFSettings(ModelSettings):
         "regularization": RelativeRange(8),
         "user_weight_exponent": NumericRange(0.0, 0.5),
     }
-    deprecated: ClassVar = {"blocks": "wmf is fitted whole on one worker"}
-    explicit_search_space: ClassVar[SearchSpace] = {"considered_weight": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.7))}
+    deprecated: ClassVar = {
+        "blocks": "wmf is fitted whole on one worker",
+        "considered_weight": "explicit_negative_weight",
+    }
+    explicit_search_space: ClassVar[SearchSpace] = {"explicit_negative_weight": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.7))}
     initial_trials: ClassVar = (
         {"factors": 256, "regularization": 1.6, "unobserved_weight": 1.6, "user_weight_exponent": 0.2},
         {"factors": 256, "regularization": 3.2, "unobserved_weight": 4.2, "user_weight_exponent": 0.35},
@@ -134,12 +137,12 @@ class WMFSettings(ModelSettings):
     @property
     def reads_negatives(self) -> bool:
         """Whether a fit takes what users considered and did not like (`FitOptions.negatives`)."""
-        return self.considered_weight > 0
+        return self.explicit_negative_weight > 0
 
     @model_validator(mode="after")
     def _check_explicit_negatives(self) -> Self:
-        if self.considered_weight and self.loss == "hu2008":
-            raise ValueError("considered_weight: hu2008 weighs by counts of likes; take loss = rendle2021")
+        if self.explicit_negative_weight and self.loss == "hu2008":
+            raise ValueError("explicit_negative_weight: hu2008 weighs by counts of likes; take loss = rendle2021")
         return self
 
     def resolve(self, interactions: csr_matrix) -> Self:
@@ -184,7 +187,7 @@ class WMF(Model):
     def _begin(self, interactions: csr_matrix, options: FitOptions) -> Callable[[], float]:
         """Set the first factors; returns a pass over users and items, which updates them in place and returns the loss."""
         chosen, seed, (users, items) = self.params, self.seed, interactions.shape
-        edges, targets = merge_explicit_negatives(interactions, options.negatives, chosen.considered_weight)
+        edges, targets = merge_explicit_negatives(interactions, options.negatives, chosen.explicit_negative_weight)
         degrees = np.diff(edges.indptr) if targets is None else row_sums(edges.indptr, targets)
         weights = degree_weights_or_ones(degrees, chosen.user_weight_exponent)
         of_users = draw_factor_table(users, chosen.factors, chosen.initial_scale, seed, "wmf users")

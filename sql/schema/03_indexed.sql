@@ -46,7 +46,7 @@ create table if not exists indexed.given (
     role enum('train', 'test') not null
 );
 -- indexed.observed_negatives: one row per pair of a user and an item that the user considered and did not like; none unless
--- `binarize.observed_negatives` asks for them.
+-- `binarize.explicit_negatives` asks for them.
 create table if not exists indexed.observed_negatives (
     user_index integer not null,
     item_index integer not null,

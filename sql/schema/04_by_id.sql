@@ -55,9 +55,9 @@ select
 from indexed.given
 join indexed.users using (user_index)
 join indexed.items using (item_index);
--- curated.observed_negatives: one row per pair of a user and an item that the user considered and did not like:
+-- curated.explicit_negatives: one row per pair of a user and an item that the user considered and did not like:
 -- `indexed.observed_negatives` by `user_id` and `item_id`.
-create or replace view curated.observed_negatives as
+create or replace view curated.explicit_negatives as
 select
     user_id,
     item_id,
@@ -65,3 +65,6 @@ select
 from indexed.observed_negatives
 join indexed.users using (user_index)
 join indexed.items using (item_index);
+-- curated.observed_negatives: the deprecated name of curated.explicit_negatives.
+create or replace view curated.observed_negatives as
+from curated.explicit_negatives;

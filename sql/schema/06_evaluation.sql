@@ -69,7 +69,7 @@ create table if not exists evaluation.like_by_degree (
 );
 -- evaluation.dislike_by_degree: one row per run, model and bin of user training degrees, as `like_by_degree`, of held-out
 -- items that users considered and did not like; `error` is the share of one half and more. None unless
--- `binarize.observed_negatives` keeps such.
+-- `binarize.explicit_negatives` keeps such.
 create table if not exists evaluation.dislike_by_degree (
     run_id varchar not null,
     model varchar not null,
@@ -93,7 +93,7 @@ create table if not exists evaluation.calibration (
     standard_error double
 );
 -- evaluation.considered: one row per run, protocol, model with a `like` (or popularity) and metric of held-out items that
--- users considered, likes and dislikes; none unless `binarize.observed_negatives` keeps the latter.
+-- users considered, likes and dislikes; none unless `binarize.explicit_negatives` keeps the latter.
 create table if not exists evaluation.considered (
     run_id varchar not null,
     protocol varchar not null,

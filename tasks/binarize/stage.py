@@ -4,11 +4,13 @@ import logging
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
+from typing import ClassVar
 
 import duckdb
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from oneclass import sql
+from oneclass.models.settings import Settings
 from oneclass.tasks.binarize import aggregate
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import resources, warehouse
@@ -20,10 +22,10 @@ logger = logging.getLogger(__name__)
 TABLES = ("indexed.users", "indexed.items", "indexed.interactions", "indexed.observed_negatives")
 
 
-class BinarizeSettings(BaseModel):
+class BinarizeSettings(Settings):
     """Which events count as likes, and which users and items are active enough to keep."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    deprecated: ClassVar = {"observed_negatives": "explicit_negatives"}
 
     threshold: float = Field(
         1.0, allow_inf_nan=False, description="An event is a like when its value is at least this."
@@ -33,10 +35,10 @@ class BinarizeSettings(BaseModel):
     k_core: int = Field(
         0, ge=0, description="Drop users and items until every user and item that is left has this many edges."
     )
-    observed_negatives: bool = Field(
+    explicit_negatives: bool = Field(
         False,
         description="Keep what users considered and did not like, pairs with events and no like among them, to judge `like` "
-        "by, and for models whose settings take them (`random_graph.observed_negatives`, `wmf.considered_weight`), which "
+        "by, and for models whose settings take them (`random_graph.explicit_negatives`, `wmf.explicit_negative_weight`), which "
         "turn it on.",
     )
 
@@ -106,7 +108,7 @@ def _rewrite_interactions(
         connection.unregister("folded")
     if not is_unfiltered:
         _filter_active(connection, settings)
-    if settings.observed_negatives:
+    if settings.explicit_negatives:
         connection.execute(sql.statement("binarize/observed_negatives"), values)
     # one row: how many edges, users and items the observed graph has
     sizes = """select

@@ -1,7 +1,7 @@
 """`like` judged by what was considered: held-out likes, and held-out items that were considered and not liked.
 
 That is the ground truth of both kinds which one-class data lack, where a log tells it and a run keeps it
-(`binarize.observed_negatives`). Beside the models stands popularity: the share of an item's considerers who liked it.
+(`binarize.explicit_negatives`). Beside the models stands popularity: the share of an item's considerers who liked it.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from oneclass.models.settings import Settings
 from oneclass.tasks.errors import InputError
 
 SCHEME_BY_SETTING = {"held_out_share": "hashed", "held_out_users": "liang2018"}  # the only scheme that reads a setting
 
 
-class SplitSettings(BaseModel):
+class SplitSettings(Settings):
     """How users and edges are held out. `min_user_edges` and `min_item_edges` are of strong_generalization alone."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    deprecated_values: ClassVar = {"validation": {"line_end": "latest"}}
 
     scheme: Literal["hashed", "liang2018"] = Field(
         "hashed",
@@ -30,11 +31,11 @@ class SplitSettings(BaseModel):
     next_share: float = Field(
         0.1, gt=0, lt=1, description="next_events: the cut is the day from which on so large a share of the edges came."
     )
-    validation: Literal["auto", "random", "line_end"] = Field(
+    validation: Literal["auto", "random", "latest"] = Field(
         "auto",
         description="What settings are chosen by under given and next_events, a part of the training edges. `random`: a "
-        "fifth of each user's. `line_end`: under given the last fifth of each user's, by their places in the lines of "
-        "adjacency lists, or by time; under next_events those of the last days. `auto`: line_end, under given where a "
+        "fifth of each user's. `latest`: under given the last fifth of each user's, by their places in the lines of "
+        "adjacency lists, or by time; under next_events those of the last days. `auto`: latest, under given where a "
         "test finds that items drift along the lines, under next_events where 50 users or more can judge by it.",
     )
     order: bool = Field(

@@ -95,7 +95,7 @@ def split(
 
     Raises:
         InputError: liang2018 with too few users for `split.held_out_users`, next_events of logs without times, or
-            `split.validation = line_end` of a given split without an order.
+            `split.validation = latest` of a given split without an order.
     """
     train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
     by_time, like_values = "next_events" in protocols, {"threshold": threshold, "since": since}

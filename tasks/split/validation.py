@@ -34,7 +34,7 @@ def split_latest_events(
         split: the split whose roles are in `given_roles`.
 
     Raises:
-        InputError: `split.validation = line_end` of files that have neither places in lines nor times.
+        InputError: `split.validation = latest` of files that have neither places in lines nor times.
     """
     if settings.validation == "random":
         return split, "drawn at random, as split.validation says"
@@ -45,7 +45,7 @@ def split_latest_events(
     _, positions = load_csr(connection, train, split.train.shape[1], split.users, value="place::integer")
     degrees = np.diff(split.train.indptr)
     with_latest = replace(split, ends=positions.data > np.repeat(np.maximum(1, 4 * degrees // 5), degrees))
-    if settings.validation == "line_end":
+    if settings.validation == "latest":
         return with_latest, "by the ends of lines, as split.validation says"
     ascending = order["ascending_text"], order["ascending_numbers"]
     if not order["times"] and (max(ascending) >= MIN_SORTED_SHARE or min(ascending) <= 1 - MIN_SORTED_SHARE):
@@ -80,9 +80,9 @@ def split_latest_days(
 
 def _explain_unordered(settings: SplitSettings) -> str:
     lacking = "the training file has neither places in its lines nor times of all its events"
-    if settings.validation == "line_end":
+    if settings.validation == "latest":
         raise InputError(
-            f"split.validation = line_end: {lacking}. Places are those of adjacency lists; one that was read in before "
+            f"split.validation = latest: {lacking}. Places are those of adjacency lists; one that was read in before "
             "they were kept is read again into a new --home. Or set split.validation=random."
         )
     return f"drawn at random, for {lacking}"

@@ -276,7 +276,7 @@ def _find_stored_settings(log: SearchData, search: Search) -> ChosenSettings | N
         return None
     [row] = rows
     of_model = {name: row.pop(name) for name in ("run_id", "model", "origin", "reason", "settings")}
-    settings = type(search.start)(**json.loads(of_model["settings"]))
+    settings = type(search.start).from_saved(json.loads(of_model["settings"]))
     logger.info("%s: settings of the search of %s", search.model, row["searched_on"])
     return ChosenSettings(search.model, "kept", of_model["reason"], settings, row)
 
@@ -286,5 +286,5 @@ def _search_key(log: SearchData, search: Search) -> str:
     fixed = search.start.model_dump(mode="json", exclude=set(search.space))
     space = {name: repr(range_) for name, range_ in search.space.items()}
     parts = [search.protocol, search.metric, fixed, space, [*search.initial_trials], search.seed, search.source]
-    parts += [MAX_CHECK_EDGES, MAX_CHECK_ITEMS, *(["line_end"] if log.uses_latest else [])]
+    parts += [MAX_CHECK_EDGES, MAX_CHECK_ITEMS, *(["latest"] if log.uses_latest else [])]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -165,7 +165,7 @@ def parameters():
         "min_user_edges": 0,
         "min_item_edges": 0,
         "k_core": 0,
-        "observed_negatives": True,
+        "explicit_negatives": True,
         "scheme": "hashed",
         "seed": 251955,  # one whose hashes make the parts, targets and held-out edges below
         "held_out_share": 0.3,

@@ -136,7 +136,7 @@ def fitted(home, protocol, digest):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A run of all stages without any filter."""
-    likes = BinarizeSettings(threshold=4, observed_negatives=True)
+    likes = BinarizeSettings(threshold=4, explicit_negatives=True)
     parts = SplitSettings(scheme="hashed", held_out_share=0.2)
     with made_by_stages(tmp_path_factory.mktemp("whole"), likes, parts, whole=True) as made:
         yield made

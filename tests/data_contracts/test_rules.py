@@ -604,7 +604,7 @@ BREACHES = [
 
 # values of a stage under which a rule binds
 BINDING = {
-    "only_where_asked": {"observed_negatives": False},
+    "only_where_asked": {"explicit_negatives": False},
     "active_stay": {"min_user_edges": 5},
     "parts_sized": {"scheme": "liang2018", "held_out_users": 1},
     "drawn_as_published": {"scheme": "liang2018", "drawn_parts": "1"},

@@ -29,13 +29,32 @@ def test_layers_override_one_another(tmp_path):
     assert resolve("ml-1m", home=tmp_path).binarize.threshold == 4  # the data set's own over the default
 
 
+def test_a_deprecated_name_is_logged_once_and_overridden_by_the_current_one(tmp_path, caplog):
+    config = tmp_path / "settings.toml"
+    config.write_text("[wmf]\nconsidered_weight = 0.3\n[split]\nvalidation = 'line_end'\n")
+    chosen = {"dataset": "ml-1m", "home": tmp_path, "models": ["wmf"], "config": [config]}
+    run, again = resolve(**chosen), resolve(**chosen)
+    assert run.models["wmf"].explicit_negative_weight == again.models["wmf"].explicit_negative_weight == 0.3
+    assert run.given["wmf"] == ["explicit_negative_weight"] and run.binarize.explicit_negatives
+    assert run.split.validation == "latest"
+    assert [record.message for record in caplog.records] == [
+        "setting wmf.considered_weight is deprecated: use explicit_negative_weight",
+        "setting split.validation = line_end is deprecated: use latest",
+    ]
+    overridden = resolve(**chosen, settings={"wmf.explicit_negative_weight": 0.5})
+    assert overridden.models["wmf"].explicit_negative_weight == 0.5
+    both = {"wmf.explicit_negative_weight": 0.5, "wmf.considered_weight": 0.3}
+    with pytest.raises(InputError, match="setting wmf.considered_weight: is the deprecated name of explicit_neg"):
+        resolve("ml-1m", home=tmp_path, settings=both)
+
+
 def test_a_model_that_reads_the_order_of_likes_has_the_split_keep_it(tmp_path):
     chosen = {"home": tmp_path, "models": ["slim", "popularity"]}
     assert not resolve("demo", **chosen).split.order
     assert resolve("demo", **chosen, settings={"slim.recency_exponent": 0.5}).split.order
     assert not resolve("demo", **chosen, settings={"mrf_dense.recency_exponent": 0.5}).split.order  # which does not run
-    members = [{"model": "slim", "settings": {"recency_exponent": 0.5}}, {"model": "wmf"}]
-    blend = {"home": tmp_path, "models": ["blend"], "settings": {"blend.members": members}}
+    components = [{"model": "slim", "settings": {"recency_exponent": 0.5}}, {"model": "wmf"}]
+    blend = {"home": tmp_path, "models": ["blend"], "settings": {"blend.components": components}}
     assert resolve("demo", **blend).split.order
     with pytest.raises(InputError, match="setting slim.recency_exponent = -1"):
         resolve("demo", **chosen, settings={"slim.recency_exponent": -1})

@@ -146,13 +146,13 @@ def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path
     command = ["--dataset", "mine", "--home", str(tmp_path), "--source", str(log), "--model", "wmf"]
     command += ["--trials", "4", "--set", *fixed]
     assert tune.main(command) == 2  # nothing is left to search
-    assert tune.main([*command, "binarize.observed_negatives=true"]) == 0
+    assert tune.main([*command, "binarize.explicit_negatives=true"]) == 0
     file = tmp_path / "mine" / "tuning" / "wmf.toml"
-    assert tomllib.loads(file.read_text())["wmf"]["considered_weight"] > 0
+    assert tomllib.loads(file.read_text())["wmf"]["explicit_negative_weight"] > 0
     again = resolve_settings(
         BackfillParameters(dataset="mine", home=str(tmp_path), source=[str(log)], config=[str(file)])
     )
-    assert again.binarize.observed_negatives
+    assert again.binarize.explicit_negatives
 
 
 @pytest.mark.parametrize(

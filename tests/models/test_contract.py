@@ -26,7 +26,7 @@ SHORT = {
     "wmf": {"factors": 8, "iterations": 6},
     "slim": {"l1": 1.0, "l2": 10.0},
     "blend": {
-        "members": [
+        "components": [
             {"model": "mrf_dense", "settings": {"l2": 2.0}, "weight": 2.0},
             {"model": "wmf", "settings": {"factors": 8, "iterations": 6}},
         ]
@@ -34,7 +34,7 @@ SHORT = {
     "graph_filter": {"vectors": 4},
 }
 IMPERSONAL = {"popularity"}
-SUMS_IN_PART = {"blend"}  # of some members alone
+SUMS_IN_PART = {"blend"}  # of some components alone
 
 EXTRAS = {"neural": "torch"}  # what each optional extra installs
 

@@ -92,11 +92,11 @@ def test_the_exponent_changes_no_fit(long_tailed):
 
 
 def test_members_of_a_blend_weigh_each_by_its_own_exponent(long_tailed, tmp_path):
-    members = [
+    components = [
         {"model": "mrf_dense", "settings": FITTED["mrf_dense"] | {"recency_exponent": 0.6}},
         {"model": "slim", "weight": 0.5, "settings": FITTED["slim"]},
     ]
-    settings = BlendSettings(members=members)
+    settings = BlendSettings(components=components)
     assert settings.reads_order and not BlendSettings().reads_order
     Blend(settings, seed=2).fit(long_tailed).save(tmp_path)
     model = Blend.load(tmp_path)

@@ -123,11 +123,11 @@ def two_halves(home, digest):
 def test_models_that_know_different_items_are_added(home, digest):
     of = two_halves(home, digest)
     found, row = blended(home, digest, **of)
-    assert {one.model for one in found.members} == {"half", "other_half"}
+    assert {one.model for one in found.components} == {"half", "other_half"}
     assert row["origin"] == "search" and row["reached"] > row["at_start"] + 0.02 and row["metric"] == "ndcg@100"
     assert row["searched_on"] == DAY and row["trials"] > 5
     assert BlendSettings.model_validate_json(row["settings"]) == found
-    assert all(f"{one.weight:g} {one.model}/score" in row["reason"] for one in found.members)
+    assert all(f"{one.weight:g} {one.model}/score" in row["reason"] for one in found.components)
 
 
 def test_its_members_are_the_fits_of_the_run(home, digest):
@@ -139,8 +139,8 @@ def test_its_members_are_the_fits_of_the_run(home, digest):
     loaded = fits.load_fit(home, "blend", fit.digest)
     histories = matrices.load_split(home, digest).parts["test"].histories
     own = {name: fits.load_fit(home, name, one).scores(histories) for name, one in of["digests"].items()}
-    assert [member.name for member in loaded.members] == [one.model for one in found.members]
-    for member in loaded.members:
+    assert [member.name for member in loaded.components] == [one.model for one in found.components]
+    for member in loaded.components:
         np.testing.assert_array_equal(member.scores(histories), own[member.name])
     train(home, "run", protocol=PROTOCOL, matrices_digest=digest, model="blend", settings=found, seed=2)
     assert len(Half.fits) == 4  # no such fits are kept
@@ -150,14 +150,16 @@ def test_a_blend_that_is_no_better_is_left_out_with_its_figures(home, digest):
     of = fitted(home, digest, half=HalfSettings(), nothing=HalfSettings())
     found, row = blended(home, digest, **of)
     assert found is None and row["origin"] == "default" and row["searched_on"] is None
-    assert "no blend is better than its best member: ndcg@100" in row["reason"] and "half/score alone" in row["reason"]
+    assert (
+        "no blend is better than its best component: ndcg@100" in row["reason"] and "half/score alone" in row["reason"]
+    )
 
 
 def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):
     monkeypatch.setattr(stage, "MAX_COMPONENTS", 2)
     of = fitted(home, digest, nothing=HalfSettings(), half=HalfSettings(), other_half=HalfSettings(first=30))
     found, _ = blended(home, digest, **of)
-    assert {one.model for one in found.members} == {"half", "other_half"}
+    assert {one.model for one in found.components} == {"half", "other_half"}
 
 
 @pytest.mark.slow
@@ -173,7 +175,7 @@ def test_a_blend_without_components_is_reported(home, digest, monkeypatch, least
 
 def test_a_changed_member_makes_another_fit(home, digest):
     one, other = (
-        BlendSettings(members=[{"model": "half", "settings": {"first": first}}, {"model": "nothing"}])
+        BlendSettings(components=[{"model": "half", "settings": {"first": first}}, {"model": "nothing"}])
         for first in (0, 30)
     )
     assert fits.compute_fit_key(digest, "blend", one, 1) != fits.compute_fit_key(digest, "blend", other, 1)
@@ -184,7 +186,7 @@ def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home
     of = two_halves(home, digest)
     whole, Half.fits[:] = matrices.load_split(home, digest).train, []
     found, row = blended(home, digest, **of, protocol="given")
-    assert {one.model for one in found.members} == {"half", "other_half"} and row["reached"] > row["at_start"] + 0.02
+    assert {one.model for one in found.components} == {"half", "other_half"} and row["reached"] > row["at_start"] + 0.02
     assert row["protocol"] == "given" and row["edges"] < whole.nnz and len(Half.fits) == 2
     assert row["metric"] == "ndcg@20"
 

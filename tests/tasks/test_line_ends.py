@@ -70,7 +70,7 @@ def named(home, matrix, users):
 
 def test_line_end_takes_exactly_the_last_items_of_each_line(home, tmp_path):
     train = lines(SHUFFLED, 1) | {900: [3], 901: [4, 5], 902: [7, 6, 7, 8, 6, 9]}
-    digest = made(home, tmp_path, train, "line_end")
+    digest = made(home, tmp_path, train, "latest")
     found = load_validation(home, "given", digest, 1)
     once = {user: list(dict.fromkeys(items)) for user, items in train.items()}
     kept = {user: max(1, int(0.8 * len(items) + 1e-9)) for user, items in once.items()}
@@ -91,7 +91,7 @@ def test_a_user_with_several_lines_has_them_one_after_the_other(home, tmp_path):
     file.write_text(file.read_text() + again.read_text())
     ids = [[one] for one in ingest(home, LISTS, [file, written(tmp_path, "test.txt", {0: [7]})], "run").file_ids]
     binarize(home, BinarizeSettings(), "run")
-    settings = SplitSettings(validation="line_end")
+    settings = SplitSettings(validation="latest")
     digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=ids).digests["given"]
     found = load_validation(home, "given", digest, 1)
     ends = named(home, found.part.targets, found.part.users)
@@ -146,9 +146,9 @@ def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, tmp_p
     assert matrices.load_split(home, made(home, tmp_path, lines(DRIFTING, 1))).ends is None
     assert "drawn at random, for the training file has neither places" in caplog.text
     with pytest.raises(
-        InputError, match="split.validation = line_end: the training file has neither places in its lines"
+        InputError, match="split.validation = latest: the training file has neither places in its lines"
     ):
-        made(home, tmp_path, lines(DRIFTING, 1), "line_end")
+        made(home, tmp_path, lines(DRIFTING, 1), "latest")
 
 
 def test_logs_with_times_are_ordered_by_them(home, log_events):
@@ -160,7 +160,7 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
     log_events([(user, item, 1, at) for user, times in own.items() for item, at in enumerate(times)])
     log_events([(user, 50, 1, day) for user in own], file_id=2)
     binarize(home, BinarizeSettings(), "run")
-    settings = SplitSettings(validation="line_end")
+    settings = SplitSettings(validation="latest")
     digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
     found = load_validation(home, "given", digest, 1)
     latest = {
@@ -234,4 +234,4 @@ def test_next_events_of_few_users_draws_by_default(home, log_events, caplog):
     digest = of_next_events(home)
     assert matrices.load_split(home, digest).ends is None and "have only 40 users with earlier edges" in caplog.text
     assert of_next_events(home, "random") == digest
-    assert matrices.load_split(home, of_next_events(home, "line_end")).ends.any()
+    assert matrices.load_split(home, of_next_events(home, "latest")).ends.any()

@@ -43,7 +43,7 @@ def disliked(events):
 
 
 def split_home(home, *, observed=True):
-    binarize(home, BinarizeSettings(threshold=THRESHOLD, observed_negatives=observed), "run")
+    binarize(home, BinarizeSettings(threshold=THRESHOLD, explicit_negatives=observed), "run")
     return split(
         home, SplitSettings(held_out_share=0.2), "run", protocols=PROTOCOLS, seed=1, threshold=THRESHOLD
     ).digests
@@ -68,7 +68,8 @@ def of(home, digest):
 def test_what_has_no_like_among_its_events_was_observed(home, events):
     split_home(home)
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        found = connection.execute("select user_id, item_id, first_at from curated.observed_negatives").fetchall()
+        found = connection.execute("select user_id, item_id, first_at from curated.explicit_negatives").fetchall()
+        assert connection.execute("from curated.observed_negatives").fetchall() == found
     assert {(user, item) for user, item, _ in found} == disliked(events) and len(found) == len(disliked(events))
     times = {(user, item): min(day for *one, _, day in events if tuple(one) == (user, item)) for user, item, _ in found}
     assert {(user, item): day for user, item, day in found} == times
@@ -129,7 +130,7 @@ def test_matrices_are_the_same_where_none_is_asked_for_and_the_same_again_next_n
 
 @pytest.mark.slow
 def test_a_fit_gets_them(home, events, caplog):
-    settings = RandomGraphSettings(factors=3, iterations=3, observed_negatives=True)
+    settings = RandomGraphSettings(factors=3, iterations=3, explicit_negatives=True)
 
     def fit(digest):
         made_ = train(
@@ -150,7 +151,7 @@ def test_a_fit_gets_them(home, events, caplog):
 
 def test_trials_of_a_search_get_them(home, events):
     """Also on a sample: those of the users and items that the trials are fitted on."""
-    settings, edges = WMFSettings(factors=8, considered_weight=0.5), 150
+    settings, edges = WMFSettings(factors=8, explicit_negative_weight=0.5), 150
 
     def search(digest):
         return Search("wmf", "strong_generalization", digest, settings, {}, edges=edges)

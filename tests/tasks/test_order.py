@@ -94,7 +94,7 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     lists = Dataset(name="lists", title="lists", layout="adjacency")
     train, test = ([one] for one in ingest(home, lists, files, "run").file_ids)
     binarize(home, BinarizeSettings(), "run")
-    settings = SplitSettings(order=True, validation="line_end")
+    settings = SplitSettings(order=True, validation="latest")
     digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=(train, test)).digests["given"]
     stored = matrices.load_split(home, digest)
     found = by_places(home, stored.parts["test"].histories, stored.users, stored.items)

@@ -61,7 +61,9 @@ class ChallengerRun:
     def produced(self, candidate: Candidate) -> bool:
         """Whether that configuration is one of tonight's."""
         settings = self.settings.get(candidate.model)
-        return settings is not None and settings.model_dump(mode="json") == candidate.settings
+        if settings is None:
+            return False
+        return settings.model_dump(mode="json") == settings.replace_deprecated(candidate.settings)[0]
 
 
 @dataclass(frozen=True)

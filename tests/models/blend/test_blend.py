@@ -19,7 +19,7 @@ DENSE, FACTORS = MRFDenseSettings(l2=2.0), WMFSettings(factors=8, iterations=4)
 def settings(*weights):
     parts = [("mrf_dense", DENSE), ("wmf", FACTORS)]
     return BlendSettings(
-        members=[
+        components=[
             {"model": model, "weight": weight, "settings": of.model_dump()}
             for (model, of), weight in zip(parts, weights, strict=True)
         ]
@@ -84,24 +84,24 @@ def test_a_fit_that_is_at_hand_is_taken(long_tailed):
         return kept if name == "mrf_dense" else None
 
     model = Blend(settings(1, 1), seed=4).fit(long_tailed, FitOptions(member=member))
-    assert asked == [("mrf_dense", DENSE), ("wmf", FACTORS)] and model.members[0] is kept
+    assert asked == [("mrf_dense", DENSE), ("wmf", FACTORS)] and model.components[0] is kept
     alone = Blend(settings(1, 1), seed=4).fit(long_tailed)
     np.testing.assert_array_equal(model.scores(long_tailed[:9]), alone.scores(long_tailed[:9]))
 
 
 def test_what_is_saved_needs_nothing_else(long_tailed, tmp_path):
     """Settings that a rule took from the log are kept with it, for the log is not."""
-    by_rule = BlendSettings(members=[Component(model="mrf_dense"), Component(model="wmf", settings={"factors": 8})])
+    by_rule = BlendSettings(components=[Component(model="mrf_dense"), Component(model="wmf", settings={"factors": 8})])
     model = Blend(by_rule, seed=1).fit(long_tailed)
     model.save(tmp_path)
     loaded = Blend.load(tmp_path)
-    assert loaded.settings == by_rule and loaded.members[1].settings.unobserved_weight is not None
+    assert loaded.settings == by_rule and loaded.components[1].settings.unobserved_weight is not None
     np.testing.assert_array_equal(loaded.scores(long_tailed[:9]), model.scores(long_tailed[:9]))
 
 
 def test_contributions_are_those_of_the_members_that_have_them(long_tailed):
     model, history = Blend(settings(2, 1), seed=4).fit(long_tailed), long_tailed[0]
-    dense = model.members[0]
+    dense = model.components[0]
     scores = dense.scores(history)
     moved = normalize_scores(scores.copy(), history)[0]
     items = np.flatnonzero(dense.contributions(history, np.arange(40)).any(axis=0))
@@ -110,7 +110,7 @@ def test_contributions_are_those_of_the_members_that_have_them(long_tailed):
 
 
 @pytest.mark.parametrize(
-    ("members", "message"),
+    ("components", "message"),
     [
         ([{"model": "wmf"}], "at least 2"),
         ([{"model": "wmf"}, {"model": "blend"}], "blend is no model that a blend can be made of"),
@@ -119,9 +119,9 @@ def test_contributions_are_those_of_the_members_that_have_them(long_tailed):
         ([{"model": "wmf"}, {"model": "slim", "weight": 0}], "greater than 0"),
     ],
 )
-def test_members_that_cannot_be_are_refused(members, message):
+def test_members_that_cannot_be_are_refused(components, message):
     with pytest.raises(ValidationError, match=message):
-        BlendSettings(members=members)
+        BlendSettings(components=components)
 
 
 def planted(users, items, truth, seed, noise=0.0):

@@ -70,7 +70,7 @@ def test_observed_negatives_are_in_every_graph_and_the_rest_is_drawn_beside_them
 def test_none_is_drawn_where_none_is_to_be():
     likes, observed = considered()
     matrix, negatives = (csr_matrix(one, dtype=np.float32) for one in (likes, observed))
-    model = RandomGraph(RandomGraphSettings(observed_negatives=True, fill_negatives=False))
+    model = RandomGraph(RandomGraphSettings(explicit_negatives=True, fill_negatives=False))
     model.item_degrees = likes.sum(axis=0)
     assert np.array_equal(dense(model.sampler(matrix, negatives).draw(1).negatives), observed)
 
@@ -90,15 +90,15 @@ def test_without_the_setting_or_without_an_observed_negative_a_fit_is_the_papers
     likes, observed = considered(1)
     plain = fitted(likes)
     assert same_bits(plain, fitted(likes, observed))
-    assert same_bits(plain, fitted(likes, np.zeros_like(observed), observed_negatives=True))
-    assert same_bits(plain, fitted(likes, observed_negatives=True))
-    assert not same_bits(plain, fitted(likes, observed, observed_negatives=True))
+    assert same_bits(plain, fitted(likes, np.zeros_like(observed), explicit_negatives=True))
+    assert same_bits(plain, fitted(likes, explicit_negatives=True))
+    assert not same_bits(plain, fitted(likes, observed, explicit_negatives=True))
 
 
 @pytest.mark.parametrize("settings", [{}, {"joint_bias": True, "user_biases": True}, {"balance_popular": True}])
 def test_same_bits_with_one_thread_and_with_two(settings):
     likes, observed = considered(2)
-    one, two = (fitted(likes, observed, threads, observed_negatives=True, **settings) for threads in (1, 2))
+    one, two = (fitted(likes, observed, threads, explicit_negatives=True, **settings) for threads in (1, 2))
     assert same_bits(one, two)
 
 
@@ -161,7 +161,7 @@ def test_on_the_demo_like_estimates_the_coin():
     users, coin = story.users[held], story.probability[held]
     errors, correlations = {}, {}
     for on in (False, True):
-        settings = RandomGraphSettings(observed_negatives=on, learn_tau=False)
+        settings = RandomGraphSettings(explicit_negatives=on, learn_tau=False)
         model = RandomGraph(settings, seed=1, threads=2).fit(likes, FitOptions(negatives=negatives))
         like = model.like(likes[users], users=users, items=items[held][:, None])[0][:, 0]
         errors[on], correlations[on] = calibration_error(like, coin), np.corrcoef(like, coin)[0, 1]
@@ -172,8 +172,8 @@ def test_on_the_demo_like_estimates_the_coin():
 def test_what_cannot_be_is_refused():
     likes, observed = considered()
     with pytest.raises(ValueError, match="of them are likes too"):
-        fitted(likes, observed | likes, observed_negatives=True)
+        fitted(likes, observed | likes, explicit_negatives=True)
     with pytest.raises(ValueError, match=r"\(40, 24\)"):
-        fitted(likes, observed[:, 1:], observed_negatives=True)
+        fitted(likes, observed[:, 1:], explicit_negatives=True)
     with pytest.raises(ValidationError, match="set blocks = 1"):
-        RandomGraphSettings(observed_negatives=True, blocks=2)
+        RandomGraphSettings(explicit_negatives=True, blocks=2)

@@ -27,7 +27,7 @@ def log():
 
 
 def fit(likes, considered=None, threads=1, **more):
-    settings = WMFSettings(**{**SETTINGS, "considered_weight": WEIGHT, **more})
+    settings = WMFSettings(**{**SETTINGS, "explicit_negative_weight": WEIGHT, **more})
     options = DEFAULT_OPTIONS if considered is None else FitOptions(negatives=csr_matrix(considered))
     counts = likes * np.random.default_rng(2).integers(1, 4, likes.shape)  # how often an item was liked is not read
     return WMF(settings, seed=3, threads=threads).fit(csr_matrix(counts), options)
@@ -53,7 +53,7 @@ def test_items_solve_their_normal_equations(log, solver):
 def test_the_loss_falls_to_that_of_the_factors(log):
     likes, considered = log
     values = []
-    settings = WMFSettings(**SETTINGS, considered_weight=WEIGHT, user_weight_exponent=0.0)
+    settings = WMFSettings(**SETTINGS, explicit_negative_weight=WEIGHT, user_weight_exponent=0.0)
     options = FitOptions(negatives=csr_matrix(considered), on_epoch=lambda epoch: values.append(epoch.values["loss"]))
     model = WMF(settings, seed=3).fit(csr_matrix(likes), options)
     u, v, p = model.user_factors.astype(float), model.item_factors.astype(float), likes + WEIGHT * considered
@@ -69,16 +69,16 @@ def same(one, other):
 
 def test_of_weight_one_they_are_likes(log):
     likes, considered = log
-    one, other = fit(likes, considered, considered_weight=1.0), fit(likes + considered)
+    one, other = fit(likes, considered, explicit_negative_weight=1.0), fit(likes + considered)
     np.testing.assert_allclose(one.user_factors, other.user_factors, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(one.item_factors, other.item_factors, rtol=1e-4, atol=1e-5)
 
 
 def test_where_the_log_tells_of_none_or_the_weight_is_0_nothing_changes(log):
     likes, considered = log
-    plain = fit(likes, considered_weight=0.0)
+    plain = fit(likes, explicit_negative_weight=0.0)
     assert same(plain, fit(likes)) and same(plain, fit(likes, np.zeros_like(likes)))
-    assert same(plain, fit(likes, considered, considered_weight=0.0)) and not same(plain, fit(likes, considered))
+    assert same(plain, fit(likes, considered, explicit_negative_weight=0.0)) and not same(plain, fit(likes, considered))
 
 
 def test_threads_do_not_change_a_bit(log):
@@ -100,17 +100,20 @@ def test_it_is_refused_where_it_cannot_be(log):
     with pytest.raises(ValueError, match="shape"):
         fit(likes, considered[:, 1:])
     with pytest.raises(ValidationError, match="take loss = rendle2021"):
-        WMFSettings(considered_weight=0.1, loss="hu2008")
-    assert WMFSettings(considered_weight=0.1).reads_negatives and not WMFSettings().reads_negatives
+        WMFSettings(explicit_negative_weight=0.1, loss="hu2008")
+    assert WMFSettings(explicit_negative_weight=0.1).reads_negatives and not WMFSettings().reads_negatives
 
 
 def test_members_of_a_blend_get_them(log):
     likes, considered = log
-    members = [{"model": "wmf", "settings": {**SETTINGS, "considered_weight": WEIGHT}}, {"model": "mrf_dense"}]
-    settings = BlendSettings(members=members)
+    components = [
+        {"model": "wmf", "settings": {**SETTINGS, "explicit_negative_weight": WEIGHT}},
+        {"model": "mrf_dense"},
+    ]
+    settings = BlendSettings(components=components)
     assert settings.reads_negatives and not BlendSettings().reads_negatives
     made = Blend(settings, seed=3).fit(csr_matrix(likes), FitOptions(negatives=csr_matrix(considered)))
-    assert same(made.members[0], fit(likes, considered))
+    assert same(made.components[0], fit(likes, considered))
 
 
 def test_pairs_are_in_the_order_of_the_columns(log):

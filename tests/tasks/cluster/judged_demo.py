@@ -25,7 +25,7 @@ def prepared(home):
     """By protocol the digests of its matrices and of the fits of SHORT."""
     logs = make_demo(home, DemoSettings(users=300, items=200, likes=9_000), 3)
     ingest(home, load_dataset("demo", home.root), logs, "run")
-    binarize(home, BinarizeSettings(threshold=4, observed_negatives=True), "run")
+    binarize(home, BinarizeSettings(threshold=4, explicit_negatives=True), "run")
     digests = split(home, SplitSettings(), "run", protocols=PROTOCOLS, seed=0, ids_are_numbers=True).digests
     return {
         protocol: (
