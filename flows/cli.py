@@ -47,10 +47,36 @@ def build_parser(module: str, description: str, kind: type[BaseModel]) -> "Comma
     parser = CommandParser(prog=sys.argv[0] if by_script else f"python -m {module}", description=description)
     parser.kind = kind
     for name, field in kind.model_fields.items():
-        parser.add_argument(flag_name(name, field), dest=name, **_argument_options(field))
+        _add_flag(parser, name, field)
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.add_argument("--version", action="version", version=f"oneclass {version('oneclass')}")
     return parser
+
+
+def _add_flag(parser: argparse.ArgumentParser, name: str, field: FieldInfo) -> None:
+    flag, options = flag_name(name, field), _argument_options(field)
+    old_name = _flag_metadata(field).deprecated
+    if old_name is None:
+        parser.add_argument(flag, dest=name, **options)
+        return
+    one_of = parser.add_mutually_exclusive_group()
+    one_of.add_argument(flag, dest=name, **options)
+    hidden = {**options, "help": argparse.SUPPRESS}
+    one_of.add_argument(old_name, dest=name, action=_DeprecatedFlag, replacement=flag, **hidden)
+
+
+class _DeprecatedFlag(argparse.Action):
+    """A flag's old name, which takes one value."""
+
+    def __init__(self, *arguments: Any, replacement: str, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.replacement = replacement
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
+    ) -> None:
+        warnings.warn(f"{option_string} is deprecated: use {self.replacement}", FutureWarning, stacklevel=2)
+        setattr(namespace, self.dest, values)
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -23,12 +23,14 @@ class Flag:
         name: the flag, if it is not named like the parameter.
         comma_separated: whether a list is written as `A,B` instead of several words.
         optional: whether the value may be omitted, and is then empty.
+        deprecated: the flag's old name, which works with a `FutureWarning`.
     """
 
     metavar: str | tuple[str, ...] = ""
     name: str | None = None
     comma_separated: bool = False
     optional: bool = False
+    deprecated: str | None = None
 
 
 class DatasetParameters(BaseModel):
@@ -174,7 +176,7 @@ class TuneParameters(RunParameters, _SplitFilesParameters, _SourceParameters, _C
         description="trials in all, those of earlier commands included, so that a command that was cut off can be "
         "repeated",
     )
-    together: Annotated[int, Flag("N")] = Field(
+    batch_size: Annotated[int, Flag("N", deprecated="--together")] = Field(
         1,
         description="trials in a round, made side by side with --workers or --dask: each is chosen by the trials of "
         "earlier rounds alone, so this number decides which trials are made, and the number of workers does not",

@@ -42,13 +42,13 @@ def tune(given: TuneParameters) -> TuneResult:
     """
     run, space = plan_tuning(given)
     run_id = reconcile.current_run_id()
-    context = run_context(run, run_id, "tune", trials=given.trials, together=given.together)
+    context = run_context(run, run_id, "tune", trials=given.trials, batch_size=given.batch_size)
     with context, cluster.open_executor(run.cluster, run.home, flow_run.id) as executor:
         chosen, digests = run.protocols[0], build_splits(run, run_id).digests
         if chosen not in digests:
             raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")
         settings = run.models[given.model]
-        search = Search(given.model, chosen, digests[chosen], settings, space, run.seed, together=given.together)
+        search = Search(given.model, chosen, digests[chosen], settings, space, run.seed, batch_size=given.batch_size)
         return _run_search(run, search, given, executor)
 
 
@@ -63,8 +63,8 @@ def plan_tuning(given: TuneParameters) -> tuple[RunSettings, tuning.SearchSpace]
     run = resolve_settings(given.to_backfill(models=[given.model], protocols=protocols))
     if given.trials < 1:
         raise InputError(f"--trials {given.trials}: must be at least 1.")
-    if given.together < 1:
-        raise InputError(f"--together {given.together}: must be at least 1.")
+    if given.batch_size < 1:
+        raise InputError(f"--batch-size {given.batch_size}: must be at least 1.")
     if given.timeout is not None and given.timeout <= 0:
         raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
     recorded = {"order": run.split.order, "explicit_negatives": run.binarize.explicit_negatives}

@@ -131,7 +131,7 @@ class Search:
             longer than the process.
         initial_trials: values that the second trial of a short search has, the third, and so on; also of settings outside the
             space, which later trials have from the best one so far.
-        together: trials of a round, each of which is asked for from the rounds before.
+        batch_size: trials of a round, each of which is asked for from the rounds before.
     """
 
     model: str
@@ -144,7 +144,7 @@ class Search:
     items: int | None = None
     quick: bool = False
     initial_trials: Sequence[Mapping[str, Any]] = ()
-    together: int = 1
+    batch_size: int = 1
 
     @property
     def metric(self) -> str:
@@ -174,7 +174,7 @@ class Search:
             self.quick,
             [dict(values) for values in self.initial_trials],
             *([] if self.items is None else [f"{self.items} items"]),
-            *([] if self.together == 1 else [f"{self.together} together"]),
+            *([] if self.batch_size == 1 else [f"{self.batch_size} together"]),
         ]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         return f"{self.model} {self.protocol} {digest}"

@@ -58,15 +58,15 @@ class Study:
             trials: of the study in all, those that ended included.
             interactions: what they are fitted on.
         """
-        ended, together = self._ended(), self.search.together
-        first, of_earlier_rounds = len(ended) + 1, len(ended) // together * together
+        ended, batch_size = self._ended(), self.search.batch_size
+        first, of_earlier_rounds = len(ended) + 1, len(ended) // batch_size * batch_size
         start = self.search.start.model_dump(mode="json")
         begins = all(outcome.settings != start for outcome, _ in ended)
         return [
             suggest(
                 self.search, number, ended[:of_earlier_rounds], interactions if begins and number == first else None
             )
-            for number in range(first, min(of_earlier_rounds + together, trials) + 1)
+            for number in range(first, min(of_earlier_rounds + batch_size, trials) + 1)
         ]
 
     def record_trial(self, made: TrialResult) -> None:

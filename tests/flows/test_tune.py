@@ -63,7 +63,7 @@ def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsy
 
 
 def test_rounds_on_two_workers_one_of_which_is_killed_make_the_study_of_a_plain_run(tmp_path, ratings, prefect_server):
-    rounds, killed = ("--together", 3, "--trials", 7), []
+    rounds, killed = ("--batch-size", 3, "--trials", 7), []
     assert tuned(tmp_path / "plain", ratings, *rounds) == 0
     tuning = tmp_path / "workers" / "ml-latest-small" / "tuning"
     killer = threading.Thread(target=kill_one_after, args=(tuning, killed), kwargs={"pattern": "*.toml"})
@@ -161,7 +161,7 @@ def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path
         (["--model", "bpr_uniforn"], "model bpr_uniforn: unknown. Did you mean bpr_uniform?"),
         (["--model", "popularity"], "--model popularity: has no settings to tune. Models that have:"),
         (["--trials", "0"], "--trials 0: must be at least 1."),
-        (["--together", "0"], "--together 0: must be at least 1."),
+        (["--batch-size", "0"], "--batch-size 0: must be at least 1."),
         (["--workers", "2", "--dask", "tcp://127.0.0.1:8786"], "--workers and --dask: give one of them"),
         (["--timeout", "-1"], "--timeout -1: must be more than 0 minutes."),
         (["--protocol", "leave_two_out"], "protocol leave_two_out: unknown"),

@@ -43,9 +43,9 @@ def no_model(monkeypatch):
     monkeypatch.setattr("oneclass.tasks.tuning.study._open_storage", storage)
 
 
-def search(together, start=None):
+def search(batch_size, start=None):
     space = {"x": NumericRange(0.0, 1.0), "kind": Choice(("round", "square"))}
-    return Search("two", "strong_generalization", "digest", start or TwoSettings(), space, 3, together=together)
+    return Search("two", "strong_generalization", "digest", start or TwoSettings(), space, 3, batch_size=batch_size)
 
 
 def value(tried, step=100):
