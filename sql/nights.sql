@@ -98,10 +98,10 @@ where file_id in (from earlier_files) and coalesce(line_number <= lines_before, 
 -- name: figures
 -- night_figures: one row per figure of a night computed from its events, some compared with the last nights'.
 -- `hours_moved` is how many hours an event would have to be moved round the clock, on average, for the night's to be
--- spread over the day as the last nights' were: the earth mover's distance on the circle. `clock_off` is by how many hours
--- the last nights' spread, moved as it is, comes nearest to the night's: one step of maximum likelihood from 0. `users_away`
--- is the share of the expected users that are missing: a user with n of the E events of the last nights comes on a night of
--- e events with the probability 1 - exp(-n e / E).
+-- spread over the day as the last nights' were: the earth mover's distance on the circle. `clock_shift` is by how many hours
+-- the last nights' spread, moved as it is, comes nearest to the night's: one step of maximum likelihood from 0.
+-- `missing_user_share` is the share of the expected users that are missing: a user with n of the E events of the last
+-- nights comes on a night of e events with the probability 1 - exp(-n e / E).
 insert into night_figures
 with night as (
     from night_events
@@ -187,11 +187,11 @@ select 'value_level', sum(tonight * below) / nullif(sum(tonight) * sum(earlier),
 union all
 select 'hours_moved', 24 * avg(abs(share - (select median(share) from ahead))), false from ahead
 union all
-select 'clock_off', -sum(more * slope / share) / nullif(sum(slope * slope / share), 0), false from slopes
+select 'clock_shift', -sum(more * slope / share) / nullif(sum(slope * slope / share), 0), false from slopes
 union all
-select 'users_away', sum(away::int - free_to_stay) / nullif(sum(1 - free_to_stay), 0), false from regulars
+select 'missing_user_share', sum(away::int - free_to_stay) / nullif(sum(1 - free_to_stay), 0), false from regulars
 union all
-select 'other_day_share', 1 - max(events) / sum(events), false from days
+select 'off_day_share', 1 - max(events) / sum(events), false from days
 union all
 select 'item_overlap', share, false from overlap
 union all

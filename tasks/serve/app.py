@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import UnknownItems, text
@@ -48,7 +48,7 @@ class Answer(BaseModel):
 
 
 class Health(BaseModel):
-    """Which publication answers, and how old it is. `trouble`: why a newer one does not."""
+    """Which publication answers, and how old it is. `error`: why a newer one does not."""
 
     status: str
     dataset: str
@@ -59,7 +59,8 @@ class Health(BaseModel):
     score: str
     items: int
     users: int
-    trouble: str | None
+    error: str | None
+    trouble: str | None = Field(deprecated="use error")
 
 
 def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
@@ -117,6 +118,7 @@ def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
             "score": shop.score,
             "items": len(shop.items),
             "users": len(shop.users),
+            "error": watcher.error,
             "trouble": watcher.error,
         }
 

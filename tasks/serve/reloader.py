@@ -23,7 +23,7 @@ class PublicationWatcher:
 
     Attributes:
         shop: what answers now.
-        trouble: why a newer publication does not answer; None where there is none.
+        error: why a newer publication does not answer; None where there is none.
     """
 
     def __init__(self, root: Path, dataset: str, *, threads: int = 1, seconds: float = POLL_SECONDS) -> None:

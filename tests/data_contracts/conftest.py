@@ -70,7 +70,7 @@ insert into operations.nights
         ('delivered', 1, false, 1, 0), ('events', 1900, true, 2000, 0.1), ('new_user_share', 0.1, false, 0.1, 0.01),
         ('value_level', 0.5, false, 0.5, 0.01), ('hours_moved', 0.2, false, 0.1, 0.05), ('item_overlap', 0.9, false, 0.9, 0.01),
         ('heaviest_user_share', 0.01, true, 0.01, 0.1), ('hours_old', 3, false, null, null),
-        ('clock_off', -0.1, false, 0.1, 0.2), ('users_away', 0.02, false, 0.01, 0.01)
+        ('clock_shift', -0.1, false, 0.1, 0.2), ('missing_user_share', 0.02, false, 0.01, 0.01)
     ) as figures (figure, value, in_ratio, usual, spread)
     union all
     select 'another', date '2026-01-01', 'events', 9, true, 2000, 0.1, 14;

@@ -111,7 +111,7 @@ def test_nothing_is_usual_before_seven_nights(year):
     assert set(figures(connection, "n0")) == {"events", "delivered", "reject_share", "hours_old"}
 
 
-def test_users_away_and_clock_off_are_what_a_naive_count_finds(tonight):
+def test_missing_users_and_the_clocks_shift_are_what_a_naive_count_finds(tonight):
     connection, log = tonight
     late = clock_that_cuts(log, np.random.default_rng(0))
     bring(connection, "tonight", late, 99)
@@ -130,21 +130,21 @@ def test_users_away_and_clock_off_are_what_a_naive_count_finds(tonight):
         up -= (now[at] - then[at]) * slope / (then[at] + 0.001)
         down += slope**2 / (then[at] + 0.001)
     found = figures(connection, "tonight")
-    assert found["users_away"] == pytest.approx(away / expected)
-    assert found["clock_off"] == pytest.approx(up / down) and 0.5 < abs(up / down) < 1.5
+    assert found["missing_user_share"] == pytest.approx(away / expected)
+    assert found["clock_shift"] == pytest.approx(up / down) and 0.5 < abs(up / down) < 1.5
 
 
 CAUGHT = {
     "half a file": ("times_usual", "hours_moved"),
-    "doubled file": ("nobody_overdoes", "doubled_share"),
+    "doubled file": ("heavy_hitters_usual", "doubled_share"),
     "shuffled items: other ids": ("items_usual", "item_overlap"),
     "shuffled items: between lines": ("items_usual", "repeat_share"),
-    "bots: three busy ones": ("nobody_overdoes", "heaviest_user_share"),
+    "bots: three busy ones": ("heavy_hitters_usual", "heaviest_user_share"),
     "bots: a swarm": ("newcomers_usual", "new_user_share"),
     "missing country of 50 %": ("times_usual", "hours_moved"),
-    "missing country of 25 %": ("users_came_back", "users_away"),
-    "clock an hour off": ("times_usual", "other_day_share"),
-    "clock an hour off, days cut by it": ("times_usual", "clock_off"),
+    "missing country of 25 %": ("returning_users_usual", "missing_user_share"),
+    "clock an hour off": ("times_usual", "off_day_share"),
+    "clock an hour off, days cut by it": ("times_usual", "clock_shift"),
 }
 
 
@@ -157,7 +157,7 @@ def test_a_fault_is_warned_of(tonight, kind):
     rule, figure = CAUGHT[kind]
     found = broken(connection, "tonight")
     assert figure in found.get(rule, ())
-    assert "night_believable" not in found
+    assert "hard_limits" not in found
 
 
 @pytest.mark.parametrize(("least", "warned"), [("0.01", True), ("0.2", False)])
@@ -168,7 +168,9 @@ def test_a_contract_with_another_limit_warns_otherwise(tonight, least, warned):
     limits = CONTRACT.relations["limits"].replace("'doubled_share', 0.01", f"'doubled_share', {least}")
     changed = CONTRACT.model_copy(update={"relations": {**CONTRACT.relations, "limits": limits}})
     (result,) = [
-        one for one in check_contracts(connection, [changed], {"run_id": "tonight"}) if one.rule == "nobody_overdoes"
+        one
+        for one in check_contracts(connection, [changed], {"run_id": "tonight"})
+        if one.rule == "heavy_hitters_usual"
     ]
     assert ("doubled_share" in {row["figure"] for row in result.samples}) == warned
 
@@ -177,13 +179,13 @@ def test_ids_that_are_all_new_are_beyond_belief(tonight):
     connection, log = tonight
     bring(connection, "tonight", log.__class__(**{**vars(log), "user": log.user + 10**6}), 99)
     anomalies.record_batch_stats(connection, "tonight")
-    assert broken(connection, "tonight")["night_believable"] == {"new_user_share"}
+    assert broken(connection, "tonight")["hard_limits"] == {"new_user_share"}
 
 
 def test_a_night_without_a_log_is_warned_of(tonight):
     connection, _ = tonight
     anomalies.record_batch_stats(connection, "tonight")
-    assert broken(connection, "tonight") == {"events_came": {"delivered"}}
+    assert broken(connection, "tonight") == {"batch_not_empty": {"delivered"}}
     assert figures(connection, "tonight")["hours_old"] > 24
 
 

@@ -67,6 +67,20 @@ def test_an_older_homes_edges_are_the_same_by_id(older):
         assert connection.execute("select count(*) from splits.leave_one_out").fetchone() == (0,)
 
 
+def test_figures_of_earlier_nights_get_their_current_names(home, monkeypatch):
+    known = sql.migrations()
+    monkeypatch.setattr(sql, "migrations", lambda: {number: known[number] for number in known if number < 6})
+    with warehouse.open_warehouse(home) as connection:
+        for figure in ("users_away", "clock_off", "other_day_share", "events"):
+            connection.execute(
+                "insert into operations.nights values ('old', '2026-01-02', ?, 0.5, false, null, null, 0)", [figure]
+            )
+    monkeypatch.setattr(sql, "migrations", lambda: known)
+    with warehouse.open_warehouse(home) as connection:
+        found = connection.execute("select figure, value from operations.nights order by rowid").fetchall()
+    assert found == [("missing_user_share", 0.5), ("clock_shift", 0.5), ("off_day_share", 0.5), ("events", 0.5)]
+
+
 def test_an_older_home_takes_a_run(older):
     with runs.record_run(older, "new", "backfill", {}):
         assert binarize(older, BinarizeSettings(), "new").edges == 12
