@@ -39,8 +39,12 @@ class BinaryMatrixPosterior:
         """Small random means (u = v = 0 is a fixed point), the variances of the prior, and z at the matrix's density."""
         (L, M), ones, K = interactions.shape, interactions.nnz, settings.factors
         return cls(
-            users=draw_initial_table(seed, "binary matrix users", (L, K), settings.start_scale, settings.user_variance),
-            items=draw_initial_table(seed, "binary matrix items", (M, K), settings.start_scale, settings.item_variance),
+            users=draw_initial_table(
+                seed, "binary matrix users", (L, K), settings.initial_scale, settings.user_variance
+            ),
+            items=draw_initial_table(
+                seed, "binary matrix items", (M, K), settings.initial_scale, settings.item_variance
+            ),
             z=np.array([np.log((ones + 1) / (L * M - ones + 1)), 0.01]),
             user_updates=np.zeros(L, dtype=np.int64),
             item_updates=np.zeros(M, dtype=np.int64),

@@ -17,7 +17,7 @@ class BinaryMatrixSettings(ModelSettings):
         "item_variance": NumericRange(0.05, 1.0, log=True),
         "passes": NumericRange(20, 160, log=True, manual_only=True),
     }
-    deprecated: ClassVar = {"blocks": "binary_matrix is fitted whole on one worker"}
+    deprecated: ClassVar = {"blocks": "binary_matrix is fitted whole on one worker", "start_scale": "initial_scale"}
 
     factors: int = Field(20, ge=1, description="K, the poster's D.")
     sampling: Strategy = Field("balanced", description="How entries are drawn: uniform, balanced or biased.")
@@ -37,7 +37,7 @@ class BinaryMatrixSettings(ModelSettings):
     most_batch: int = Field(
         10_000_000, ge=1, description="Largest number of entries in a minibatch; each takes 40 bytes."
     )
-    start_scale: float = Field(0.1, gt=0, description="Standard deviation of the means before the first pass.")
+    initial_scale: float = Field(0.1, gt=0, description="Standard deviation of the means before the first pass.")
     fold_in_iterations: int = Field(
         30, ge=1, description="Largest number of steps of Newton's method for an unseen user."
     )

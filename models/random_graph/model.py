@@ -250,7 +250,7 @@ class RandomGraph(Model):
         """
         settings = self.params
         users, items = ((count, settings.factors) for count in shape)
-        scale = settings.start_scale
+        scale = settings.initial_scale
         q = RandomGraphPosterior(
             users=VertexPosterior.random((self.seed, START_USERS), scale, users, clamped=not settings.user_biases),
             items=VertexPosterior.random((self.seed, START_ITEMS), scale, items, clamped=False),

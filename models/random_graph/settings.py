@@ -18,7 +18,7 @@ class RandomGraphSettings(ModelSettings):
         "tau": NumericRange(0.3, 10.0, log=True),
         "popularity_weight": NumericRange(0.0, 1.0),
     }
-    deprecated: ClassVar = {"observed_negatives": "explicit_negatives"}
+    deprecated: ClassVar = {"observed_negatives": "explicit_negatives", "start_scale": "initial_scale"}
     initial_trials: ClassVar = ({"factors": 64, "learn_tau": False, "tau": 0.6},)
 
     factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
@@ -58,7 +58,7 @@ class RandomGraphSettings(ModelSettings):
     beta: float = Field(0.01, gt=0, description="Rate of the Gamma prior of the precisions.")
     t_tau: int = Field(10, ge=0, description="Iterations before the precisions are learned.")
     t_epsilon: int = Field(10, ge=0, description="Iterations with a step size of one.")
-    start_scale: float = Field(0.1, gt=0, description="Standard deviation of the first means of the factors.")
+    initial_scale: float = Field(0.1, gt=0, description="Standard deviation of the first means of the factors.")
     popularity_weight: float = Field(0.5, ge=0, description="a in `popularity_x_odds`, logit(like) + a log pi.")
     fold_in_iterations: int = Field(12, ge=1, description="Updates of an unseen user, each with new negatives.")
     bound_every: int = Field(5, ge=0, description="Iterations between evaluations of the bound; 0 for never.")

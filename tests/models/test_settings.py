@@ -6,6 +6,7 @@ from typing import ClassVar
 import pytest
 from pydantic import ValidationError
 
+from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.blend.model import BlendSettings
 from oneclass.models.hpf.model import HPF, HPFSettings
 from oneclass.models.random_graph.settings import RandomGraphSettings
@@ -33,6 +34,8 @@ def test_an_ignored_setting_is_accepted_with_a_warning():
     [
         (BinarizeSettings, "observed_negatives", "explicit_negatives", True),
         (RandomGraphSettings, "observed_negatives", "explicit_negatives", True),
+        (RandomGraphSettings, "start_scale", "initial_scale", 0.2),
+        (BinaryMatrixSettings, "start_scale", "initial_scale", 0.2),
         (WMFSettings, "considered_weight", "explicit_negative_weight", 0.3),
         (BlendSettings, "members", "components", COMPONENTS),
     ],
