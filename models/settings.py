@@ -80,7 +80,8 @@ class Settings(BaseModel):
         Raises:
             ValueError: a setting is given under both names.
         """
-        current, messages = {}, []
+        current: dict[str, Any] = {}
+        messages: list[str] = []
         for name, value in given.items():
             replacement = cls.deprecated.get(name, name)
             if replacement not in cls.model_fields and name in cls.deprecated:
