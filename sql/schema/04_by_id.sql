@@ -65,6 +65,6 @@ select
 from indexed.observed_negatives
 join indexed.users using (user_index)
 join indexed.items using (item_index);
--- curated.observed_negatives: the deprecated name of curated.explicit_negatives.
+-- curated.observed_negatives: one row per row of `curated.explicit_negatives`, whose deprecated name this is.
 create or replace view curated.observed_negatives as
 from curated.explicit_negatives;
