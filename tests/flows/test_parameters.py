@@ -90,7 +90,7 @@ FULL = {
     "sweep": ["random_graph_r"],
     "model": "wmf",
     "trials": 3,
-    "together": 3,
+    "batch_size": 3,
     "protocol": "given",
     "timeout": 1.5,
     "user": "u7",
