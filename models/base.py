@@ -2,9 +2,9 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -25,8 +25,7 @@ from oneclass.models.settings import ModelSettings
 if TYPE_CHECKING:
     from oneclass.models.negatives.distributions import NegativeDistribution
 
-
-from collections.abc import Callable
+SettingsT = TypeVar("SettingsT", bound=ModelSettings)
 
 
 class InferenceCache:
@@ -54,7 +53,7 @@ class InferenceCache:
         return found
 
 
-class Model(InferenceCache, ABC):
+class Model(InferenceCache, ABC, Generic[SettingsT]):
     """An estimator for one-class data. Of a loaded model several threads may ask for scores at once.
 
     Attributes:
@@ -86,8 +85,11 @@ class Model(InferenceCache, ABC):
     item_matrices: ClassVar[int] = 0
     extra: ClassVar[str | None] = None
 
-    def __init__(self, settings: ModelSettings | None = None, *, seed: int = 0, threads: int = 1) -> None:
-        self.settings = self.params = settings if settings is not None else self.Settings()
+    item_degrees: np.ndarray
+
+    def __init__(self, settings: SettingsT | None = None, *, seed: int = 0, threads: int = 1) -> None:
+        # A ClassVar cannot name the type variable: each model's `Settings` is its `SettingsT`.
+        self.settings = self.params = settings if settings is not None else cast(SettingsT, self.Settings())
         self.seed = seed
         self.threads = threads
 
@@ -224,7 +226,7 @@ class Model(InferenceCache, ABC):
             return top_items(scores, histories.indptr, histories.indices, n)
 
     @classmethod
-    def component_settings(cls, settings: ModelSettings) -> "list[type[Model]]":
+    def component_settings(cls, settings: Any) -> "list[type[Model]]":
         """The other estimators that a model with these settings is made of; none, by default. `ValueError`: it cannot be."""
         return []
 
@@ -302,7 +304,9 @@ class Model(InferenceCache, ABC):
         description = json.loads((folder / "settings.json").read_text())
         if description["model"] != cls.name:
             raise ValueError(f"{folder}: holds a {description['model']}, not a {cls.name}")
-        model = cls(cls.Settings.from_saved(description["settings"]), seed=description["seed"], threads=threads)
+        model = cls(
+            cast(SettingsT, cls.Settings.from_saved(description["settings"])), seed=description["seed"], threads=threads
+        )
         model.params = cls.Settings.from_saved(
             description.get("resolved", description["settings"])
         )  # absent in early fits

@@ -44,7 +44,7 @@ class LocalScratch:
     def write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """As in `ScratchStore`."""
         half_made = self.path / f"partial-{uuid.uuid4().hex}.npz"
-        np.savez(half_made, **arrays)
+        np.savez(half_made, allow_pickle=False, **arrays)
         os.replace(half_made, self._file(name))
 
     def remove(self, name: str) -> None:

@@ -32,7 +32,7 @@ class Epoch:
     number: int
     of: int
     seconds: float
-    values: dict[str, float] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +121,7 @@ class ScratchStore(Protocol):
         Raises:
             FileNotFoundError: nothing was, or it is gone.
         """
+        ...
 
     def write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep arrays under a name, whole or not at all, in place of what was there."""
@@ -143,6 +144,7 @@ class BlockExecutor(Protocol):
         `function` is a module's own, and the arguments and results can be pickled. What a call leaves in `scratch` is
         there when a later one begins, in whatever process.
         """
+        ...
 
 
 class SerialExecutor:

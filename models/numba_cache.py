@@ -35,9 +35,12 @@ DAYS_KEPT = 30  # a folder of another source is deleted after so many days witho
 PATIENCE = 300  # seconds for which a kernel that another process compiles is waited for, before it is compiled here too
 FALLBACKS = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
 CHECKSUM = hashlib.sha256().digest_size  # bytes at the end of each file
-_File = caching.IndexDataCacheFile
+# Any: methods of these are replaced, which a type checker refuses.
+_File: Any = caching.IndexDataCacheFile
+_Dispatcher: Any = Dispatcher
+_CodeLibrary: Any = CPUCodeLibrary
 _save, _open_for_write, _load_index, _load_data = _File.save, _File._open_for_write, _File._load_index, _File._load_data
-_compile, _finalize = Dispatcher.compile, CPUCodeLibrary._finalize_final_module
+_compile, _finalize = _Dispatcher.compile, _CodeLibrary._finalize_final_module
 _alone = threading.local()  # whether this thread is compiling a kernel that no other process compiles meanwhile
 
 
@@ -45,9 +48,10 @@ def install() -> None:
     """Have numba compile and keep so the kernels that are declared from now on, unless the user names locators."""
     _File.save, _File._open_for_write = _save_in_turn, _open_with_checksum
     _File._load_index, _File._load_data = _load_whole_index, _load_whole_data
-    Dispatcher.compile, CPUCodeLibrary._finalize_final_module = _compile_once, _finalize_with_own_copies
+    _Dispatcher.compile, _CodeLibrary._finalize_final_module = _compile_once, _finalize_with_own_copies
     if not os.environ.get("NUMBA_CACHE_LOCATOR_CLASSES"):
-        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{ModelsLocator.__name__},{FALLBACKS}"
+        locators = f"{__name__}.{ModelsLocator.__name__},{FALLBACKS}"
+        numba.config.CACHE_LOCATOR_CLASSES = locators  # pyright: ignore[reportAttributeAccessIssue, reportPrivateImportUsage]
 
 
 @functools.cache
@@ -176,7 +180,7 @@ def _load_whole_data(cache: caching.IndexDataCacheFile, name: str) -> Any:
     return _load_data(cache, name)
 
 
-def _compile_once(dispatcher: Dispatcher, signature: object) -> Any:
+def _compile_once(dispatcher: Any, signature: Any) -> Any:
     """Compile a signature of a kernel, or read it from the cache once another process has compiled it.
 
     A process that compiles holds numba's own lock, and waits for one kernel at a time, the one that was called: none
@@ -194,7 +198,7 @@ def _compile_once(dispatcher: Dispatcher, signature: object) -> Any:
 
 
 @contextlib.contextmanager
-def _held(dispatcher: Dispatcher, signature: object) -> Iterator[None]:
+def _held(dispatcher: Any, signature: Any) -> Iterator[None]:
     """No other process compiles the signature in the block, unless one did for longer than PATIENCE, or cannot be seen."""
     cache, code = dispatcher._cache, dispatcher.py_func.__code__
     asked = f"{cache._impl.filename_base} {code.co_qualname} {signature}"

@@ -23,7 +23,7 @@ class PopularitySettings(ModelSettings):
     )
 
 
-class Popularity(Model):
+class Popularity(Model[PopularitySettings]):
     """The score of an item is the number of its training edges, whoever the user."""
 
     name = "popularity"
@@ -45,7 +45,9 @@ class Popularity(Model):
         check_matrix_type(interactions, "interactions")
         check_edges(interactions)
         with partition_users(interactions, self.settings.blocks, None, options, self.name) as blocks:
-            return sum(blocks.ask(_block_degrees, interactions.shape[1]))
+            return sum(
+                blocks.ask(_block_degrees, interactions.shape[1]), np.zeros(interactions.shape[1], dtype=np.int64)
+            )
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         """Nothing is learned beyond `count_item_degrees`."""

@@ -12,7 +12,7 @@ most, and ends after a quarter of the patience.
 from abc import abstractmethod
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -69,7 +69,10 @@ class AutoencoderSettings(ModelSettings):
     )
 
 
-class Autoencoder(Model):
+AutoencoderT = TypeVar("AutoencoderT", bound=AutoencoderSettings)
+
+
+class Autoencoder(Model[AutoencoderT]):
     """Fit and scores of an autoencoder; a model adds its layers and its loss.
 
     If a fit is given no validation users, a twentieth of the training users (at most 1,000, chosen by the seed) are held
@@ -87,10 +90,13 @@ class Autoencoder(Model):
     warm_startable = True
     scores_each_epoch = True
     extra = "neural"
-    Settings: ClassVar[type[AutoencoderSettings]] = AutoencoderSettings
-    params: AutoencoderSettings
+    Settings: ClassVar[type[ModelSettings]] = AutoencoderSettings
     checkpoint_seconds: float = 60.0
-    noise_width: int = 0
+
+    @property
+    def noise_width(self) -> int:
+        """Normal draws of each user in a gradient step."""
+        return 0
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         training, chosen, start = _torch_training(self.name), self.params, options.start

@@ -57,7 +57,7 @@ class CDAESettings(AutoencoderSettings):
     )
 
 
-class CDAE(Autoencoder):
+class CDAE(Autoencoder[CDAESettings]):
     """One hidden layer, to whose input a vector of each user is added.
 
     Attributes:
@@ -67,7 +67,6 @@ class CDAE(Autoencoder):
 
     name = "cdae"
     Settings = CDAESettings
-    params: CDAESettings
 
     def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
         users, items, hidden = *shape, self.params.hidden

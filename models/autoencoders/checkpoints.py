@@ -37,7 +37,7 @@ def write_checkpoint(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"partial-{CHECKPOINT_FILE}"
     with partial.open("wb") as file:
-        np.savez(file, key=np.array(key), sha256=np.array(digest_arrays(arrays)), **arrays)
+        np.savez(file, allow_pickle=False, key=np.array(key), sha256=np.array(digest_arrays(arrays)), **arrays)
     os.replace(partial, folder / CHECKPOINT_FILE)
 
 
@@ -53,10 +53,9 @@ def read_checkpoint(folder: Path, key: str) -> dict[str, np.ndarray] | None:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = dict(stored)
         owner, digest = str(arrays.pop("key")), str(arrays.pop("sha256"))
-        whole = digest == digest_arrays(arrays)
+        if digest != digest_arrays(arrays):
+            raise ValueError("not the checksum of these arrays")
     except Exception:  # noqa: BLE001  (what a reader of zip files makes of damaged bytes has no end)
-        whole = False
-    if not whole:
         logger.warning("%s: is damaged, or of an earlier version of this program; the fit begins anew", path)
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         return None

@@ -42,7 +42,7 @@ class MultDAESettings(AutoencoderSettings):
     )
 
 
-class MultDAE(Autoencoder):
+class MultDAE(Autoencoder[MultDAESettings]):
     """One hidden layer.
 
     Attributes:

@@ -50,7 +50,7 @@ class MultVAESettings(AutoencoderSettings):
     )
 
 
-class MultVAE(Autoencoder):
+class MultVAE(Autoencoder[MultVAESettings]):
     """A tanh layer, a Gaussian latent vector, and another tanh layer.
 
     Attributes:
@@ -61,7 +61,6 @@ class MultVAE(Autoencoder):
 
     name = "mult_vae"
     Settings = MultVAESettings
-    params: MultVAESettings
 
     @property
     def noise_width(self) -> int:

@@ -33,7 +33,8 @@ def transpose_table(items: np.ndarray, factors: int) -> tuple[np.ndarray, np.nda
     multiple of TOGETHER by rows of zeros.
     """
     width, rows = items.shape[1] // 2, pad_width(factors, ROWS_PER_PASS)
-    return tuple(np.ascontiguousarray(items[:, start : start + rows].T) for start in (0, width))
+    mean, variance = (np.ascontiguousarray(items[:, start : start + rows].T) for start in (0, width))
+    return mean, variance
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)

@@ -49,7 +49,7 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings
 
 
-class BinaryMatrix(Model):
+class BinaryMatrix(Model[BinaryMatrixSettings]):
     """Logistic factorization of the whole matrix; scores are log-odds of a one, E u_i E v_j' + E z.
 
     Attributes:
@@ -105,7 +105,7 @@ class BinaryMatrix(Model):
         return users
 
     def like(
-        self, histories: csr_matrix, users: np.ndarray | None = None, items: np.ndarray | None = None
+        self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The probability that x_ij is one, and how sure that is; as `Model.like`.
 

@@ -25,9 +25,13 @@ class Component(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str = Field(description="A model's name.")
-    score: str = Field("score", description="One of its scores.")
-    weight: float = Field(1.0, gt=0, allow_inf_nan=False, description="What its scores count, on the common scale.")
-    settings: dict[str, Any] = Field({}, description="Its settings; those that are not named have their defaults.")
+    score: str = Field(default="score", description="One of its scores.")
+    weight: float = Field(
+        default=1.0, gt=0, allow_inf_nan=False, description="What its scores count, on the common scale."
+    )
+    settings: dict[str, Any] = Field(
+        default={}, description="Its settings; those that are not named have their defaults."
+    )
 
 
 class BlendSettings(ModelSettings):
@@ -63,7 +67,7 @@ class BlendSettings(ModelSettings):
         return [kind.Settings.from_saved(component.settings) for kind, component in pairs]
 
 
-class Blend(Model):
+class Blend(Model[BlendSettings]):
     """Other models, fitted together and added.
 
     Attributes:
@@ -140,11 +144,12 @@ class Blend(Model):
 
         kept = self.cached_for_block("spreads", history, spreads)
         of_components = zip(components, parts, kept, strict=True)
-        return sum(
+        weighted = (
             np.float32(component.weight / spread[0]) * part
             for (component, _), part, spread in of_components
             if part is not None
         )
+        return sum(weighted, np.zeros((len(history.indices), len(items)), dtype=np.float32))
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {

@@ -97,7 +97,6 @@ def _draw_triples(indptr, indices, users, items, key, edges, others):
         edges[place] = first + below(own, 0, last - first)
         for other in range(others.shape[1]):
             for attempt in range(MAX_TRIES):
-                item = below(own, 1 + other * MAX_TRIES + attempt, items)
+                others[place, other] = item = below(own, 1 + other * MAX_TRIES + attempt, items)
                 if not contains(indices[first:last], item):
                     break
-            others[place, other] = item

@@ -9,8 +9,8 @@ samples in a cell are run in a fixed order. This is the distributed SGD of Gemul
 sample. An epoch has the same result as one serial order of gradient steps, on any number of threads.
 """
 
+from collections.abc import Callable
 from functools import cache
-from types import FunctionType
 
 import numpy as np
 from numba import njit, prange
@@ -154,7 +154,7 @@ def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
 
 
 @cache
-def compile_step_kernel(width: int) -> FunctionType:
+def compile_step_kernel(width: int) -> Callable[..., None]:
     """The kernel for rows of `width` float32; `width` is a constant in it, so that its loops vectorize.
 
     A user's row is [u, 1, 0 ..] and an item's is [v, b, 0 ..], so that their product is x_uj = u'v_j + b_j.
@@ -194,7 +194,7 @@ def compile_step_kernel(width: int) -> FunctionType:
 
 
 @cache
-def compile_fold_in_kernel(width: int) -> FunctionType:
+def compile_fold_in_kernel(width: int) -> Callable[..., None]:
     """The kernel that finds the rows of users who were not in training, for rows of `width` float32."""
 
     @njit(parallel=True, nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})

@@ -92,7 +92,7 @@ class BPRSettings(ModelSettings):
         return self.model_copy(update={"epochs": min(max(TARGET_STEPS // interactions.nnz, MIN_EPOCHS), MAX_EPOCHS)})
 
 
-class BPR(Model):
+class BPR(Model[BPRSettings]):
     """The base of the two models.
 
     Attributes:
@@ -111,6 +111,7 @@ class BPR(Model):
         edges, held_out = interactions, None
         if chosen.tolerance > 0 and not start:  # an earlier fit may have learned the edges that would be held out
             edges, held_out = hold_out(interactions, self.seed)
+        assert chosen.epochs is not None  # by `resolve`
         training = Training(edges, self._negative_draws(), chosen.factors, chosen.degree_exponent)
         training.start(chosen.initial_scale, self.seed)
         if start:

@@ -30,12 +30,15 @@ class SquareOperator(Protocol):
     """What multiplies blocks of items by S.
 
     Attributes:
-        shape: (users, items).
         columns: of the blocks that it takes best.
     """
 
-    shape: tuple[int, int]
-    columns: int
+    columns: ClassVar[int]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(users, items)."""
+        ...
 
     def over(self, eigenvalue: float) -> Self:
         """The same with S divided by a number."""
@@ -172,6 +175,7 @@ def top_eigenvectors(
     items = graph.shape[1]
     width = min(count + oversampling, *graph.shape)
     basis = normals(seed, purpose("graph_filter vectors"), items, width)
+    values = np.zeros(0)
     for _ in range(passes):
         for start in range(0, width, graph.columns):
             some = slice(start, start + graph.columns)

@@ -39,7 +39,6 @@ from oneclass.models.graph_filter.graph import (
     COLUMNS,
     DenseSquare,
     NormalizedGraph,
-    SquareOperator,
     degree_powers,
     top_eigenvectors,
 )
@@ -75,7 +74,7 @@ def uses_dense_square(items: int, edges: int) -> bool:
     return forms_filter(items, edges) and WALK * edges > items**2
 
 
-class GraphFilter(Model):
+class GraphFilter(Model[GraphFilterSettings]):
     """A polynomial of the normalised graph, and its low-pass, applied to histories.
 
     Attributes:
@@ -88,6 +87,7 @@ class GraphFilter(Model):
 
     name = "graph_filter"
     Settings = GraphFilterSettings
+    graph: NormalizedGraph | DenseSquare | None
     _factors: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
@@ -100,15 +100,14 @@ class GraphFilter(Model):
         ones = np.ones(interactions.nnz, dtype=np.int8)
         self.edges = csr_matrix((ones, interactions.indices, interactions.indptr), shape=interactions.shape)
         self.eigenvalue, self.vectors = 1.0, np.zeros((self.item_count, 0), dtype=np.float32)
-        self.graph = self._paths(uses_dense_square(self.item_count, interactions.nnz))
+        graph = self._paths(uses_dense_square(self.item_count, interactions.nnz))
+        assert chosen.vectors is not None  # by `resolve`
         wanted = chosen.vectors if chosen.low_pass else 0
         if wanted or chosen.sharpening or chosen.polynomial == "plateau":
             with kernel_threads(self.threads), single_threaded_blas():
-                values, vectors = top_eigenvectors(
-                    self.graph, max(wanted, 1), chosen.oversampling, chosen.passes, self.seed
-                )
+                values, vectors = top_eigenvectors(graph, max(wanted, 1), chosen.oversampling, chosen.passes, self.seed)
             self.eigenvalue, self.vectors = float(values[0]), np.ascontiguousarray(vectors[:, :wanted])
-        self.graph, self.weights, self._factors = self.graph.over(self.eigenvalue), NOT_FORMED, None
+        self.graph, self.weights, self._factors = graph.over(self.eigenvalue), NOT_FORMED, None
         if forms_filter(self.item_count, interactions.nnz):
             self.weights = self._filter_histories(single_item_histories(np.arange(self.item_count), self.item_count))
             self.graph = self._factors = None
@@ -126,6 +125,7 @@ class GraphFilter(Model):
         with kernel_threads(self.threads), kept.turn:
             rows = kept.lookup(items, self._columns)
             if self._ends_at_users:
+                assert isinstance(self.graph, NormalizedGraph)  # a square forms the filter
                 after = self._degree_powers(self._delta(-1))[history.indices]
                 added = after * rows_times(self.graph.of_items, history.indices, kept.columns[rows].T)
             else:
@@ -153,6 +153,7 @@ class GraphFilter(Model):
             block[some, np.arange(len(some))] = 1
             block = self._sharpen(block, -1)
             if self._ends_at_users:
+                assert isinstance(self.graph, NormalizedGraph)  # a square forms the filter
                 columns = self.graph.at_users(self._degree_powers(-self._delta(-1)) * block)
             else:
                 columns = self._apply_between(self._polynomial, block, -1)
@@ -178,7 +179,7 @@ class GraphFilter(Model):
         """x F, float32 (block, items), each history going through the graph."""
         scores = np.empty(histories.shape, dtype=np.float32)
         before, after = self._low_pass()
-        width = self.graph.columns
+        width = self._operator.columns
         with kernel_threads(self.threads):
             for start in range(0, histories.shape[0], width):
                 some = histories if len(scores) <= width else histories[start : start + width]
@@ -196,22 +197,27 @@ class GraphFilter(Model):
         the sharpening, (k, items), to come after it.
         """
         if self._factors is None:
-            gamma = self.params.low_pass_exponent
-            after = np.float32(self.params.low_pass) * self._degree_powers(gamma) * self.vectors
+            gamma, low_pass = self.params.low_pass_exponent, self.params.low_pass
+            assert gamma is not None and low_pass is not None  # by `resolve`
+            after = np.float32(low_pass) * self._degree_powers(gamma) * self.vectors
             with kernel_threads(self.threads):
-                for start in range(0, after.shape[1], self.graph.columns):
-                    some = slice(start, start + self.graph.columns)
+                for start in range(0, after.shape[1], self._operator.columns):
+                    some = slice(start, start + self._operator.columns)
                     after[:, some] = self._sharpen(np.ascontiguousarray(after[:, some]), 1)
             self._factors = self._degree_powers(-gamma), np.ascontiguousarray(after.T)
         return self._factors
 
+    @property
+    def _operator(self) -> NormalizedGraph | DenseSquare:
+        """The graph, of a model whose filter is not formed, or not yet."""
+        assert self.graph is not None
+        return self.graph
+
     def _sharpen(self, block: np.ndarray, sign: int) -> np.ndarray:
-        chosen = self.params
-        if not chosen.sharpening:
+        time, terms = self.params.sharpening, self.params.sharpening_terms
+        if not time:
             return block
-        return self._apply_between(
-            lambda z: apply_decay(chosen.sharpening, chosen.sharpening_terms, self.graph.multiply, z), block, sign
-        )
+        return self._apply_between(lambda z: apply_decay(time, terms, self._operator.multiply, z), block, sign)
 
     def _apply_between(self, series: Product, block: np.ndarray, sign: int) -> np.ndarray:
         """D^delta f(S) D^-delta z, the transpose of a polynomial f of A, on columns z; sign -1 for f(A) itself."""
@@ -223,12 +229,12 @@ class GraphFilter(Model):
 
     def _polynomial(self, block: np.ndarray) -> np.ndarray:
         if self.params.polynomial == "linear":
-            return self.graph.multiply(block)
+            return self._operator.multiply(block)
         return apply_chebyshev(
-            plateau_coefficients(self.params.order, self.params.flatness), self.graph.multiply, block
+            plateau_coefficients(self.params.order, self.params.flatness), self._operator.multiply, block
         )
 
-    def _paths(self, squared: bool) -> SquareOperator:
+    def _paths(self, squared: bool) -> NormalizedGraph | DenseSquare:
         """W, or W'W itself."""
         chosen = self.params
         exponents = chosen.user_exponent / 2, (chosen.in_exponent + chosen.out_exponent) / 2

@@ -114,7 +114,7 @@ class HPFSettings(ModelSettings):
         return Prior(self.c, self.c_prime, self.c_prime / self.d_prime, self.factors)
 
 
-class HPF(Model):
+class HPF(Model[HPFSettings]):
     """Poisson factorization with activity and popularity hyperpriors; scores are rates, E theta_u' E beta_i.
 
     Attributes:
@@ -143,6 +143,7 @@ class HPF(Model):
                 bounds = np.array(list(self._run_ascent(ascent, (number, starts), options.on_epoch)))
             if best is None or bounds[-1] > best[0][-1]:
                 best = bounds, self.user_posterior, self._items
+        assert best is not None
         self.bounds, users, self._items = best
         self.user_shape, self.user_rate, self.activity_rate = users
         self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior

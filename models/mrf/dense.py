@@ -100,7 +100,7 @@ class MRFDenseSettings(MRFSettings):
     )
 
 
-class MRFDense(Model):
+class MRFDense(Model[MRFDenseSettings]):
     """Item-item regression weights in closed form.
 
     Attributes:
@@ -136,11 +136,13 @@ class MRFDense(Model):
         started = perf_counter()
         moments = column_moments(interactions, self.params.user_weight_exponent)
         rescaled = rescale_columns(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
+        l2 = self.params.l2
+        assert l2 is not None  # by `resolve`
         if self.params.blocks == 1:
-            matrix = regularized_inverse(interactions, moments, rescaled, self.params.l2, self.threads)
+            matrix = regularized_inverse(interactions, moments, rescaled, l2, self.threads)
         else:
             gram = compute_gram_by_blocks(interactions, moments, rescaled, self.params.blocks, self.threads, options)
-            matrix = inverse_of_gram(gram, self.params.l2, self.threads)
+            matrix = inverse_of_gram(gram, l2, self.threads)
         _to_weights(matrix, rescaled, self.threads)
         self.weights = matrix
         self.offset = np.zeros(len(matrix), dtype=np.float32)

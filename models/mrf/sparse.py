@@ -95,7 +95,7 @@ class MRFSparseSettings(MRFSettings):
         return found
 
 
-class MRFSparse(Model):
+class MRFSparse(Model[MRFSparseSettings]):
     """Item-item regression weights between neighbours.
 
     Attributes:
@@ -130,6 +130,7 @@ class MRFSparse(Model):
         """The pattern, and B of the rescaled columns."""
         gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
         pattern = self._pattern(gram)
+        assert self.params.l2 is not None  # by `resolve`
         chosen = plan_blocks(pattern, self.params.r, self._uses_paper_variant)
         solved = iterate_inverses(gram, pattern, *chosen, self.params.l2, self.threads)
         return pattern, average_estimates(pattern, *chosen, solved, self.threads, self._uses_paper_variant)
@@ -150,6 +151,7 @@ class MRFSparse(Model):
         most = self.params.max_in_column
         if self.params.density is not None:
             return pattern_of_density(gram, self.params.density, most, self.threads)
+        assert self.params.threshold is not None  # without a density
         return pattern_above(gram, self.params.threshold, most, self.threads)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
@@ -169,5 +171,5 @@ class MRFSparse(Model):
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         values = arrays["values"].astype(np.float32, copy=False)  # of fits of earlier versions, float64
         parts = values, arrays["indices"], arrays["indptr"]
-        self.weights = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
+        self.weights = csr_matrix(parts, shape=(self.item_count, self.item_count), copy=False)
         self.offset = arrays["offset"]

@@ -39,7 +39,7 @@ class Pattern:
 
 def find_neighbours(
     gram: GramRows, rows: np.ndarray, threshold: float, max_in_column: int, threads: int
-) -> tuple[np.ndarray, ...]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The neighbours of each row above the threshold, at most `max_in_column` - 1, largest first.
 
     Returns:

@@ -129,11 +129,12 @@ def compute_scores(
         map_row_blocks(work, threads, source, made)
         return made
 
-    like = None if names == (odds,) else put_by(_put_sigmoid, logits)
+    like = None
     for name in names:
         if name == odds:
             yield put_by(lambda x, put: np.add(x, log_popularity, out=put), logits)
         else:
+            like = put_by(_put_sigmoid, logits) if like is None else like
             yield like if name == "like" else put_by(lambda x, put: np.multiply(x, popularity, out=put), like)
 
 

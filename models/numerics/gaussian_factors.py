@@ -25,6 +25,6 @@ class GaussianFactors:
         """The four arrays, in the order in which the kernels take them."""
         return self.mean, self.precision, self.bias_mean, self.bias_precision
 
-    def rows(self, at: np.ndarray) -> Self:
+    def rows(self, at: np.ndarray | slice) -> Self:
         """A copy of some vertices."""
         return type(self)(*(np.array(array[at]) for array in self.arrays))

@@ -75,8 +75,8 @@ def _inverse_over_users(
     values = np.repeat(root, np.diff(active.indptr)) * rescaled.factor[active.indices]
     y = csr_matrix((values, active.indices, active.indptr), shape=active.shape)
     matrix = lower_gram(active.T.tocsr(), rescaled.factor**2, np.zeros(len(root)), root, threads)
+    q = root * np.sqrt(moments.unit / moments.users)
     if rescaled.shift.any():
-        q = root * np.sqrt(moments.unit / moments.users)
         along = y @ (y.T @ q)
         along -= q * (q @ along) / 2
         _add_to_rows(matrix, lambda rows: -q[rows, None] * along - along[rows, None] * q, threads)

@@ -8,6 +8,7 @@ import functools
 
 import numpy as np
 from numba import get_num_threads, njit, prange
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.simd import (
@@ -206,7 +207,7 @@ def normalize_columns(vectors: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(vectors.T) / np.where(lengths > 0, lengths, 1).astype(np.float32)
 
 
-def as_read_only(array: np.ndarray, dtype: type) -> np.ndarray:
+def as_read_only(array: ArrayLike, dtype: type) -> np.ndarray:
     """A C-ordered read-only view, or a converted copy, so that a kernel is compiled for one kind of argument only."""
     view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()
     view.flags.writeable = False

@@ -4,6 +4,8 @@ The last likes of a log may say more of what comes next than its first ones. An 
 (1 + n)^-p, p being the setting `recency_exponent`; with p = 0 all weigh 1.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
@@ -19,7 +21,7 @@ class SequentialHistories(csr_matrix):
 
     places: np.ndarray | None = None
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
         if isinstance(found, SequentialHistories) and self.places is not None:
             found.places = csr_matrix((self.places, self.indices, self.indptr), shape=self.shape)[key].data

@@ -17,13 +17,24 @@ lanes from a place on lie in the array. `models.numerics.simd` has loops over wh
 """
 
 import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import lower_builtin, models, register_model
+
+if TYPE_CHECKING:
+    Arguments = ParamSpec("Arguments")
+
+    # numba's own annotation leaves the typing context among the arguments of a call.
+    def intrinsic(define: Callable[Concatenate[Any, Arguments], Any]) -> Callable[Arguments, Any]: ...
+
+else:
+    from numba.extending import intrinsic
 
 VECTOR_BYTES = 64  # a cache line, and an AVX-512 register
 F32_WIDTH = VECTOR_BYTES // 4  # float32
@@ -59,7 +70,7 @@ def splat(builder, number, count):
 
 
 def _arithmetic(operation, name):
-    @infer_global(operation)
+    @infer_global(operation)  # pyright: ignore[reportOptionalCall]  (a decorator, or registers a given value)
     class _Rule(AbstractTemplate):
         def generic(self, arguments, keywords):
             left, right = arguments
@@ -90,7 +101,8 @@ def _loads(kind):
     """Code that loads a value of the numba type `kind` from its last two arguments, an array and a place."""
 
     def generate(context, builder, call, arguments):
-        place = element_pointer(context, builder, call.args[-2], *arguments[-2:], context.get_value_type(kind))
+        array, at = arguments[-2:]
+        place = element_pointer(context, builder, call.args[-2], array, at, context.get_value_type(kind))
         return builder.load(place, align=call.args[-2].dtype.bitwidth // 8)
 
     return generate
@@ -170,7 +182,8 @@ def prefetch(typing, array, at):
     """Prefetch the cache line of array[at] into the first-level cache."""
 
     def generate(context, builder, call, arguments):
-        place = element_pointer(context, builder, call.args[0], *arguments, ir.IntType(8))
+        array, at = arguments
+        place = element_pointer(context, builder, call.args[0], array, at, ir.IntType(8))
         kind = ir.FunctionType(ir.VoidType(), [place.type] + [INDEX] * 3)
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         builder.call(function, [place, INDEX(0), INDEX(3), INDEX(1)])  # to read, first level, data
@@ -336,7 +349,8 @@ def load_tile(typing, rows, lanes, array, at, stride):
     tile = types.UniTuple(lanes, len(rows))
 
     def generate(context, builder, call, arguments):
-        places = _places(context, builder, call.args[2], *arguments[2:], tile)
+        array, at, stride = arguments[2:]
+        places = _places(context, builder, call.args[2], array, at, stride, tile)
         align = lanes.element.bitwidth // 8
         return context.make_tuple(builder, tile, [builder.load(place, align=align) for place in places])
 
@@ -348,8 +362,9 @@ def store_tile(typing, array, at, stride, tile):
     """Store row r of a tuple of lanes at place at + stride r."""
 
     def generate(context, builder, call, arguments):
-        for row, place in enumerate(_places(context, builder, call.args[0], *arguments[:3], tile)):
-            value = builder.extract_value(arguments[3], row)
+        array, at, stride, rows = arguments
+        for row, place in enumerate(_places(context, builder, call.args[0], array, at, stride, tile)):
+            value = builder.extract_value(rows, row)
             builder.store(value, place, align=tile.dtype.element.bitwidth // 8)
         return context.get_dummy_value()
 

@@ -12,15 +12,18 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numba
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+NUMBA_CONFIG: Any = importlib.import_module("numba.core.config")  # its variables are made when it is imported
+
 
 def _choose_layer() -> str:
-    if numba.config.THREADING_LAYER != "default":
-        return numba.config.THREADING_LAYER
+    if NUMBA_CONFIG.THREADING_LAYER != "default":
+        return NUMBA_CONFIG.THREADING_LAYER
     try:
         importlib.import_module("numba.np.ufunc.omppool")
         return "omp"
@@ -36,11 +39,11 @@ def _choose_layer() -> str:
 # Without this, a thread that has finished its part of a loop spins, and on a busy machine takes the core of the thread
 # that it waits for. libgomp reads the variable when it is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-numba.config.THREADING_LAYER = _choose_layer()
+NUMBA_CONFIG.THREADING_LAYER = _choose_layer()
 ROW_BLOCK_ENTRIES = (
     1 << 17
 )  # numbers of an array that `map_row_blocks` takes at a time; of fewer, two threads take longer than one
-_kernel_lock = threading.RLock() if numba.config.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
+_kernel_lock = threading.RLock() if NUMBA_CONFIG.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
 _blas_lock = threading.RLock()
 _thread_state = threading.local()  # `threads`, of the block that a thread is in, and `most`, that its blocks may have
 
@@ -49,7 +52,7 @@ _thread_state = threading.local()  # `threads`, of the block that a thread is in
 def kernel_threads(count: int) -> Iterator[None]:
     """Run the block's numba kernels on `count` threads, or on as many as numba was started with, or `limit_threads` left."""
     wanted, outer = (
-        max(1, min(count, numba.config.NUMBA_NUM_THREADS, _thread_limit())),
+        max(1, min(count, NUMBA_CONFIG.NUMBA_NUM_THREADS, _thread_limit())),
         getattr(_thread_state, "threads", None),
     )
     if wanted == outer:  # a block within a block: to ask numba takes microseconds
@@ -72,12 +75,12 @@ def limit_threads(count: int) -> None:
 
 
 def _thread_limit() -> int:
-    return getattr(_thread_state, "most", numba.config.NUMBA_NUM_THREADS)
+    return getattr(_thread_state, "most", NUMBA_CONFIG.NUMBA_NUM_THREADS)
 
 
 def parallel_calls(threads: int, calls: int) -> int:
     """How many of some calls to make at a time in one process; 1 where only one may run a parallel kernel at once."""
-    return 1 if numba.config.THREADING_LAYER == "workqueue" else max(1, min(threads, calls))
+    return 1 if NUMBA_CONFIG.THREADING_LAYER == "workqueue" else max(1, min(threads, calls))
 
 
 def map_row_blocks(work: Callable[..., object], threads: int, *arrays: np.ndarray) -> None:

@@ -86,7 +86,8 @@ def check_entries(matrix: csr_matrix, name: str, first: int = 0) -> None:
 def count_item_degrees(matrix: csr_matrix) -> np.ndarray:
     """int64 (items,), how many entries each column has; some entries at a time, for a count in 64 bits copies them."""
     pieces = np.split(matrix.indices, range(ENTRIES_PER_CHUNK, matrix.nnz, ENTRIES_PER_CHUNK))
-    return sum(np.bincount(piece, minlength=matrix.shape[1]) for piece in pieces)
+    counts = (np.bincount(piece, minlength=matrix.shape[1]) for piece in pieces)
+    return sum(counts, np.zeros(matrix.shape[1], dtype=np.int64))
 
 
 def mean_degree(matrix: csr_matrix) -> float:

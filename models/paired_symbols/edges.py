@@ -10,7 +10,7 @@ LANES, the first step is UNIT. `lanes` is a tuple of n integers: numba knows its
 over half a row for each n. Bounds are not checked: places must lie inside the arrays.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -33,9 +33,9 @@ from oneclass.models.numerics.simd import (
 
 EDGES_PER_BATCH = 32  # edges that are worked on together
 COLUMN_UNIT = F32_WIDTH // 2  # half rows are filled up to a multiple of it
-JIT_OPTIONS = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
+JIT_OPTIONS: dict[str, Any] = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
 ROWS_8, ROWS_16, ROWS_24 = (0,) * 8, (0,) * 16, (0,) * 24  # heights of tiles whose sums stay in registers
-INLINED = JIT_OPTIONS | {"forceinline": True}
+INLINED: dict[str, Any] = JIT_OPTIONS | {"forceinline": True}
 
 
 class WeightedEdges(NamedTuple):
@@ -43,14 +43,14 @@ class WeightedEdges(NamedTuple):
 
     Attributes:
         table: the table of the other side.
-        indices, start, count: the edges are those at the places start .. start + count - 1 of `indices`.
+        indices, start, edge_count: the edges are those at the places start .. start + edge_count - 1 of `indices`.
         weights, halves: float32 (BATCH,), for each edge the weight of its outer product, and that of its means.
     """
 
     table: np.ndarray
     indices: np.ndarray
     start: int
-    count: int
+    edge_count: int
     weights: np.ndarray
     halves: np.ndarray
 
@@ -150,4 +150,5 @@ def _add_tile(rows, like, top, first, width, weighted, sums):
             pulls = pulls + element(halves, edge) * mean
     store_tile(sums, at, width, tile)
     if top == 0:
-        store(sums, last, spreads), store(sums, last + width, pulls)
+        store(sums, last, spreads)
+        store(sums, last + width, pulls)

@@ -9,10 +9,11 @@ So the result does not depend on the number of threads.
 from typing import NamedTuple
 
 import numpy as np
-from numba import config, njit, prange
+from numba import njit, prange
 
 from oneclass.models.numerics.cholesky import solve_with_pivot_floor
 from oneclass.models.numerics.logistic_bound import best_bound_of_square, best_square, lambda_of_square
+from oneclass.models.numerics.threads import NUMBA_CONFIG
 from oneclass.models.paired_symbols.edges import (
     EDGES_PER_BATCH,
     JIT_OPTIONS,
@@ -27,7 +28,9 @@ FLUSH = 32  # so many batches are summed in float32 before their sum is added to
 SHARDS = 64  # fixed, so that sums do not depend on the number of threads
 SOLVE_COST_IN_EDGES = 60  # the cost of solving a vertex's linear system, in edges
 MAX_FACTORS = 256
-config.PARFOR_MAX_TUPLE_SIZE = max(config.PARFOR_MAX_TUPLE_SIZE, MAX_FACTORS + 2)  # of `lanes`; numba has 100
+NUMBA_CONFIG.PARFOR_MAX_TUPLE_SIZE = max(
+    NUMBA_CONFIG.PARFOR_MAX_TUPLE_SIZE, MAX_FACTORS + 2
+)  # of `lanes`; numba has 100
 
 
 class Edges(NamedTuple):

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, Start, copy_rows, has_converged
@@ -39,7 +39,7 @@ START_SCALE, START_VARIANCE = 0.1, 0.1
 MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 100, 1e-4
 
 
-class PairedSymbols(Model):
+class PairedSymbols(Model[PairedSymbolsSettings]):
     """Variational Bayes with exact block updates; only the start is random.
 
     Scores are functions of x_ij = E a_ij / sqrt(1 + pi var a_ij / 8): `like` is sigma(x), the probability
@@ -81,14 +81,14 @@ class PairedSymbols(Model):
         return users.rows
 
     def like(
-        self, histories: csr_matrix, users: np.ndarray | None = None, items: np.ndarray | None = None
+        self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The probability sigma(a_ij) that a selected pair is seen, and how sure that is; as `Model.like`.
 
         The mean is the score `like`, the standard deviation by Gauss-Hermite quadrature over the Gaussian of a_ij.
         """
         rows = self._user_rows(histories, users)
-        if np.ndim(items) == 2:
+        if items is not None and np.ndim(items) == 2:
             mean, variance = self._pair_moments(rows, np.asarray(items))
         else:
             mean, variance = self._moments(rows, items)
@@ -222,7 +222,7 @@ class PairedSymbols(Model):
             self._items = self._build_symbols(csr_matrix((len(rows), 0)), rows, self.params.tau_v)
         return self._items
 
-    def _build_symbols(self, graph: csr_matrix, rows: np.ndarray, precision: float) -> Symbols:
+    def _build_symbols(self, graph: csr_matrix | csc_matrix, rows: np.ndarray, precision: float) -> Symbols:
         return Symbols(graph, rows, self.params.factors, (precision, self.params.tau_b))
 
     def _blank_rows(self, vertices: int) -> np.ndarray:

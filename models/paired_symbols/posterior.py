@@ -90,4 +90,4 @@ class PairedSymbolsPosterior:
         n = len(self.users.lanes)
         swapped = np.r_[: n - 2, n - 1, n - 2]  # in a_ij, a bias meets the other side's constant
         users, items = self.users.background, self.items.background[np.ix_(swapped, swapped)]
-        return users[-1, -1] * items[-2, -2], users[:, -1] @ items[:, -2], float((users * items).sum())
+        return users[-1, -1] * items[-2, -2], float(users[:, -1] @ items[:, -2]), float((users * items).sum())

@@ -51,7 +51,7 @@ IterationStep = Callable[[int, float], dict[str, float]]  # number and step size
 FOLD_IN = purpose("random graph: fold-in")
 
 
-class RandomGraph(Model):
+class RandomGraph(Model[RandomGraphSettings]):
     """Stochastic variational Bayes over random graphs, Algorithm 1 of the paper.
 
     Corrections to the text: eq. 5 has the priors of tau once, not in the products. In eq. 17 P^(t-1) is the diagonal
@@ -115,7 +115,9 @@ class RandomGraph(Model):
         if "bound" not in values:
             return False
         bounds.append(values["bound"])
-        return t >= self._burn_in_end() + self.params.bound_every and has_converged(*bounds[-2:], self.params.tolerance)
+        return t >= self._burn_in_end() + self.params.bound_every and has_converged(
+            bounds[-2], bounds[-1], self.params.tolerance
+        )
 
     def _burn_in_end(self) -> int:
         """The first iteration whose bound counts."""
@@ -173,7 +175,7 @@ class RandomGraph(Model):
         return users
 
     def like(
-        self, histories: csr_matrix, users: np.ndarray | None = None, items: np.ndarray | None = None
+        self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The probability that a user likes an item once it is considered, and how sure that is; as `Model.like`.
 

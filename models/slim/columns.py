@@ -62,8 +62,10 @@ class ColumnWeights:
     @classmethod
     def concatenate(cls, parts: "list[ColumnWeights]") -> "ColumnWeights":
         """Those of the first part, then those of the next."""
-        arrays = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "weights", "counts"))
-        return cls(*arrays, sum(part.unconverged for part in parts))
+        rows, weights, counts = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "weights", "counts")
+        )
+        return cls(rows, weights, counts, sum(part.unconverged for part in parts))
 
 
 def iterate_batches(gram: Gram, regression: RegressionSettings) -> list[tuple[int, np.ndarray]]:

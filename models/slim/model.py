@@ -91,7 +91,7 @@ class SLIMSettings(RecencySettings):
         return self.model_copy(update={"l1": l1, "l2": l2})
 
 
-class SLIM(Model):
+class SLIM(Model[SLIMSettings]):
     """Item-item regression weights by coordinate descent.
 
     Attributes:
@@ -115,7 +115,7 @@ class SLIM(Model):
                 stacklevel=3,
             )
         indptr = np.concatenate([[0], np.cumsum(found.counts)])
-        weights = csc_matrix((found.weights, found.rows, indptr), shape=(len(scale),) * 2).tocsr()
+        weights = csc_matrix((found.weights, found.rows, indptr), shape=(len(scale), len(scale))).tocsr()
         weights.data *= np.repeat(1 / scale, np.diff(weights.indptr)) * scale[weights.indices]
         self.weights = weights
 
@@ -165,7 +165,7 @@ class SLIM(Model):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         parts = arrays["values"], arrays["indices"], arrays["indptr"]
-        self.weights = csr_matrix(parts, shape=(self.item_count,) * 2, copy=False)
+        self.weights = csr_matrix(parts, shape=(self.item_count, self.item_count), copy=False)
 
 
 def _compute_gram(rows: GramRows, threads: int) -> Gram:

@@ -42,7 +42,7 @@ class System(NamedTuple):
     Attributes:
         table: the other side's table.
         edges: the row's edges, as `workspace` lays them out and `enter` fills them in.
-        count: their number, filled up to a multiple of ROWS.
+        edge_count: their number, filled up to a multiple of ROWS.
         gram: float32 (width^2,), w0 G; gram_places: int64 (width,), where its rows begin.
         ridge: float32.
         width: numbers in a row.
@@ -50,7 +50,7 @@ class System(NamedTuple):
 
     table: np.ndarray
     edges: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-    count: int
+    edge_count: int
     gram: np.ndarray
     gram_places: np.ndarray
     ridge: np.float32
@@ -124,7 +124,7 @@ def _add_product(out, vector, system, start, size):
 @njit(cache=True, fastmath=FAST)
 def _multiply(out, vector, system):
     """out = A x."""
-    table, count, width = system.table, system.count, system.width
+    table, count, width = system.table, system.edge_count, system.width
     places, weights, _, values = system.edges
     scale(out, 0, system.ridge, vector, 0, width)
     _add_product(out, vector, system, 0, width)
@@ -138,7 +138,7 @@ def _multiply(out, vector, system):
 @njit(cache=True, fastmath=FAST)
 def _residual(out, vector, system):
     """out = y - A x; returns x'A x - 2 y'x."""
-    table, count, width = system.table, system.count, system.width
+    table, count, width = system.table, system.edge_count, system.width
     places, weights, pulls, values = system.edges
     scale(out, 0, system.ridge, vector, 0, width)
     _add_product(out, vector, system, 0, width)
@@ -209,7 +209,7 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
 @njit(cache=True, fastmath=FAST)
 def add_negative_outer(matrix, size, system, start, batch):
     """matrix -= sum_e a_e v_e v_e' over lanes start .. start + size, upper triangle."""
-    table, count = system.table, system.count
+    table, count = system.table, system.edge_count
     places, weights, _, _ = system.edges
     for first in range(0, count, BATCH):
         number = min(BATCH, count - first)
@@ -225,7 +225,7 @@ def add_negative_outer(matrix, size, system, start, batch):
 @njit(cache=True, fastmath=FAST)
 def _solve_block(x, start, size, system, work):
     """Minimize over lanes start .. start + size of x; `values` holds v_e'x of each edge, before and after."""
-    table, count, ridge, width = system.table, system.count, system.ridge, system.width
+    table, count, ridge, width = system.table, system.edge_count, system.ridge, system.width
     places, weights, pulls, values = system.edges
     matrix, batch, gradient, half, errors = work
     for row in range(size):

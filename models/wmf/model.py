@@ -158,7 +158,7 @@ class WMFSettings(ModelSettings):
         return self.model_copy(update={"unobserved_weight": weight, "regularization": penalty})
 
 
-class WMF(Model):
+class WMF(Model[WMFSettings]):
     """Factors whose products are fitted to 1 on edges and, with a small weight, to 0 on all pairs.
 
     Attributes:
@@ -227,10 +227,12 @@ class WMF(Model):
         return table
 
     def _loss(self) -> Loss:
-        chosen = self.params
+        chosen, regularization = self.params, self.params.regularization
+        assert regularization is not None  # by `resolve`
         if chosen.loss == "hu2008":
-            return Loss(1.0, 1.0, chosen.alpha, chosen.regularization, 0.0)
-        return Loss(chosen.unobserved_weight, 0.0, 0.0, chosen.regularization, chosen.regularization_exponent)
+            return Loss(1.0, 1.0, chosen.alpha, regularization, 0.0)
+        assert chosen.unobserved_weight is not None
+        return Loss(chosen.unobserved_weight, 0.0, 0.0, regularization, chosen.regularization_exponent)
 
     def _solver(self) -> SolverSettings:
         chosen = self.params
