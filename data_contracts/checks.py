@@ -10,7 +10,7 @@ from oneclass import sql
 from oneclass.data_contracts.contracts import UNEXPECTED_ROWS, Contract, Rule, for_stage
 from oneclass.data_contracts.results import RuleResult
 from oneclass.data_contracts.session import Session, session
-from oneclass.data_contracts.suites import columns_rule
+from oneclass.data_contracts.suites import columns_rule, rule_name
 
 # In this form core expectations return whole rows, and only as many as DuckDB is asked for.
 SAMPLES = {"result_format": "BASIC", "include_unexpected_rows": True, "partial_unexpected_count": 20}
@@ -82,7 +82,7 @@ def _run(
     checkpoint = one.checkpoint(contracts, values)
     outcome = checkpoint.run()
     answers = {
-        key.expectation_suite_identifier.name: {rule.expectation_config.meta["rule"]: rule for rule in table.results}
+        key.expectation_suite_identifier.name: {rule_name(rule.expectation_config): rule for rule in table.results}
         for key, table in outcome.run_results.items()
     }
     results: dict[str, list[RuleResult]] = {}
@@ -105,8 +105,10 @@ def _run(
 def _details(definition: Any, rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:
     """Count and sample what breaks the rules, by the rule's name."""
     details = {}
-    batch = definition.batch_definition.get_batch() if rules else None
-    expectations = {one.meta["rule"]: one for one in definition.suite.expectations}
+    if not rules:
+        return details
+    batch = definition.batch_definition.get_batch()
+    expectations = {rule_name(one): one for one in definition.suite.expectations}
     for rule in rules:
         form = "COMPLETE" if rule.type == UNEXPECTED_ROWS else SAMPLES
         details[rule.name] = batch.validate(expectations[rule.name], result_format=form).result

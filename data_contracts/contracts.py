@@ -4,13 +4,14 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 # In the order that they run.
-STAGES = ("ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish")
+Stage = Literal["ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
 UNEXPECTED_ROWS = "unexpected_rows"
 COLUMNS = "columns"  # the rule that every contract has: its columns are as declared
 
@@ -26,7 +27,7 @@ class Column(_Declared):
 
     type: str = Field(description="DuckDB's name of the type.")
     meaning: str = Field(description="What a value says, in a sentence.")
-    nullable: bool = Field(False, description="Whether the table lets the column be null.")
+    nullable: bool = Field(default=False, description="Whether the table lets the column be null.")
 
     @property
     def declared(self) -> str:
@@ -42,14 +43,15 @@ class Rule(_Declared):
         description="`unexpected_rows`, or an expectation type such as `expect_column_values_to_be_in_set`."
     )
     kwargs: dict[str, Any] = Field(
-        {}, description='Of the expectation type; `{"$PARAMETER": name}` for a stage\'s value.'
+        default={}, description='Of the expectation type; `{"$PARAMETER": name}` for a stage\'s value.'
     )
     where: str | None = Field(
-        None,
+        default=None,
         description="Of `unexpected_rows`: a condition that no row meets. All those of a table take one look at it.",
     )
     query: str | None = Field(
-        None, description="Of `unexpected_rows`: `{batch}` is the table, `{name}` a stage's value or a relation."
+        default=None,
+        description="Of `unexpected_rows`: `{batch}` is the table, `{name}` a stage's value or a relation.",
     )
     severity: Severity = "error"
     description: str = Field(description="The rule in a sentence, as a person who broke it will read it.")
@@ -68,11 +70,13 @@ class Contract(_Declared):
     """Everything that must hold of one table once a stage has ended."""
 
     table: str = Field(pattern=r"^([a-z_]+\.)?[a-z_]+$", description="schema.table, or the name of a temporary table.")
-    stage: Literal[STAGES]
+    stage: Stage
     row: str = Field(description="What one row is.")
-    only: str | None = Field(None, description="Condition on the rows that are checked; by default all are.")
-    relations: dict[str, str] = Field({}, description="Queries by name; `{name}` in a rule's query stands for one.")
-    defaults: dict[str, Any] = Field({}, description="Values of parameters, where the stage gives none.")
+    only: str | None = Field(default=None, description="Condition on the rows that are checked; by default all are.")
+    relations: dict[str, str] = Field(
+        default={}, description="Queries by name; `{name}` in a rule's query stands for one."
+    )
+    defaults: dict[str, Any] = Field(default={}, description="Values of parameters, where the stage gives none.")
     columns: dict[str, Column]
     rules: list[Rule] = []
 
@@ -127,7 +131,7 @@ def load() -> tuple[Contract, ...]:
     """Every contract of this folder, in the order of the stages, then of the files."""
     found = [
         parse(file.read_text(encoding="utf-8"), file.name)
-        for file in sorted(files(__package__).iterdir(), key=lambda file: file.name)
+        for file in sorted(files("oneclass.data_contracts").iterdir(), key=lambda file: file.name)
         if file.name.endswith(".yaml")
     ]
     return tuple(sorted(found, key=lambda contract: STAGES.index(contract.stage)))

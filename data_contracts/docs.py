@@ -15,9 +15,11 @@ import duckdb
 
 from oneclass.data_contracts.contracts import UNEXPECTED_ROWS, Contract, load
 from oneclass.data_contracts.session import session
+from oneclass.data_contracts.suites import rule_name
 
 if TYPE_CHECKING:
     import great_expectations as gx
+    from great_expectations.core import ExpectationSuiteValidationResult
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
@@ -64,7 +66,7 @@ def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Mappin
     return index
 
 
-def _validate(contract: Contract, definition: "gx.ValidationDefinition") -> "gx.ExpectationSuiteValidationResult":
+def _validate(contract: Contract, definition: "gx.ValidationDefinition") -> "ExpectationSuiteValidationResult":
     """Validate a table's rules and, for a section of each column, how many of its values are null."""
     import great_expectations as gx
 
@@ -80,9 +82,9 @@ def _validate(contract: Contract, definition: "gx.ValidationDefinition") -> "gx.
     results = definition.run(result_format="SUMMARY")
     queries = {rule.name for rule in contract.rules if rule.type == UNEXPECTED_ROWS}
     batch = definition.batch_definition.get_batch()
-    expectations = {one.meta["rule"]: one for one in suite.expectations}
+    expectations = {rule_name(one): one for one in suite.expectations}
     for result in results.results:
-        name = result.expectation_config.meta["rule"]
+        name = rule_name(result.expectation_config)
         if name in queries and not result.success and result.result:
             # Great Expectations shows no rows of this type: they are put where it looks for those of others.
             found = batch.validate(expectations[name], result_format="COMPLETE").result
@@ -103,12 +105,12 @@ def _escape(value: Any) -> Any:
     return html.escape(value, quote=False) if isinstance(value, str) else value
 
 
-def _sections(results: "gx.ExpectationSuiteValidationResult") -> list[str]:
+def _sections(results: "ExpectationSuiteValidationResult") -> list[str]:
     """Render the sections of a table's page as HTML."""
     from great_expectations.render.renderer import ValidationResultsPageRenderer
     from great_expectations.render.view.view import DefaultJinjaSectionView
 
-    document = ValidationResultsPageRenderer().render(results).to_json_dict()
+    document: Any = ValidationResultsPageRenderer().render(results).to_json_dict()
     view = DefaultJinjaSectionView()
     sections = [
         view.render({"section": section, "section_loop": {"index": place}})

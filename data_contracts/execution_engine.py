@@ -27,15 +27,16 @@ class TransactionExecutionEngine(SqlAlchemyExecutionEngine):
     @contextmanager
     def get_connection(self) -> Iterator[sqlalchemy.Connection]:
         """Yield the one connection."""
-        if self._connection is None:
-            self._connection = self.engine.connect()
-        yield self._connection
+        connection = self._connection
+        if connection is None:
+            connection = self._connection = self.engine.connect()
+        yield connection
 
 
 class DuckDBDatasource(SQLDatasource):
     """Defining it makes `context.data_sources.add_duckdb`."""
 
-    type: Literal["duckdb"] = "duckdb"
+    type: Literal["duckdb"] = "duckdb"  # pyright: ignore[reportIncompatibleVariableOverride]  (as every data source)
 
     @property
     def execution_engine_type(self) -> "type[SqlAlchemyExecutionEngine]":
@@ -50,7 +51,7 @@ class FirstUnexpectedRows(UnexpectedRowsQueryTable):
     """
 
     @metric_value(engine=TransactionExecutionEngine)
-    def _sqlalchemy(
+    def _sqlalchemy(  # pyright: ignore[reportIncompatibleMethodOverride]  (the decorator makes a class method of it)
         cls,
         execution_engine: TransactionExecutionEngine,
         metric_domain_kwargs: dict,

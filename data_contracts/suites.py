@@ -27,6 +27,7 @@ def build_suite(contract: Contract, values: Mapping[str, Any]) -> "gx.Expectatio
     """
     import great_expectations as gx
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+    from great_expectations.expectations.metadata_types import FailureSeverity
 
     suite = gx.ExpectationSuite(name=contract.table)
     for rule in [columns_rule(contract), *contract.rules]:
@@ -37,12 +38,17 @@ def build_suite(contract: Contract, values: Mapping[str, Any]) -> "gx.Expectatio
                 **_type_and_kwargs(contract, rule, values),
                 meta={"rule": rule.name},
                 description=rule.description,
-                severity="critical" if rule.severity == "error" else "warning",
+                severity=FailureSeverity.CRITICAL if rule.severity == "error" else FailureSeverity.WARNING,
             )
             suite.expectations.append(expectation.to_domain_obj())
         except Exception as error:
             raise ValueError(f"data_contracts/{contract.table}.yaml: rule {rule.name}: {error}") from error
     return suite
+
+
+def rule_name(expectation: Any) -> str:
+    """Return the name of the rule that an expectation was built from."""
+    return expectation.meta["rule"]
 
 
 def columns_rule(contract: Contract) -> Rule:

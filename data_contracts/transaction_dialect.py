@@ -32,7 +32,7 @@ class TransactionConnection:
     """
 
     def __init__(self) -> None:
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._connection: Any = None
         self.failure = ""
 
     def lend(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -74,7 +74,7 @@ class TransactionDialect(PGDialect):
     supports_statement_cache = False
 
     @classmethod
-    def import_dbapi(cls) -> type[_DBAPI]:
+    def import_dbapi(cls) -> Any:
         """Return the stand-in for a driver's module."""
         return _DBAPI
 
@@ -82,13 +82,13 @@ class TransactionDialect(PGDialect):
         """Ask nothing of the server."""
         self.default_schema_name = "main"
 
-    def do_begin(self, dbapi_connection: TransactionConnection) -> None:
+    def do_begin(self, dbapi_connection: Any) -> None:
         """Do nothing: the owner has begun."""
 
-    def do_commit(self, dbapi_connection: TransactionConnection) -> None:
+    def do_commit(self, dbapi_connection: Any) -> None:
         """Do nothing: the owner commits."""
 
-    def do_rollback(self, dbapi_connection: TransactionConnection) -> None:
+    def do_rollback(self, dbapi_connection: Any) -> None:
         """Do nothing: the owner rolls back."""
 
 

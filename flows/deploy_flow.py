@@ -21,6 +21,8 @@ from prefect.events.schemas.automations import EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound
 from prefect.flows import EntrypointType
 from prefect.schedules import Cron
+from prefect.types import SecretDict
+from pydantic import SecretStr
 
 from oneclass.flows import PREFECT_DEFAULTS, server_access
 from oneclass.flows.parameters import DeployParameters
@@ -67,7 +69,9 @@ def install_automations(given: DeployParameters, name: str, deployment: UUID, we
         if webhook is None:
             _delete_automations(client, [f"{name}: {what}" for what in NOTIFICATIONS], block)
             return
-        Webhook(url=webhook, headers={"Content-Type": "application/json"}).save(block, overwrite=True)
+        Webhook(url=SecretStr(webhook), headers=SecretDict({"Content-Type": "application/json"})).save(
+            block, overwrite=True
+        )
         webhook_id = client.read_block_document_by_name(block, "webhook").id
         for what, trigger in _build_triggers(deployment).items():
             state, text = NOTIFICATIONS[what]
@@ -190,7 +194,8 @@ def deploy(given: DeployParameters) -> RunnerDeployment:
             client.read_work_pool(given.pool)
         except ObjectNotFound:
             client.create_work_pool(WorkPoolCreate(name=given.pool, type="process"))
-    deployment = nightly_retrain.to_deployment(
+    # Outside an event loop, these two are not coroutines.
+    deployment: Any = nightly_retrain.to_deployment(
         deployment_name(given.dataset),
         parameters=deployment_parameters(given),
         schedule=Cron(given.cron, timezone=given.timezone, slug="nightly"),

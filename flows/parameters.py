@@ -253,7 +253,8 @@ def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any],
         def with_fields(**given: Any) -> Any:
             return function(kind(**given))
 
-        with_fields.__signature__ = inspect.Signature(
+        # Read by `inspect.signature`.
+        with_fields.__signature__ = inspect.Signature(  # pyright: ignore[reportAttributeAccessIssue]
             [_signature_parameter(name, field) for name, field in kind.model_fields.items()],
             return_annotation=inspect.signature(function).return_annotation,
         )

@@ -15,11 +15,10 @@ from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
-from pydantic import BaseModel
 
 from oneclass.flows import run_hooks, signals
 from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParameters, flow_with_parameters
-from oneclass.flows.settings import RunSettings, resolve_settings
+from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
 from oneclass.flows.train_and_publish import publish_run, train_models
 from oneclass.tasks import cluster, item_titles, leaderboard, memory_errors
 from oneclass.tasks.binarize import binarize_task
@@ -182,7 +181,9 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
     return published
 
 
-def _tune_settings(run: RunSettings, run_id: str, splits: Splits, executor: cluster.Executor) -> dict[str, BaseModel]:
+def _tune_settings(
+    run: RunSettings, run_id: str, splits: Splits, executor: cluster.Executor
+) -> dict[str, ModelSettings]:
     """Return the settings of each model, searched where the data set has none."""
     return tune_task(
         run.home,
@@ -250,8 +251,10 @@ def _pin_modules() -> None:
     the functions that it calls and the types in their annotations. DuckDB's binding then reports its own types among
     them as leaked, in a page on stderr.
     """
-    if run := FlowRunContext.get():
-        run.flow.modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "oneclass"]
+    if (run := FlowRunContext.get()) and run.flow:
+        vars(run.flow)["modules"] = [
+            module for name, module in sys.modules.items() if name.partition(".")[0] == "oneclass"
+        ]
 
 
 def _split_train_and_test(file_ids: tuple[int, ...]) -> tuple[tuple[int], tuple[int]]:
@@ -266,7 +269,7 @@ def _warehouse_has_events(run: RunSettings) -> bool:
         return False
     # Open for writing: a run that was killed may have left no tables.
     with warehouse.open_warehouse(run.home) as connection:
-        return connection.execute("select count(*) > 0 from operations.log_files").fetchone()[0]
+        return warehouse.fetch_row(connection, "select count(*) > 0 from operations.log_files")[0]
 
 
 def format_result(published: Published) -> str:

@@ -18,7 +18,8 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
     """Wrap the client's look-up of deployments when Prefect starts. Changes no environment variable."""
     read = PrefectClient.read_deployment_by_name
     if not hasattr(read, "__wrapped__"):
-        PrefectClient.read_deployment_by_name = _by_bare_name(read)
+        client: Any = PrefectClient
+        client.read_deployment_by_name = _by_bare_name(read)
     return None
 
 

@@ -9,8 +9,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.tasks import datasets
 from oneclass.tasks.binarize import BinarizeSettings
@@ -21,7 +19,14 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.stage import PublishSettings
-from oneclass.tasks.settings import STAGE_SETTINGS, check_model, check_protocol, replace_deprecated, validate_settings
+from oneclass.tasks.settings import (
+    STAGE_SETTINGS,
+    ModelSettings,
+    check_model,
+    check_protocol,
+    replace_deprecated,
+    validate_settings,
+)
 from oneclass.tasks.split import SplitSettings
 from oneclass.tasks.stores import home, resources
 from oneclass.tasks.stores.home import FileSettings, Home, Limits
@@ -47,7 +52,7 @@ class RunSettings:
     sources: tuple[Path, ...]
     split_files: tuple[Path, Path] | None
     protocols: tuple[str, ...]
-    models: dict[str, BaseModel]
+    models: dict[str, ModelSettings]
     given: dict[str, list[str]]
     ingest: IngestSettings
     binarize: BinarizeSettings

@@ -8,9 +8,7 @@ import logging
 from dataclasses import replace
 from datetime import date
 
-from pydantic import BaseModel
-
-from oneclass.flows.settings import RunSettings
+from oneclass.flows.settings import ModelSettings, RunSettings
 from oneclass.tasks.blend import blend_task
 from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
 from oneclass.tasks.errors import OneclassError
@@ -56,7 +54,9 @@ def train_models(
     return run, fits, failed
 
 
-def _choose_blend(run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[str, str]]) -> BaseModel | None:
+def _choose_blend(
+    run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[str, str]]
+) -> ModelSettings | None:
     """Return the blend's settings: those given, or components and weights chosen on a protocol's validation users."""
     if "components" in run.given.get(BLEND_MODEL, ()) or BLEND_MODEL in run.dataset.models:
         return run.models[BLEND_MODEL]

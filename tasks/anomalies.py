@@ -32,7 +32,7 @@ def record_batch_stats(connection: duckdb.DuckDBPyConnection, run_id: str) -> No
     values = {"run_id": run_id, "night": started_at.date()}
     connection.execute(sql.statement("nights/files"), values)
     connection.execute(sql.statement("nights/counts"), {"started_at": started_at})
-    if before and connection.execute("select count(*) from night_files").fetchone() > (0,):
+    if before and warehouse.fetch_row(connection, "select count(*) from night_files") > (0,):
         connection.execute(
             sql.statement("nights/earlier_files"), {"night": started_at.date(), "nights": BASELINE_BATCHES}
         )

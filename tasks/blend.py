@@ -71,7 +71,7 @@ def choose_components(
         train, held_out = cut.train, cut.part
     part = sample_users(held_out, VALIDATION_USERS) if held_out else None
     count = part.targets.shape[0] if part else 0
-    if count < MIN_USERS:
+    if part is None or count < MIN_USERS:
         return _log_rejection(home, run_id, f"{count} validation users are too few to weigh models by")
     if protocol == "strong_generalization":
         models = (fits.load_fit(home, name, digest) for name, digest in digests.items())

@@ -30,7 +30,7 @@ def build_data_docs(home: Home, dataset: Dataset) -> Path:
     with home.writing(), warehouse.open_warehouse(home, read_only=True) as connection:
         run_id = runs.find_latest_evaluated(connection)
         chosen = "select settings from operations.runs where run_id = ?"
-        (settings,) = connection.execute(chosen, [run_id]).fetchone() if run_id else ("{}",)
+        (settings,) = warehouse.fetch_row(connection, chosen, [run_id]) if run_id else ("{}",)
         return docs.build(
             connection, _contract_parameters(dataset, json.loads(settings), run_id or ""), home.folder / "data_docs"
         )

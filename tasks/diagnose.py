@@ -129,8 +129,9 @@ def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tupl
     if not min(shape):
         return
     edges = connection.execute("select user_index, item_index from indexed.interactions").fetchnumpy()
-    likes = group_edges(*(np.ma.getdata(column) for column in edges.values()), shape[0])
-    del edges
+    users, items = (np.ma.getdata(column) for column in edges.values())
+    likes = group_edges(users, items, shape[0])
+    del edges, users, items
     for r in hidden_graph_ratios.NEGATIVE_RATES:
         positives, negatives = hidden_graph_ratios.sample_item_counts(likes, shape[1], r, seed)
         items = np.arange(shape[1], dtype=np.int32)

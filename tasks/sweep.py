@@ -159,8 +159,10 @@ def _fit_and_evaluate(
         if sweep.protocol == "leave_one_out":
             found += _mean_rank_by_degree(split, ranks.edge_ranks)
         results += [
-            SweepResult(described, score, *where, metric, mean.value, mean.standard_error, mean.users, fit.seconds)
-            for *where, metric, mean in found
+            SweepResult(
+                described, score, side, low, high, metric, mean.value, mean.standard_error, mean.users, fit.seconds
+            )
+            for side, low, high, metric, mean in found
         ]
         logger.info(
             "%s, %s: mean rank %.4f, nDCG@100 %.4f",

@@ -125,7 +125,7 @@ def load_or_fit(
     settings: ModelSettings,
     seed: int,
     previous: Fit | None = None,
-    workers: BlockExecutor = LOCAL,
+    workers: Executor = LOCAL,
 ) -> Fit:
     """A fit in the store: made now, or taken from there where one of that digest is whole.
 
@@ -165,10 +165,18 @@ def load_or_fit(
                 scratch=_scratch_store(home, workers),
             )
             with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
-                effort = _run_fit(estimator, split.train, options)
+                seconds, peak_bytes = _run_fit(estimator, split.train, options)
                 if chosen := _derived_settings(estimator):
                     logger.info("%s: set from the log: %s", what, ", ".join(chosen))
-                fit = fits.store_fit(home, estimator, digest, key=key, matrices=matrices_digest, **effort)
+                fit = fits.store_fit(
+                    home,
+                    estimator,
+                    digest,
+                    key=key,
+                    matrices=matrices_digest,
+                    seconds=seconds,
+                    peak_bytes=peak_bytes,
+                )
     took = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s: fitted in %s", what, took)
     fits.upload_fit(home, fit)
@@ -182,7 +190,7 @@ def _scratch_store(home: Home, workers: BlockExecutor) -> Path | ScratchFactory:
     return partial(remote_scratch.open_scratch, home.absolute())
 
 
-def _estimate_memory(estimator: Model, train: csr_matrix, workers: BlockExecutor) -> int:
+def _estimate_memory(estimator: Model, train: csr_matrix, workers: Executor) -> int:
     """Bytes that a fit in this process takes at least, about; its blocks are not among them where others compute these."""
     settings = estimator.settings
     sizes = estimator.block_sizes(settings, train.shape[1])
@@ -191,7 +199,7 @@ def _estimate_memory(estimator: Model, train: csr_matrix, workers: BlockExecutor
     return estimator.fit_bytes(settings, train.shape, train.nnz)
 
 
-def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: BlockExecutor) -> BlockExecutor:
+def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: Executor) -> BlockExecutor:
     """Workers whose calls declare what a block takes.
 
     Raises:
@@ -235,7 +243,7 @@ def is_model_error(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, others)
 
 
-def _run_fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> dict[str, float]:
+def _run_fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> tuple[float, int]:
     """Fit; the `seconds` and `peak_bytes` that it took."""
     memory_errors.reset_peak_rss()
     began = time.perf_counter()
@@ -243,7 +251,7 @@ def _run_fit(estimator: Model, interactions: csr_matrix, options: FitOptions) ->
         estimator.fit(interactions, options)
     except ValueError as error:
         raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
-    return {"seconds": time.perf_counter() - began, "peak_bytes": memory_errors.peak_rss()}
+    return time.perf_counter() - began, memory_errors.peak_rss()
 
 
 def _derived_settings(estimator: Model) -> list[str]:

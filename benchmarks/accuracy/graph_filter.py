@@ -66,7 +66,9 @@ def sample(part: Part, users: int, seed: int) -> Part:
     found = np.flatnonzero(np.diff(part.targets.indptr))
     chosen = np.sort(np.random.default_rng(seed).choice(found, min(users, len(found)), replace=False))
     rows = None if part.rows is None else part.rows[chosen]
-    return Part(histories=part.histories[chosen], targets=part.targets[chosen], users=part.users[chosen], rows=rows)
+    return Part(
+        stored_histories=part.histories[chosen], targets=part.targets[chosen], users=part.users[chosen], rows=rows
+    )
 
 
 def judged(

@@ -40,7 +40,7 @@ class BlendSettings(ModelSettings):
     deprecated: ClassVar = {"members": "components"}
 
     components: tuple[Component, ...] = Field(
-        (Component(model="mrf_dense"), Component(model="wmf")),
+        default=(Component(model="mrf_dense"), Component(model="wmf")),
         min_length=2,
         description="The models whose scores are added. A run takes those of its own models that are best together on "
         "validation users, unless they are given.",

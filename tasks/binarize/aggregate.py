@@ -54,7 +54,8 @@ def _iterate_blocks(starts: np.ndarray, events: np.ndarray, first_user: int) -> 
             if pending:
                 yield pending.result()
             pending = submitted
-        yield pending.result()
+        if pending:
+            yield pending.result()
 
 
 def _load_events(
@@ -65,7 +66,8 @@ def _load_events(
     connection.complete()
     likes = connection.sql(sql.statement("binarize/likes"), params={**values, "never": MIN_TIME})
     for batch in likes.to_arrow_reader(EVENTS_PER_BATCH):
-        put_events(next_free, *(column.to_numpy() for column in batch.columns), events)
+        users, items, times, positions = (column.to_numpy() for column in batch.columns)
+        put_events(next_free, users, items, times, positions, events)
     return events
 
 

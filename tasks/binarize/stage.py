@@ -123,7 +123,8 @@ def _rewrite_interactions(
 
 
 def _require_times(connection: duckdb.DuckDBPyConnection) -> None:
-    without, events = connection.execute("select count(*) - count(occurred_at), count(*) from raw.events").fetchone()
+    query = "select count(*) - count(occurred_at), count(*) from raw.events"
+    without, events = warehouse.fetch_row(connection, query)
     if events and without == events:
         raise InputError("--since and --until need the times of events, and these logs have none; leave them out.")
     if without:
@@ -157,16 +158,16 @@ def _drop_inactive(connection: duckdb.DuckDBPyConnection, side: str, min_edges: 
         return 0
     # one row per edge that goes: those of every user (item) with fewer than `min_edges` of them
     inactive = f"select {side}_code from edges group by {side}_code having count(*) < ?"
-    return connection.execute(f"delete from edges where {side}_code in ({inactive})", [min_edges]).fetchone()[0]
+    return warehouse.fetch_row(connection, f"delete from edges where {side}_code in ({inactive})", [min_edges])[0]
 
 
 def _explain_empty_result(
     connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
 ) -> str:
-    events, highest = connection.execute("select count(*), max(value) from raw.events").fetchone()
+    events, highest = warehouse.fetch_row(connection, "select count(*), max(value) from raw.events")
     if events == 0:
         return "binarize: the logs hold no event. Give a log with at least one."
-    likes = connection.execute("select coalesce(sum(events), 0)::bigint from user_codes").fetchone()[0]
+    likes = warehouse.fetch_row(connection, "select coalesce(sum(events), 0)::bigint from user_codes")[0]
     if likes:
         return (
             f"binarize: the activity filters leave none of {likes:,} likes (binarize.min_item_edges = "

@@ -172,6 +172,7 @@ def open_cluster(
     """
     logging.getLogger("distributed").setLevel(logging.ERROR)
     if address is None:
+        assert workers is not None
         option, threads = f"--workers {workers}", max(1, home.limits.threads // workers)
         connection = _start_workers(home, workers, threads)
     else:
@@ -296,7 +297,7 @@ def _check_workers(client: distributed.Client, option: str, context: worker.Work
                 f"{option}: worker {address} has {info['nthreads']} threads of Dask; start it with --nthreads 1. A call "
                 "takes the cores by itself."
             )
-    answers = client.run(worker.describe, context, on_error="return")
+    answers: Any = client.run(worker.describe, context, on_error="return")  # by address, of a synchronous client
     for address, answer in answers.items():
         reason = f"{type(answer).__name__}: {answer}" if isinstance(answer, Exception) else answer[0]
         if reason:

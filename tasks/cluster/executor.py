@@ -126,7 +126,7 @@ def _run_in_threads(pending: list[PendingCall], count: int, threads: int) -> Ite
         pool.shutdown(cancel_futures=True)
 
 
-def lru_cache_last(function: Callable[..., Any]) -> Callable[..., Any]:
+def lru_cache_last(function: Callable[..., Any]) -> Any:
     """Cache the last result of a function; of concurrent calls only one computes it. `cache_clear` empties the cache."""
     lock, cached = threading.Lock(), functools.lru_cache(maxsize=1)(function)
 
@@ -135,7 +135,7 @@ def lru_cache_last(function: Callable[..., Any]) -> Callable[..., Any]:
         with lock:
             return cached(*arguments)
 
-    locked.cache_clear = cached.cache_clear
+    locked.cache_clear = cached.cache_clear  # pyright: ignore[reportAttributeAccessIssue]  (as functools has it)
     return locked
 
 

@@ -45,19 +45,19 @@ class Dataset(BaseModel):
     """Published digests of raw files, by file name."""
     licence: str = ""
     """One sentence on what the raw files may be used for."""
-    files: tuple[str, ...] = Field(("*",), min_length=1)
+    files: tuple[str, ...] = Field(default=("*",), min_length=1)
     """Patterns of the raw files' names in a folder; `.gz` may follow each."""
     layout: Literal["recognised", "adjacency", "counted_adjacency"] = "recognised"
     """`adjacency`: lines `user item ...`; `counted_adjacency`: lines `count item ...`, line n is user n."""
     columns: Columns = Columns()
-    delimiter: str | None = Field(None, min_length=1)
+    delimiter: str | None = Field(default=None, min_length=1)
     """Field separator; by default detected in the header."""
     fields: tuple[Role, ...] = ()
     """For a log without a header: the role of each field of a line; `-` is a field to ignore."""
     value_min: float | None = None
     value_max: float | None = None
     """Lines with values outside these bounds are rejected."""
-    max_reject_share: float = Field(0.01, ge=0, le=1)
+    max_reject_share: float = Field(default=0.01, ge=0, le=1)
     """More rejects than this share of the lines of a run's new files break the contract of `raw.rejects`; a file of the
     landing folder with more is set aside."""
     id_order: Literal["number", "text"] = "text"

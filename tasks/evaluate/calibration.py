@@ -162,6 +162,7 @@ def _iterate_samples(
     held_against: np.ndarray,
 ) -> Iterator[CalibrationSample]:
     """Of block after block of the users with a held-out edge."""
+    assert part.rows is not None  # these users are trained on
     held_out = np.flatnonzero(np.diff(part.targets.indptr))
     for start in range(0, len(held_out), PAIRS_PER_BLOCK):
         block = held_out[start : start + PAIRS_PER_BLOCK]
@@ -207,7 +208,7 @@ def _true_probabilities(
         rows, degrees: (users,) their rows in `train`, and how many edges these have.
         pairs: (users, 2), two items of each.
     """
-    ratios, coins = np.zeros((2, *pairs.shape))
+    ratios, coins = np.zeros(pairs.shape), np.zeros(pairs.shape)
     for start in range(0, len(rows), USERS_PER_TRUTH_BLOCK):
         block = np.arange(start, min(start + USERS_PER_TRUTH_BLOCK, len(rows)))
         likes = truth.training_like_probabilities(block, degrees[block])

@@ -98,7 +98,7 @@ def evaluate_explicit_feedback(model: str, pairs: ExplicitPairs) -> ExplicitFeed
 def evaluate_popularity_baseline(split: SplitMatrices) -> ExplicitFeedbackResult | None:
     """Judge the shares of items' considerers who liked them; None where nothing was kept to judge by."""
     part = split.parts["test"]
-    if not _has_both_classes(part) or split.negatives is None:
+    if part.negatives is None or split.negatives is None or not _has_both_classes(part):
         return None
     shares = smoothed_like_rates(split.train, split.negatives)
     likes, dislikes = (shares[one.indices] for one in (part.targets, part.negatives))
@@ -121,6 +121,7 @@ def _has_both_classes(part: Part) -> bool:
 
 def _iterate_pair_blocks(part: Part) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Places in the part of some users; the items of each that are judged, padded with -1; and which of them are likes."""
+    assert part.negatives is not None
     for start in range(0, len(part.users), USERS_PER_BLOCK):
         users = np.arange(start, min(start + USERS_PER_BLOCK, len(part.users)))
         targets, negatives = part.targets[users], part.negatives[users]

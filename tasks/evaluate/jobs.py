@@ -76,7 +76,7 @@ def submit_evaluation(
         rows, users = split.parts[part].rows, len(split.parts[part].users)
         for first in range(0, users, step):
             end = min(first + step, users)
-            of_these = truth.of_users(rows[first:end]) if truth and part == "test" else None
+            of_these = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
             asked.append((matrices_digest, name, digest, part, first, end, of_these))
             parts.append((part, end - first))
             memory.append(scoring_bytes(min(end - first, at_once), items, scores, saved))

@@ -140,8 +140,8 @@ def _evaluate_models(home: Home, matrices_digest: str, fit_digests: dict[str, st
         found.ranked.extend(ranked)
         found.likes.extend([like] if like else [])
         found.considered.extend([considered] if considered else [])
-    if found.considered:
-        found.considered.append(evaluate_considered.evaluate_popularity_baseline(split))
+    if found.considered and (baseline := evaluate_considered.evaluate_popularity_baseline(split)):
+        found.considered.append(baseline)
     jobs.clear_caches()
     return found
 

@@ -44,7 +44,7 @@ def _format_model(found: ModelRecommendations, titles: Mapping[str, str], named:
     names = ["", "item", "title", "score", *["like"] * with_like, "liked by", *["because of"] * with_reasons]
     rows = [names]
     for rank, item in enumerate(found.items, 1):
-        like = [f"{item.like[0]:.3f} ± {item.like[1]:.3f}"] if with_like else []
+        like = [f"{item.like[0]:.3f} ± {item.like[1]:.3f}"] if item.like else []
         reasons = [_format_reasons(item, titles)] if with_reasons else []
         mark = " *" if item.held_out else ""
         place = [f"{rank}{mark}", item.item_id, _format_title(item.item_id, titles), f"{item.score:.4g}"]

@@ -33,18 +33,18 @@ def draw_sparkline(
         share = (value - low) / (high - low) if high > low else 0.5
         return f"{HEIGHT - MARGIN - share * (HEIGHT - 2 * MARGIN):.1f}"
 
-    parts = []
-    for there, run in groupby(range(len(values)), lambda at: values[at] is not None):
+    parts, heights = [], {at: value for at, value in enumerate(values) if value is not None}
+    for there, run in groupby(range(len(values)), heights.__contains__):
         if there:
             places = list(run)
-            line = [f"{across(at)},{up(values[at])}" for at in places]
-            edge = [f"{across(at)},{up(values[at] + spread[at])}" for at in places] if any(spread) else line
-            under = [f"{across(at)},{up(0.0 if from_zero else values[at] - spread[at])}" for at in places[::-1]]
+            line = [f"{across(at)},{up(heights[at])}" for at in places]
+            edge = [f"{across(at)},{up(heights[at] + spread[at])}" for at in places] if any(spread) else line
+            under = [f"{across(at)},{up(0.0 if from_zero else heights[at] - spread[at])}" for at in places[::-1]]
             if any(spread) or from_zero:
                 parts.append(f'<polygon class="band" points="{" ".join(edge + under)}"/>')
             parts.append(f'<polyline points="{" ".join(line)}"/>' if len(places) > 1 else _draw_dot(line[0], 1.2))
-    last = max(at for at, value in enumerate(values) if value is not None)
-    parts.append(_draw_dot(f"{across(last)},{up(values[last])}", 3.2))
+    last = max(heights)
+    parts.append(_draw_dot(f"{across(last)},{up(heights[last])}", 3.2))
     opening = f'<svg class="spark" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{escape(label)}">'
     return Markup(f"{opening}{''.join(parts)}</svg>")
 

@@ -154,7 +154,8 @@ def plan_ingest(
         InputError: a log changed, and `ingest.changed_file` is `refuse`.
     """
     digests = {log.sha256 for log in logs}
-    ids, by_name = {}, defaultdict(list)
+    ids: dict[str, int] = {}
+    by_name: defaultdict[str, list[KnownFile]] = defaultdict(list)
     for known in known_files:
         ids[known.sha256] = known.file_id
         if known.sha256 not in digests:

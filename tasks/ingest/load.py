@@ -21,6 +21,7 @@ from oneclass.tasks.ingest.formats import LogFormat
 from oneclass.tasks.ingest.scan import changed_file_message, normalize_text
 from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.orchestration import progress
+from oneclass.tasks.stores.warehouse import fetch_row
 
 BATCH_BYTES = 1 << 30
 MAX_LINE_BYTES, READ_BUFFER_BYTES = 2_000_000, 32_000_000
@@ -70,6 +71,7 @@ def _load_batch(
     connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile], bounds: Mapping[str, str]
 ) -> None:
     layout = prepared[0].log.layout
+    assert layout is not None  # a log that is loaded was scanned
     if layout.statement != "parquet":
         _load_text(connection, layout, prepared, bounds)
         return
@@ -98,7 +100,7 @@ def _iterate_batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tupl
 
 
 def _batch_key(log: LogFile) -> tuple:
-    damaged = log.text is not None and not log.text.utf8
+    damaged = log.text is not None and not log.text_scan.utf8
     return log.layout, damaged, log.gzipped, log.location if log.member else None
 
 
@@ -108,7 +110,7 @@ def _prepare_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[
     prepared = []
     for file_id, log in batch:
         if log.text is None or (
-            log.text.utf8 and log.text.uniform_line_ends and not (log.gzipped and _has_gzip_padding(log))
+            log.text_scan.utf8 and log.text_scan.uniform_line_ends and not (log.gzipped and _has_gzip_padding(log))
         ):
             prepared.append(PreparedFile(file_id, log, log.location, log.gzipped))
             continue
@@ -126,7 +128,7 @@ def _has_gzip_padding(log: LogFile) -> bool:
     """
     with open(log.location, "rb") as stream:
         stream.seek(-4, os.SEEK_END)
-        return int.from_bytes(stream.read(4), "little") != log.text.size % 2**32
+        return int.from_bytes(stream.read(4), "little") != log.text_scan.size % 2**32
 
 
 def _unpack_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[PreparedFile]:
@@ -139,7 +141,7 @@ def _unpack_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[P
                 continue
             file_id, log = wanted[name]
             copy = scratch / f"{file_id}.txt"
-            if log.text.utf8 and log.text.uniform_line_ends:
+            if log.text_scan.utf8 and log.text_scan.uniform_line_ends:
                 with open(copy, "wb") as target:
                     shutil.copyfileobj(member, target)
             else:
@@ -155,11 +157,11 @@ def _load_text(
     bounds: Mapping[str, str],
 ) -> None:
     filled = _create_line_view(connection, prepared)
-    damaged = "contains(line, chr(65533))" if not prepared[0].log.text.utf8 else "false"
+    damaged = "contains(line, chr(65533))" if not prepared[0].log.text_scan.utf8 else "false"
     without_event = layout.header_lines * len(prepared)
     if layout.statement == "netflix":
         connection.execute(sql.statement("ingest/headers"))
-        headers, readable = connection.execute("select count(*), count(movie) from ingest_headers").fetchone()
+        headers, readable = fetch_row(connection, "select count(*), count(movie) from ingest_headers")
         parsed = sql.statement("ingest/netflix", block=str(max(1, filled // headers)), damaged=damaged, **bounds)
         without_event = readable
     elif layout.statement == "delimited":
@@ -174,7 +176,7 @@ def _load_text(
 
 
 def _insert_events(connection: duckdb.DuckDBPyConnection, parsed: str, with_rejects: bool = False) -> int:
-    events = connection.execute(sql.statement("ingest/events", parsed=parsed)).fetchone()[0]
+    events = fetch_row(connection, sql.statement("ingest/events", parsed=parsed))[0]
     if with_rejects:
         connection.execute(sql.statement("ingest/rejects", parsed=parsed))
     return events
@@ -182,7 +184,7 @@ def _insert_events(connection: duckdb.DuckDBPyConnection, parsed: str, with_reje
 
 def _create_line_view(connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile]) -> int:
     """Create the temporary view ingest_lines of a batch, and return the number of its nonblank lines."""
-    longest = max(MAX_LINE_BYTES, *(file.log.text.max_line_bytes + 2 for file in prepared))
+    longest = max(MAX_LINE_BYTES, *(file.log.text_scan.max_line_bytes + 2 for file in prepared))
     connection.execute(
         sql.statement("ingest/text"),
         {
@@ -192,10 +194,10 @@ def _create_line_view(connection: duckdb.DuckDBPyConnection, prepared: Sequence[
             "buffer": max(READ_BUFFER_BYTES, 2 * longest),
         },
     )
-    lines = [file.log.text.lines for file in prepared]
-    rows, filled, first, last = connection.execute(
-        "select count(*), count(line), min(rowid), max(rowid) from ingest_text"
-    ).fetchone()
+    lines = [file.log.text_scan.lines for file in prepared]
+    rows, filled, first, last = fetch_row(
+        connection, "select count(*), count(line), min(rowid), max(rowid) from ingest_text"
+    )
     if not sum(lines) == rows == last - first + 1:
         raise OneclassError(
             f"{prepared[0].log.path} and {len(prepared) - 1} more: DuckDB read {rows} lines, but the files hold "
@@ -212,12 +214,12 @@ def _quoted_field_condition(connection: duckdb.DuckDBPyConnection, layout: LogFo
         return "false"
     connection.execute(statements.find_multiline_quotes(layout))
     connection.execute(sql.statement("ingest/spoilt"))
-    (lines,) = connection.execute("select count(*) from ingest_spoilt").fetchone()
+    (lines,) = fetch_row(connection, "select count(*) from ingest_spoilt")
     return "(file_id, line_number) in (select (file_id, line_number) from ingest_spoilt)" if lines else "false"
 
 
 def _explain_load_memory(batch: Sequence[tuple[int, LogFile]], error: duckdb.Error) -> str:
-    longest = max((log.text.max_line_bytes for _, log in batch if log.text), default=0)
+    longest = max((log.text_scan.max_line_bytes for _, log in batch if log.text), default=0)
     more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
     line = f" Their longest line has up to {longest:,} bytes." if longest else ""
     return (

@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -90,10 +90,18 @@ class FileScan:
     uniform_line_ends: bool
 
 
+class ByteStream(Protocol):
+    """A source of bytes: a file, an archive's member, or a stream of this package."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes, at most `size` of them; none at the end."""
+        ...
+
+
 class HashingStream:
     """A stream that hashes the bytes as they are read, so that a gzip is unpacked and hashed in one pass."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream, self._digest = stream, hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
@@ -114,7 +122,7 @@ def hash_file(path: str) -> str:
         return HashingStream(stream).hexdigest()
 
 
-def scan_stream(stream: IO[bytes]) -> FileScan:
+def scan_stream(stream: ByteStream) -> FileScan:
     """Scan the stream to its end, in about the time of hashing it.
 
     Raises:
@@ -156,7 +164,7 @@ def scan_stream(stream: IO[bytes]) -> FileScan:
     )
 
 
-def normalize_text(stream: IO[bytes], target: str) -> None:
+def normalize_text(stream: ByteStream, target: str) -> None:
     """Copy a text in the form that DuckDB reads: LF at every line end, U+FFFD for bytes that are not UTF-8."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
     with open(target, "w", encoding="utf-8", newline="\n") as copy:

@@ -11,17 +11,17 @@ class IngestSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     changed_file: Literal["replace", "refuse", "add"] = Field(
-        "replace",
+        default="replace",
         description="A log with the name of one that was read in before, but with other bytes: its events replace "
         "the earlier ones, the run is refused, or it is added as one more log.",
     )
     keep_files: Literal["keep", "move", "remove"] = Field(
-        "keep",
+        default="keep",
         description="What becomes of a file of the landing folder once its events are in the warehouse: it stays, it "
         "is moved to `landing/done/`, or it is removed.",
     )
     fresh_within_hours: float | None = Field(
-        None,
+        default=None,
         gt=0,
         allow_inf_nan=False,
         description="Warn of a night whose newest event (or newest file, for a log without times) is older.",

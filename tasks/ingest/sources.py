@@ -10,8 +10,9 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
@@ -19,6 +20,7 @@ from oneclass.tasks.ingest import parquet
 from oneclass.tasks.ingest.formats import LogFormat, detect_format
 from oneclass.tasks.ingest.landing import RejectedFile, list_landing_files
 from oneclass.tasks.ingest.scan import (
+    ByteStream,
     FileScan,
     FileSignature,
     FileStillChanging,
@@ -44,7 +46,7 @@ def is_tar(head: bytes) -> bool:
     return head[TAR_MAGIC] == b"ustar"
 
 
-def iterate_logs(stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
+def iterate_logs(stream: ByteStream) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield (name, contents) of every log in an archive and the archives directly inside it, in order.
 
     Read each before requesting the next. The stream is read to its end to detect a truncated archive.
@@ -59,7 +61,7 @@ def iterate_logs(stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
 class _CompleteTarStream:
     """A stream that checks the end of an archive; tarfile does not notice one that is cut off inside a header."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream, self._tail = stream, b""
 
     def read(self, size: int = -1) -> bytes:
@@ -74,8 +76,8 @@ class _CompleteTarStream:
             raise tarfile.ReadError("its closing block of zeros is missing")
 
 
-def _iterate_members(stream: IO[bytes], folder: str, nested: bool) -> Iterator[tuple[str, IO[bytes]]]:
-    checked = _CompleteTarStream(stream)
+def _iterate_members(stream: ByteStream, folder: str, nested: bool) -> Iterator[tuple[str, IO[bytes]]]:
+    checked: Any = _CompleteTarStream(stream)  # tarfile only reads it
     with tarfile.open(fileobj=checked, mode="r|") as archive:
         for member in archive:
             contents = archive.extractfile(member) if member.isfile() else None
@@ -113,6 +115,12 @@ class LogFile:
     gzipped: bool = False
     layout: LogFormat | None = None
     text: FileScan | None = None
+
+    @property
+    def text_scan(self) -> FileScan:
+        """`text`, of a log that is not Parquet."""
+        assert self.text is not None
+        return self.text
 
 
 _scan_cache: dict[Path, tuple[Dataset, list[LogFile]]] = {}
@@ -258,7 +266,7 @@ def _hash_and_scan(path: Path, gzipped: bool) -> tuple[str, FileScan]:
         if not gzipped:
             text = scan_stream(raw)
             return text.sha256, text
-        hashed = HashingStream(raw)
+        hashed: Any = HashingStream(raw)  # GzipFile only reads it
         with gzip.GzipFile(fileobj=hashed) as unpacked:
             text = scan_stream(unpacked)
         return hashed.hexdigest(), text
@@ -303,5 +311,5 @@ def _detect_layout(path: str, text: FileScan, dataset: Dataset) -> LogFormat:
     return detect_format(path, whole[:1000], dataset)
 
 
-def _open_log(path: Path, gzipped: bool) -> IO[bytes]:
+def _open_log(path: Path, gzipped: bool) -> BufferedIOBase:
     return gzip.open(path, "rb") if gzipped else open(path, "rb")

@@ -61,6 +61,7 @@ def compiling(models: Mapping[str, BaseModel], limits: Limits) -> Iterator[None]
     finally:
         process.kill()
         reaper.join()
+        assert process.stdin is not None
         process.stdin.close()
 
 

@@ -42,8 +42,9 @@ def write_publication_tables(
         table: the main table of that one.
         before: a publication of the same lists and logs, whose large tables are taken, if there is one.
     """
-    for name in (publications.DATABASE_FILE, publications.RECOMMENDATIONS_FILE) if before else ():
-        shutil.copyfile(before / name, folder / name)
+    if before:
+        for name in (publications.DATABASE_FILE, publications.RECOMMENDATIONS_FILE):
+            shutil.copyfile(before / name, folder / name)
     connection.execute(sql.statement("publish/evaluation"), {"run_id": run_ids["evaluated"]})
     publications.copy_tables(
         home, folder, _iterate_tables(connection, run_ids, RUN_TABLES if before else PUBLISHED_TABLES)

@@ -116,16 +116,17 @@ def publish(
         if choice is not None:
             stand = False
             if assessment is None or not assessment.stays:
+                assert model_digest is not None and matrices_digest is not None
                 lists = RecommendationSpec(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
                 made, stand = recommend_all.store_recommendations(connection, home, lists, executor)
                 assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
             decision = assessment and promotion.record_promotion(connection, run_id, assessment)
             parameters["recommendations_made"] = decision is None or decision.promoted
-            if parameters["recommendations_made"] and not stand:
+            if made and parameters["recommendations_made"] and not stand:
                 connection.execute("delete from published.recommendations")
                 connection.execute(sql.statement("publish/recommendations"))
                 made.store({})
-        recommendations = connection.execute("select count(*) from published.recommendations").fetchone()[0]
+        recommendations = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
         table = leaderboard.load_leaderboard(connection, of_runs["evaluated"])
         sources = {"lists": made and made.made_from, "logs": stage_output_digest(connection, "binarize", "published")}
         if decision is None or decision.promoted:
@@ -135,6 +136,7 @@ def publish(
             if choice is None:  # the recommendations are those that stood
                 published_model.copy_published_model(home.published.resolve(), fresh)
             else:
+                assert matrices_digest is not None
                 recommends = {"model": choice.model, "score": choice.score, "digest": model_digest}
                 files.write_publication_model(connection, home, fresh, recommends, matrices_digest, settings.titles)
         # one row per fit of the run and of the run whose evaluation is published

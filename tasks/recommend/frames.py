@@ -30,15 +30,15 @@ def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     numbers = [ranked.scores[there]]
     if ranked.like is not None:
         numbers += [values[there] for values in ranked.like]
-    if ranked.because is not None:
-        because = ranked.because[there]
+    because = None if ranked.because is None else ranked.because[there]
+    if because is not None:
         texts += [names.ids[column] if column >= 0 else None for column in because.ravel().tolist()]
     rows, text = len(columns), pl.Series("item_id", texts, dtype=pl.String)
     number = pl.Series("score", np.concatenate(numbers, dtype=np.float64))
     found = [text.slice(rows, rows).alias("title"), number.slice(0, rows)]
     for place, name in enumerate(("like_mean", "like_sd"), 1):
         found.append(number.slice(place * rows, rows).alias(name) if ranked.like else _null_column(name, rows))
-    if ranked.because is None or not rows:
+    if because is None or not rows:
         found.append(_null_column("because", rows))
     else:
         lists = text.slice(2 * rows).reshape(because.shape).cast(ITEM_COLUMNS["because"]).alias("because")

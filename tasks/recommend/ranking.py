@@ -53,11 +53,12 @@ def rank_items(
         indptr = np.array([0, len(seen)])
     with kernel_threads(model.threads):
         scores = model.scores(histories, users=users, score=score)
+        candidates = None
         if within is not None:  # one row, of the candidates alone
             candidates = np.setdiff1d(within, seen, assume_unique=True)
             scores, seen, indptr = scores[:, candidates], seen[:0], np.zeros(2, dtype=np.int64)
         items, best = top_items(scores, indptr, seen, n)
-        if within is not None and len(candidates):
+        if candidates is not None and len(candidates):
             items = np.where(items >= 0, candidates[items], -1)
         like = model.like(histories, users=users, items=items)
         return RankedItems(items, best, like, _explain_items(model, histories, items))

@@ -47,8 +47,8 @@ class ItemVocabulary:
 
     def column_indices(self, item_ids: Iterable[str], name: str) -> np.ndarray:
         """int32, the columns of the items that are known, sorted and each once."""
-        found = set(map(self._columns.get, check_ids(item_ids, name)))
-        return np.array(sorted(found - {None}), dtype=np.int32)
+        found = {self._columns[item_id] for item_id in check_ids(item_ids, name) if item_id in self._columns}
+        return np.array(sorted(found), dtype=np.int32)
 
     def warn_unknown(self, item_ids: Iterable[str], name: str, above: int = 1) -> None:
         """Name those that are not known in a warning, `UnknownItems`, of the line so many calls above the caller."""

@@ -48,7 +48,7 @@ def build_contract_tables(tables: RunTables) -> dict[str, Table]:
 
 def describe_contracts(contracts: pl.DataFrame) -> str:
     """How many rules were met, in a sentence."""
-    rules, broken, warnings = (contracts[key].sum() for key in ("rules", "broken", "warnings"))
+    rules, broken, warnings = (int(contracts[key].sum()) for key in ("rules", "broken", "warnings"))
     if not rules:
         return "No contract was checked."
     if not broken + warnings:

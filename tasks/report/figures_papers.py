@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 from oneclass.models.evaluation.metrics import PERCENTILES
 from oneclass.tasks.html import numbers
@@ -86,7 +87,7 @@ def _draw_side(side: str, rows: list[Row], ranks: list[Row]) -> Panel:
     for model in BASELINE_MODELS:
         of_model = [row for row in ranks if row["model"] == model and row["side"] == side]
         if of_model:
-            looks = model_style(model).line | {"linewidth": 1.0}
+            looks: dict[str, Any] = model_style(model).line | {"linewidth": 1.0}
             drawn.axes.plot(bin_centres(of_model), column_values(of_model, "mean_rank"), label=model, **looks)
     on_side = [row for row in rows if row["side"] == side]
     for (score, rate), of_line in sorted(group_rows(on_side, "score", "r").items()):

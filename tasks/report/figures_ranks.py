@@ -1,5 +1,7 @@
 """Figures of the ranking: for whom each model ranks well, by the degrees of users and items."""
 
+from typing import Any
+
 import numpy as np
 
 from oneclass.tasks.leaderboard import LeaderboardRow
@@ -25,7 +27,7 @@ from oneclass.tasks.report.plotting import (
 BASELINE = "popularity"
 MAX_HIGHLIGHTED, WITH_PERCENTILES, WITH_CELLS = 7, 3, 4
 MIN_EDGES = 10
-FAINT = {"color": LIGHT_COLOURS["faint"], "linewidth": 0.9}
+FAINT: dict[str, Any] = {"color": LIGHT_COLOURS["faint"], "linewidth": 0.9}
 NO_RANKS = "Ranks by degree are those of the protocol leave_one_out, which this run has none of: add it to --protocols."
 SIDES = ("user", "item")
 MEAN_RANK = (

@@ -167,9 +167,9 @@ class KpiCard:
     line: Markup = field(default_factory=Markup)
 
 
-def build_quality_card(found: Headline, nights: pl.DataFrame) -> KpiCard:
+def build_quality_card(row: LeaderboardRow, nights: pl.DataFrame) -> KpiCard:
     """The metric that judges, of what is published, and its line over the last nights."""
-    metric, (value, error) = next(iter(found.row.cells.items()))
+    metric, (value, error) = next(iter(row.cells.items()))
     note = f"{metric} on test users; 1 would be perfect."
     if len(nights) > 1:
         when = numbers.format_day_range(nights["night"][0], nights["night"][-1])
@@ -177,9 +177,7 @@ def build_quality_card(found: Headline, nights: pl.DataFrame) -> KpiCard:
         note = f"{metric} of what stood, {len(nights)} nights, {when}; the band is one standard error.{gap}"
     label = f"{metric} of {len(nights)} nights{_format_first_and_last(nights['value'].drop_nulls().to_list(), 4)}"
     line = draw_sparkline(nights["value"].to_list(), label, nights["standard_error"].to_list())
-    return KpiCard(
-        "Quality", numbers.format_fixed(value, 4), _format_error(error), note, f"main-{found.row.protocol}", line
-    )
+    return KpiCard("Quality", numbers.format_fixed(value, 4), _format_error(error), note, f"main-{row.protocol}", line)
 
 
 def build_change_card(found: Headline, changed: RunDiffSection, decision: Decision | None) -> KpiCard:

@@ -109,9 +109,10 @@ def _build_first_screen(
     standing = next(iter(tables.as_rows("standing")), None)
     found = build_headline(main, tables.as_rows("against_best"), standing, decision)
     changed = build_diff_section(run_diff.diff_with_previous(tables.connection, tables.run_id))
-    line = tables("quality", protocol=found.row.protocol, metric=next(iter(found.row.cells))) if found.row else None
+    row = found.row
+    line = tables("quality", protocol=row.protocol, metric=next(iter(row.cells))) if row else None
     shown = [
-        found.row and headline.build_quality_card(found, line),
+        headline.build_quality_card(row, line) if row and line is not None else None,
         headline.build_change_card(found, changed, decision),
         headline.build_contracts_card(tables("contracts")),
         headline.build_volume_card(overview, tables("events_by_night"), tables("likes_by_day")),

@@ -97,7 +97,7 @@ MODEL_ORDER = (
     "mrf_sparse", "wmf", "slim", "mult_vae", "cdae", "mult_dae",
     "graph_filter",
 )  # fmt: skip
-PLOT_STYLE = {
+PLOT_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "",
     "font.family": "DejaVu Sans",

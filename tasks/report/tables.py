@@ -126,7 +126,7 @@ def render_cell(column: Column, row: Row, cards: bool) -> Markup:
     plain = value.isoformat() if isinstance(value, datetime) else "" if value is None else repr(value)
     if column.scale is None:
         return Markup('<td data-value="{}"{}>{}</td>').format(plain, more, shown)
-    drawn = column.scale.dot(value, error)
+    drawn = column.scale.dot(value, error) if isinstance(value, int | float) else ""
     return Markup('<td class="dots" data-value="{}"{}><div><span>{}</span>{}</div></td>').format(
         plain, more, shown, drawn
     )

@@ -95,7 +95,7 @@ def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
         filters = {"within": within, "without": without}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnknownItems)  # they are in the answer
-            found = shop.recommend(item, n, **filters) if user is None else shop.recommend_for(user, n, **filters)
+            found = shop.recommend(item or (), n, **filters) if user is None else shop.recommend_for(user, n, **filters)
         return JSONResponse(text.build_answer(shop, found, shop.unknown([*(item or ()), *(within or ())])))
 
     @made.get("/similar", response_model=Answer, response_model_exclude_defaults=True)

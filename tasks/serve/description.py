@@ -51,7 +51,7 @@ def _type_name(schema: dict[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"{_type_name(schema['items'])}, any number of them"
     bounds = [f"{word} {schema[key]:,}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in schema]
-    return " ".join([{"string": "text"}.get(schema["type"], schema["type"]), *bounds])
+    return " ".join(["text" if schema["type"] == "string" else schema["type"], *bounds])
 
 
 def _example_urls(recommender: Recommender) -> dict[str, list[str]]:

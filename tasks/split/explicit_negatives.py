@@ -44,7 +44,11 @@ def add_explicit_negatives(
 
     train = load_role("train", split.users)
     evaluated = {name: replace(part, negatives=load_role(name, part.users)) for name, part in parts.items()}
-    held_out = ", ".join(f"{part.negatives.nnz:,} held out of {name} users" for name, part in evaluated.items())
+    held_out = ", ".join(
+        f"{part.negatives.nnz:,} held out of {name} users"
+        for name, part in evaluated.items()
+        if part.negatives is not None
+    )
     logger.info("%s, %s observed negatives%s", split.protocol, f"{train.nnz:,}", f", {held_out}" if held_out else "")
     return replace(split, negatives=train, parts={**split.parts, **evaluated})
 

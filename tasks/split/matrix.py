@@ -49,7 +49,8 @@ def load_csr(
     connection.complete()
     batches = connection.sql(triples).to_arrow_reader(ROWS_PER_BATCH)
     for batch in batches:
-        put_edges(next_free, row_of_user, *(column.to_numpy() for column in batch.columns), items, counts)
+        of_users, of_items, of_counts = (column.to_numpy() for column in batch.columns)
+        put_edges(next_free, row_of_user, of_users, of_items, of_counts, items, counts)
     matrix = csr_matrix((counts, items, starts), shape=(len(users), columns))
     matrix.sort_indices()
     return users.astype(np.int32), matrix
@@ -94,5 +95,5 @@ def add_recency_ranks(connection: duckdb.DuckDBPyConnection, split: SplitMatrice
     for name, part in split.parts.items():
         if part.rows is None:
             ranks = load_ranks(f"roles where part = '{name}' and role = 'fold_in'", part.histories, part.users)
-            parts[name] = replace(part, histories=with_recency_ranks(part.histories, ranks))
+            parts[name] = replace(part, stored_histories=with_recency_ranks(part.histories, ranks))
     return replace(split, places=load_ranks(TRAINING_RELATION[split.protocol], split.train, split.users), parts=parts)

@@ -66,7 +66,7 @@ def make_next_events(
         f"{targets.nnz:,}",
         f"{len(users):,}",
     )
-    part = Part(histories=None, targets=targets, users=users, rows=rows)
+    part = Part(stored_histories=None, targets=targets, users=users, rows=rows)
     return SplitMatrices("next_events", train, everyone, items.astype(np.int32), {"test": part})
 
 
@@ -135,7 +135,7 @@ def make_leave_one_out(
     starts = np.concatenate([[0], np.cumsum(degrees - (drawn >= 0))])
     train = csr_matrix((edges.data[~held_out], edges.indices[~held_out], starts), shape=edges.shape)
     logger.info("leave_one_out, %s users, %s edges held out", f"{len(users):,}", f"{targets.nnz:,}")
-    part = Part(histories=None, targets=targets, users=users[rows], rows=rows)
+    part = Part(stored_histories=None, targets=targets, users=users[rows], rows=rows)
     return SplitMatrices("leave_one_out", train, users, everything.items, {"test": part})
 
 

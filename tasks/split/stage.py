@@ -174,6 +174,7 @@ def _rewrite_splits(
         matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, everything, seed=0))
         warehouse.drop_temporary(connection)
     if "leave_one_out" in arguments.protocols:
+        assert everything is not None  # as another protocol than `given` is asked for
         split_matrices = protocols.make_leave_one_out(connection, everything, arguments.seed, home.limits.threads)
         # one row: a digest of the edges that were drawn to be left out
         digest = "select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from left_out"
@@ -187,6 +188,7 @@ def _rewrite_splits(
         matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed, day))
         drawn["next_from"] = str(day)
     if "given" in arguments.protocols:
+        assert arguments.given_files is not None
         split_matrices = _load_given_split(connection, arguments.given_files)
         split_matrices, messages["given"] = validation.split_latest_events(connection, split_matrices, settings)
         matrix_writer.store(split_matrices)
@@ -226,7 +228,7 @@ def _load_part(connection: duckdb.DuckDBPyConnection, part: str, items: int) -> 
     """Load the users of a part that have a target, with their histories and targets."""
     users, targets = load_csr(connection, f"roles where part = '{part}' and role = 'target'", items)
     users, histories = load_csr(connection, f"roles where part = '{part}' and role = 'fold_in'", items, users)
-    return Part(histories=histories, targets=targets, users=users)
+    return Part(stored_histories=histories, targets=targets, users=users)
 
 
 def _load_given_split(
@@ -249,7 +251,7 @@ def _build_split(connection: duckdb.DuckDBPyConnection, protocol: str, roles: st
     users, targets = load_csr(connection, f"{roles} where role = '{held_out}'", width)
     rows = np.searchsorted(everyone, users).astype(np.int32)
     logger.info("%s, %s users, %s edges held out", protocol, f"{len(everyone):,}", f"{targets.nnz:,}")
-    part = Part(histories=None, targets=targets, users=users, rows=rows)
+    part = Part(stored_histories=None, targets=targets, users=users, rows=rows)
     return SplitMatrices(protocol, train, everyone, np.arange(width, dtype=np.int32), {"test": part})
 
 

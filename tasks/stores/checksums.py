@@ -135,12 +135,11 @@ def parse_record(text: str, where: str) -> tuple[dict[str, Any], dict[str, str]]
     try:
         record = json.loads(text)
         found, digests = record["facts"], record["files"]
-        whole = text == _format_record(found, digests) and all(map(_is_inside, digests))
+        if text == _format_record(found, digests) and all(map(_is_inside, digests)):
+            return found, digests
     except (ValueError, TypeError, KeyError):
-        whole = False
-    if not whole:
-        raise DamagedFile(f"{where}: is damaged, or of an earlier version of this program")
-    return found, digests
+        pass
+    raise DamagedFile(f"{where}: is damaged, or of an earlier version of this program")
 
 
 def _is_inside(file: str) -> bool:

@@ -27,7 +27,7 @@ class FileSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     readable_by: Literal["owner", "group", "everybody"] = Field(
-        "group",
+        default="group",
         description="Who may read what a run writes into the home; never more than the process's own umask lets.",
     )
 

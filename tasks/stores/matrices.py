@@ -29,8 +29,8 @@ class Part:
     """Users that a protocol ranks items for.
 
     Attributes:
-        histories: (users, items), the known likes of each user, excluded from the ranking. `SequentialHistories` if the
-            split keeps the order. None for training users whose rows of `train` were not copied (`load_split`).
+        stored_histories: (users, items), the known likes of each user, excluded from the ranking. `SequentialHistories`
+            if the split keeps the order. None for training users whose rows of `train` were not copied (`load_split`).
         targets: (users, items), the likes to find; disjoint from the histories.
         users: int32 (users,), their curated `user_index`.
         rows: int32 (users,), their rows in `train`, or None for users not seen in training.
@@ -38,11 +38,22 @@ class Part:
             none are held out.
     """
 
-    histories: csr_matrix | None
+    stored_histories: csr_matrix | None
     targets: csr_matrix
     users: np.ndarray
     rows: np.ndarray | None = None
     negatives: csr_matrix | None = None
+
+    @property
+    def histories(self) -> csr_matrix:
+        """`stored_histories`, if there are some.
+
+        Raises:
+            ValueError: the rows of `train` were not copied.
+        """
+        if self.stored_histories is None:
+            raise ValueError("these users' histories were not copied: call load_split with histories")
+        return self.stored_histories
 
 
 @dataclass(frozen=True)
@@ -233,7 +244,9 @@ def _csr_arrays(name: str, matrix: csr_matrix) -> dict[str, np.ndarray]:
 
 def _load_matrix(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix:
     """Build a CSR view over the mapped arrays, without copying or checking them."""
-    matrix = csr_matrix((len(arrays[f"{name}_indptr"]) - 1, columns), dtype=np.float32)
+    shape = len(arrays[f"{name}_indptr"]) - 1, columns
+    # scipy-stubs let a shape make a matrix of float64 only.
+    matrix = csr_matrix(shape, dtype=np.float32)  # pyright: ignore[reportCallIssue, reportArgumentType]
     matrix.data, matrix.indices, matrix.indptr = (arrays[f"{name}_{kind}"] for kind in ("counts", "indices", "indptr"))
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix

@@ -154,7 +154,8 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
 @functools.lru_cache(maxsize=4)
 def _csr_template(rows: int, width: int) -> dict[str, Any]:
     """Return the attributes of a matrix of this shape, to copy: scipy's constructor is several times slower."""
-    matrix = csr_matrix((rows, width), dtype=np.float32)
+    # scipy-stubs let a shape make a matrix of float64 only.
+    matrix = csr_matrix((rows, width), dtype=np.float32)  # pyright: ignore[reportCallIssue, reportArgumentType]
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return vars(matrix)
 

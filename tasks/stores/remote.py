@@ -17,18 +17,16 @@ import uuid
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from oneclass.tasks.errors import InputError, OneclassError, SharedStoreUnavailable
 from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.home import Home
 
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
-
 logger = logging.getLogger(__name__)
 
+FileSystem: TypeAlias = Any  # fsspec's AbstractFileSystem, whose methods have no annotations
 STORES = "matrices", "models"
 SCRATCH = "spill"  # of the run in progress
 INSTALL_S3 = "python -m pip install -c constraints.txt -e '.[s3]'"
@@ -52,12 +50,13 @@ def check_url(url: str) -> None:
 
 def url_of(home: Home, path: Path | str) -> str:
     """The URL of a path of the home, absolute or relative to the data set's folder."""
+    assert home.store is not None
     relative = os.path.relpath(path, home.folder) if isinstance(path, Path) else path
     return f"{home.store.rstrip('/')}/{home.dataset}/{relative}"
 
 
 @contextlib.contextmanager
-def open_store(home: Home) -> Iterator[tuple["AbstractFileSystem", str]]:
+def open_store(home: Home) -> Iterator[tuple[FileSystem, str]]:
     """The file system of the home's URL, and the path of the data set there.
 
     Raises:
@@ -67,6 +66,7 @@ def open_store(home: Home) -> Iterator[tuple["AbstractFileSystem", str]]:
     """
     import fsspec  # here, since few commands need it
 
+    assert home.store is not None
     local = {"auto_mkdir": True} if home.store.startswith(("file:", "local:")) else {}
     try:
         system, path = fsspec.core.url_to_fs(home.store, use_listings_cache=False, **local)
@@ -231,7 +231,7 @@ def remove_sentinel(home: Home, name: str) -> None:
         system.rm_file(f"{path}/{SCRATCH}/{name}")
 
 
-def delete_files(system: "AbstractFileSystem", files: list[str]) -> None:
+def delete_files(system: FileSystem, files: list[str]) -> None:
     """Delete files; fsspec refuses an empty list."""
     if files:
         system.rm(files)
@@ -242,13 +242,13 @@ def _folder_of(file: str, path: str) -> str:
     return "/".join(parts[: 3 if parts[0] == "models" else 2])
 
 
-def _read_record(system: "AbstractFileSystem", folder: str, record: str) -> dict[str, str] | None:
+def _read_record(system: FileSystem, folder: str, record: str) -> dict[str, str] | None:
     """The sha256 of each file, by the record at the URL; None if that is absent or damaged."""
     with contextlib.suppress(FileNotFoundError, UnicodeDecodeError, checksums.DamagedFile):
         return checksums.parse_record(system.cat_file(f"{folder}/{record}").decode(), folder)[1]
     return None
 
 
-def _has_sizes(system: "AbstractFileSystem", folder: str, sizes: dict[str, int]) -> bool:
+def _has_sizes(system: FileSystem, folder: str, sizes: dict[str, int]) -> bool:
     found = {path.rpartition(folder + "/")[2]: info["size"] for path, info in system.find(folder, detail=True).items()}
     return all(found.get(name) == size for name, size in sizes.items())

@@ -54,7 +54,7 @@ class RemoteScratch:
             SharedStoreUnavailable: the URL cannot be written to.
         """
         content = io.BytesIO()
-        np.savez(content, **arrays)
+        np.savez(content, allow_pickle=False, **arrays)
         try:
             with remote.open_store(self.home) as (system, path):
                 system.pipe_file(f"{path}/{self.folder}/{name}.npz", content.getvalue())

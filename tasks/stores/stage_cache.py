@@ -84,7 +84,7 @@ def stage_output_digest(connection: duckdb.DuckDBPyConnection, stage: str, read_
     """
     query = "select concat_ws(' ', made_from, made) from operations.stage_results where stage = ?"
     found = connection.execute(query, [stage]).fetchone()
-    return found and hashlib.sha256(f"{found[0]} {sql.stage_digest(read_by)}".encode()).hexdigest()
+    return hashlib.sha256(f"{found[0]} {sql.stage_digest(read_by)}".encode()).hexdigest() if found else None
 
 
 def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:

@@ -182,9 +182,9 @@ def _open_with_recovery(file: Path, connect_once: Callable[[], duckdb.DuckDBPyCo
             raise
         _quarantine_wal(log, str(error))
         return connect_once()
-    block, blocks, replayed = connection.execute(
-        "select block_size, used_blocks, wal_size <> '0 bytes' from pragma_database_size()"
-    ).fetchone()
+    block, blocks, replayed = fetch_row(
+        connection, "select block_size, used_blocks, wal_size <> '0 bytes' from pragma_database_size()"
+    )
     if left and not replayed and log.exists():
         _quarantine_wal(log, "its beginning is damaged")
     elif not left and file.stat().st_size < HEADER_BYTES + block * blocks:
@@ -281,6 +281,7 @@ def run_stage(
     """
     with open_warehouse(home) as connection:
         connection.begin()
+        results = []
         try:
             yield connection
             results = data_contracts.check(connection, name, {"run_id": run_id, **(parameters or {})})
@@ -297,8 +298,15 @@ def run_stage(
             raise
 
 
+def fetch_row(connection: duckdb.DuckDBPyConnection, query: str, values: Any = None) -> tuple[Any, ...]:
+    """Run a query that returns a row, and return its first one."""
+    row = connection.execute(query, values).fetchone()
+    assert row is not None, query
+    return row
+
+
 def select(
-    connection: duckdb.DuckDBPyConnection, name: str, names: Mapping[str, str] | None = None, **values: Any
+    connection: duckdb.DuckDBPyConnection, name: str, names: Mapping[str, str] | None = None, /, **values: Any
 ) -> pl.DataFrame:
     """Run the query of this name in `sql/` and return its rows.
 

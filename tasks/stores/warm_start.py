@@ -62,7 +62,7 @@ def _has_same_numbering(home: Home, before: SplitMatrices) -> bool:
     numbering = before.numbering
     with warehouse.open_warehouse(home, read_only=True) as connection:
         values = {"users": numbering["users"], "items": numbering["items"]}
-        (digest,) = connection.execute(sql.statement("split/numbering"), values).fetchone()
+        (digest,) = warehouse.fetch_row(connection, sql.statement("split/numbering"), values)
     return digest == numbering["digest"]
 
 

@@ -27,6 +27,8 @@ from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, best_outco
 from oneclass.tasks.tuning.study import Study, format_setting
 from oneclass.tasks.tuning.trial import MIN_USERS, log_outcome, record_pending_trial, submit_trial, trial_task
 
+Origin = Literal["search", "kept", "data set", "given", "default"]
+
 
 @dataclass(frozen=True)
 class ChosenSettings:
@@ -38,7 +40,7 @@ class ChosenSettings:
     """
 
     model: str
-    origin: Literal["search", "kept", "data set", "given", "default"]
+    origin: Origin
     reason: str
     settings: ModelSettings
     searched: dict[str, Any] | None = None
@@ -217,7 +219,7 @@ def _enlarge_search(search: Search) -> Search:
 def _search_outcome(
     log: SearchData,
     search: Search,
-    origin: str,
+    origin: Origin,
     outcomes: list[TrialOutcome],
     best: TrialOutcome | None,
     on_more: list[TrialOutcome],

@@ -22,8 +22,9 @@ def to_distribution(range_: ParameterRange) -> BaseDistribution:
         return CategoricalDistribution(range_.values)
     if isinstance(range_, RelativeRange):
         range_ = range_.to_numeric_range
-    whole = isinstance(range_.low, int) and isinstance(range_.high, int)
-    return (IntDistribution if whole else FloatDistribution)(range_.low, range_.high, log=range_.log)
+    if isinstance(range_.low, int) and isinstance(range_.high, int):
+        return IntDistribution(range_.low, range_.high, log=range_.log)
+    return FloatDistribution(range_.low, range_.high, log=range_.log)
 
 
 def project_value(range_: ParameterRange, value: Any) -> Any:
@@ -117,5 +118,5 @@ def _initial_trial(search: Search, number: int) -> Mapping[str, Any] | None:
 def _interpolate_best(search: Search, earlier: EndedTrials, generator: np.random.Generator) -> dict[str, Any]:
     """Values between those of the best beginning and a draw: numbers half way, of the rest one half as they were."""
     begun = earlier[: 1 + len(search.initial_trials)]
-    _, better = max(begun, key=lambda one: one[0].value if one[0].state == "done" else -math.inf)
+    _, better = max(begun, key=lambda one: one[0].value or 0.0 if one[0].state == "done" else -math.inf)
     return {name: interpolate_value(range_, better.params[name], generator) for name, range_ in search.space.items()}

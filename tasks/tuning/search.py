@@ -89,7 +89,7 @@ def _split_training_edges(split: SplitMatrices, seed: int) -> ValidationData:
     train, targets = split_matrix(split.train, chosen)
     rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
     histories = with_recency_ranks(train, None if split.places is None else split.places[~chosen])
-    part = Part(histories=histories[rows], targets=targets[rows], users=split.users[rows], rows=rows)
+    part = Part(stored_histories=histories[rows], targets=targets[rows], users=split.users[rows], rows=rows)
     return ValidationData(PROTOCOLS[split.protocol].tuned_by, train, part, split.negatives)
 
 
@@ -240,4 +240,4 @@ class TrialResult:
 def best_outcome(outcomes: Iterable[TrialOutcome]) -> TrialOutcome | None:
     """The one with the highest value, the first of equals; None where no trial was fitted to its end."""
     done = [outcome for outcome in outcomes if outcome.state == "done"]
-    return max(done, key=lambda outcome: outcome.value, default=None)
+    return max(done, key=lambda outcome: outcome.value or 0.0, default=None)

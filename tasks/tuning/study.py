@@ -80,6 +80,7 @@ class Study:
             user_attrs={"source": self.search.source, "outcome": dataclasses.asdict(outcome)},
             intermediate_values=made.checkpoints,
         )
+        assert trial.datetime_complete is not None
         trial.datetime_start = trial.datetime_complete - timedelta(seconds=outcome.seconds)
         self._study.add_trial(trial)
 
@@ -127,7 +128,9 @@ def write_best_settings(
 
 def format_trials(search: Search, outcomes: list[TrialOutcome], best: int = 10) -> str:
     """The best trials, best first, one a line under a heading."""
-    done = sorted((one for one in outcomes if one.state == "done"), key=lambda one: (-one.value, one.number))[:best]
+    done = sorted((one for one in outcomes if one.state == "done"), key=lambda one: (-(one.value or 0.0), one.number))[
+        :best
+    ]
     rows = [["trial", f"validation {search.metric}", "score", *search.space, "seconds"]]
     for one in done:
         error = "" if one.standard_error is None else f" ± {one.standard_error:.4f}"

@@ -100,7 +100,7 @@ def assess_challenger(home: Home, run: ChallengerRun, limits: PromotionLimits) -
         gates.check_size("edges", challenger.edges, champion.edges, limits),
         gates.check_size("users", challenger.users, champion.users, limits),
     )
-    if found.value is None:
+    if split is None or found.value is None:
         return replace(judgement, note="" if found.fault else "no validation user to compare on")
     return _compare_with_champion(home, run, judgement, found, split, limits)
 
@@ -122,10 +122,11 @@ def _compare_with_champion(
 ) -> Assessment:
     """The judgement with the comparison: paired where the champion's configuration can be fitted tonight."""
     challenger, champion = assessment.challenger, assessment.champion
+    assert champion is not None and found.value is not None and found.of_users is not None
     same = challenger.has_same_configuration(champion)
     its = found if same else _evaluate_on_validation(home, run, champion, split)
     before = champion.validation_summary
-    if its.value is not None:
+    if its.value is not None and its.of_users is not None:
         paired = compare_paired(found.of_users, its.of_users)
         difference, error, how = paired.difference, paired.standard_error or 0.0, "over the same validation users"
         if before:
@@ -185,6 +186,7 @@ def _evaluate_on_validation(
 
 
 def _load_or_fit_candidate(home: Home, run: ChallengerRun, candidate: Candidate, split: SplitMatrices) -> str:
+    assert run.matrices_digest is not None  # the split has been loaded
     settings: Any = MODELS[candidate.model].Settings.from_saved(candidate.settings)
     if settings.reads_order and split.places is None:
         raise ValueError("its recency_exponent reads the order of likes, which tonight's split does not keep")

@@ -397,7 +397,7 @@ def split():
 def test_some_users_of_a_part_are_the_rows_of_the_whole_part(split, home):
     digest = matrices.store_split(home, split)
     whole, without = matrices.load_split(home, digest), matrices.load_split(home, digest, histories=False)
-    assert without.parts["test"].histories is None
+    assert without.parts["test"].stored_histories is None
     for name, part in whole.parts.items():
         some, expected = without.users_of(name, 4, 11), range(4, min(11, len(part.users)))
         for kind in ("histories", "targets", "negatives"):
