@@ -13,6 +13,8 @@ from oneclass import sql
 from oneclass.tasks import leaderboard
 from oneclass.tasks.report import report
 from oneclass.tasks.report.headline import MODEL_CHOICE_NOTE, build_headline, describe_lead
+from oneclass.tasks.report.plotting import Scale
+from oneclass.tasks.report.tables import Column, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
@@ -200,3 +202,9 @@ def test_ties_with_the_best_are_shaded_and_every_list_has_a_dot_on_one_scale(pag
         ]
         per = (at[0] - at[1]) / (values[0] - values[1])
         np.testing.assert_allclose(np.ptp(bars, axis=1), 4 * 0.0123 * per, rtol=0.01)
+
+
+def test_a_cell_without_a_value_has_no_dot():
+    column = Column("value", "value", "metric", scale=Scale(0.0, 1.0, (0.0, 1.0), 0))
+    assert "circle" in render_cell(column, {"value": 0.5}, cards=False)
+    assert "circle" not in render_cell(column, {"value": None}, cards=False)
