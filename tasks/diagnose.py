@@ -107,7 +107,7 @@ def rewrite_diagnostics(
     connection.execute(sql.statement("diagnose/degrees"))
     # one row: users, items and edges of the observed graph
     counts = "select count(distinct user_index), count(distinct item_index), count(*) from indexed.interactions"
-    users, items, edges = connection.execute(counts).fetchone()
+    users, items, edges = warehouse.fetch_row(connection, counts)
     mean, fits = {}, []
     for side, d_max in (("user", items), ("item", users)):
         degrees, vertices = _degree_histogram(connection, side)

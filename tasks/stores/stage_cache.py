@@ -17,6 +17,7 @@ import duckdb
 
 from oneclass import sql
 from oneclass.models import fingerprint
+from oneclass.tasks.stores import warehouse
 
 logger = logging.getLogger(__name__)
 
@@ -90,4 +91,4 @@ def stage_output_digest(connection: duckdb.DuckDBPyConnection, stage: str, read_
 def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:
     """Return a digest of the rows of a table, independent of their order."""
     digest = "concat_ws(' ', count(*), bit_xor(hash(rows)), sum(hash(rows) & 1099511627775))"
-    return connection.execute(f"select {digest} from {table} as rows").fetchone()[0]
+    return warehouse.fetch_row(connection, f"select {digest} from {table} as rows")[0]
