@@ -21,7 +21,6 @@ from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.stage import PublishSettings
 from oneclass.tasks.settings import (
     STAGE_SETTINGS,
-    ModelSettings,
     check_model,
     check_protocol,
     replace_deprecated,
@@ -30,7 +29,7 @@ from oneclass.tasks.settings import (
 from oneclass.tasks.split import SplitSettings
 from oneclass.tasks.stores import home, resources
 from oneclass.tasks.stores.home import FileSettings, Home, Limits
-from oneclass.tasks.train import TrainSettings
+from oneclass.tasks.train import ModelSettings, TrainSettings
 
 logger = logging.getLogger(__name__)
 
