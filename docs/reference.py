@@ -3,7 +3,6 @@
 python -m docs.reference
 """
 
-import importlib
 import inspect
 import json
 import re
@@ -18,7 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from oneclass import sql
 from oneclass.data_contracts import contracts
-from oneclass.flows import cli, console
+from oneclass.flows import cli, commands
 from oneclass.flows.parameters import Flag
 from oneclass.models.evaluation import definitions, metrics
 from oneclass.models.registry import MODELS
@@ -52,12 +51,11 @@ def _head() -> str:
 
 def _commands() -> Iterator[str]:
     yield "## Commands\n\nEach is `python -m flows.NAME` in a checkout and `oneclass NAME` after installation.\n"
-    for name, what in console.COMMANDS.items():
-        kind = importlib.import_module(f"flows.{name}").parser().kind
-        yield f"### {name}\n\n{_sentence(what)}\n"
+    for name, command in commands.COMMANDS.items():
+        yield f"### {name}\n\n{_sentence(command.summary)}\n"
         yield _table(
             ("flag", "default", "meaning"),
-            ((_flag(name, field), _default(field), field.description) for name, field in _fields(kind)),
+            ((_flag(name, field), _default(field), field.description) for name, field in _fields(command.parameters)),
         )
     yield "Each also takes `--debug`, which shows tracebacks, and `--version`.\n\n### Exit statuses\n"
     yield _table(("status", "when"), ((str(status), when) for status, when in cli.EXIT_STATUSES.items()))

@@ -30,6 +30,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.terminal import escape_lines
 
 Parameters = TypeVar("Parameters", bound=BaseModel)
+Prepared = TypeVar("Prepared")
 # Importing modules leaves no garbage, and collecting it takes a sixth of the start-up time.
 OBJECTS_BETWEEN_COLLECTIONS = 100_000
 EXIT_STATUSES = {
@@ -41,13 +42,13 @@ EXIT_STATUSES = {
 }
 
 
-def build_parser(module: str, description: str, kind: type[BaseModel]) -> "CommandParser":
+def build_parser(name: str, description: str | None, kind: type[BaseModel]) -> "CommandParser":
     """Build the parser of a command: a flag per parameter in `kind`, `--debug` and `--version`."""
     by_script = sys.argv[0].startswith("oneclass ")
-    parser = CommandParser(prog=sys.argv[0] if by_script else f"python -m {module}", description=description)
+    parser = CommandParser(prog=sys.argv[0] if by_script else f"python -m flows.{name}", description=description)
     parser.kind = kind
-    for name, field in kind.model_fields.items():
-        _add_flag(parser, name, field)
+    for parameter, field in kind.model_fields.items():
+        _add_flag(parser, parameter, field)
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.add_argument("--version", action="version", version=f"oneclass {version('oneclass')}")
     return parser
@@ -182,19 +183,12 @@ def _silence_stderr() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def run_command(command: Callable[[], str], *, debug: bool, with_server: bool = False) -> int:
+def run_command(command: Callable[[], str], *, debug: bool) -> int:
     """Run `command` and print the text that it returns.
-
-    Args:
-        with_server: whether it runs a flow, which needs a Prefect server, if need be a temporary one.
 
     Returns:
         The exit status, one of `EXIT_STATUSES`.
     """
-    # Silence the temporary server's shutdown logs.
-    os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
-    if with_server:
-        prefect_server.start_server()
     import prefect.main  # noqa: F401  (sets up Prefect's logging, with its console handler)
 
     prefect_server.log_startup()
@@ -217,6 +211,37 @@ def run_command(command: Callable[[], str], *, debug: bool, with_server: bool = 
         return _report_error(error, debug)
     print(f"\n{escape_lines(output)}")
     return 0
+
+
+def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared], str], *, debug: bool) -> int:
+    """Run a command that runs flows, on a Prefect server, if need be a temporary one.
+
+    Args:
+        prepare: called before Prefect is loaded or its server started; returns what `command` takes, or the text to print
+            if there is nothing to run.
+
+    Returns:
+        The exit status, one of `EXIT_STATUSES`.
+    """
+    try:
+        prepared = prepare()
+    except Exception as error:  # noqa: BLE001  (every error is reported in one message)
+        return _report_error(error, debug)
+    if isinstance(prepared, str):
+        print(f"\n{escape_lines(prepared)}")
+        return 0
+    # Silence the temporary server's shutdown logs.
+    os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
+    prefect_server.start_server()
+
+    def run() -> str:
+        # Loading the flows takes seconds, in which the server starts.
+        from oneclass.flows import pipeline, server_access  # noqa: F401
+
+        with server_access.ensure_server():
+            return command(prepared)
+
+    return run_command(run, debug=debug)
 
 
 def run_without_prefect(command: Callable[[], str], *, debug: bool) -> int:

@@ -191,6 +191,12 @@ class TuneParameters(RunParameters, _SplitFilesParameters, _SourceParameters, _C
         None, description="start no round of trials after this time"
     )
 
+    def to_backfill(self, **more: Any) -> BackfillParameters:
+        """Return the backfill parameters of the model's protocol, by default that of its search."""
+        by_default = [] if self.split_files else ["strong_generalization"]
+        protocols = [self.protocol] if self.protocol else by_default
+        return super().to_backfill(models=[self.model], protocols=protocols, **more)
+
 
 class PromoteParameters(DatasetParameters):
     """Parameters of `flows.promote`, which is not a flow."""

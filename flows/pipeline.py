@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from prefect import flow
@@ -18,23 +17,24 @@ from prefect.states import Cancelled
 
 from oneclass.flows import run_hooks, signals
 from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParameters, flow_with_parameters
+from oneclass.flows.prepare import check_run, prepared_run
 from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
 from oneclass.flows.train_and_publish import publish_run, train_models
-from oneclass.tasks import cluster, item_titles, leaderboard, memory_errors
-from oneclass.tasks.binarize import binarize_task
+from oneclass.tasks import cluster, leaderboard, memory_errors
+from oneclass.tasks.binarize.stage import binarize_task
 from oneclass.tasks.demo.story import make_demo
 from oneclass.tasks.diagnose import diagnose_task
 from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError, SettingsError
 from oneclass.tasks.evaluate.stage import evaluate_task
-from oneclass.tasks.ingest import describe_expected_sources, ingest_task, inspect_sources
+from oneclass.tasks.ingest.stage import ingest_task
 from oneclass.tasks.orchestration import artifacts, reconcile
 from oneclass.tasks.orchestration.notifications import send_notifications
 from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.report import report_task
-from oneclass.tasks.split import Splits, split_task
-from oneclass.tasks.stores import matrices, retention, runs, warehouse
+from oneclass.tasks.split.stage import Splits, split_task
+from oneclass.tasks.stores import matrices, retention, runs
 from oneclass.tasks.tuning.auto import SearchRequest
 from oneclass.tasks.tuning.stage import tune_task
 
@@ -87,7 +87,7 @@ def format_run_name() -> str:
 @flow_with_parameters(BackfillParameters)
 def backfill(given: BackfillParameters) -> Published:
     """Turn raw logs into published tables."""
-    return run_pipeline(resolve_settings(given), "backfill")
+    return run_pipeline(prepared_run() or resolve_settings(given), "backfill")
 
 
 @flow(name=NIGHTLY_DEPLOYMENT, description=NIGHTLY, flow_run_name=format_run_name)
@@ -99,7 +99,7 @@ def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
     when a process dies. A run that is late, or finds the lock taken, ends as cancelled.
     """
     try:
-        run = resolve_settings(given.to_backfill())
+        run = prepared_run() or resolve_settings(given.to_backfill())
     except InputError as error:
         raise SettingsError(str(error)) from error
     if why := _reason_to_skip(run):
@@ -129,23 +129,6 @@ def _reason_to_skip(run: RunSettings) -> str | None:
     return None
 
 
-def check_run(run: RunSettings) -> None:
-    """Find problems that would stop the run before anything is written.
-
-    Raises:
-        InputError: a source or the table of titles is absent or unreadable, the home is not writable, or another run holds it.
-    """
-    sources = run.split_files or run.sources
-    if sources:
-        inspect_sources(run.dataset, list(sources))
-    elif not run.is_demo and not any(run.home.landing.glob("*")) and not _warehouse_has_events(run):
-        raise InputError(describe_expected_sources(run.home, run.dataset))
-    if run.publish.titles:
-        item_titles.read_titles(Path(run.publish.titles), run.dataset.columns.item, named_by="publish.titles")
-    with runs.lock_data_set(run.home), warehouse.open_warehouse(run.home):
-        pass
-
-
 def run_pipeline(run: RunSettings, flow_name: str) -> Published:
     """Run every stage in order. Stages exchange names and digests, never data."""
     run_id = reconcile.current_run_id()
@@ -156,8 +139,8 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
     with contextlib.ExitStack() as stack:
         stack.enter_context(run_hooks.notify_on_end(run, run_id, flow_name))
         stack.enter_context(memory_errors.memory_errors(f"{run.dataset.name}: {flow_name}"))
-        # Repeated here because deployments skip the check of the command, and failures must be notified.
-        check_run(run)
+        if run is not prepared_run():
+            check_run(run)
         stack.enter_context(run_context(run, run_id, flow_name))
         executor = stack.enter_context(cluster.open_executor(run.cluster, run.home, flow_run.id))
         splits = build_splits(run, run_id)
@@ -226,7 +209,7 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
     if run.is_demo:
         sources = make_demo(run.home, run.demo, run.seed)
     replace = run.is_demo or run.replace
-    ingested = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replace)
+    ingested = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replace, scanner=run.scanner)
     binarize_task(run.home, run.binarize, run_id, since=run.since, until=run.until)
     splits = split_task(
         run.home,
@@ -262,14 +245,6 @@ def _split_train_and_test(file_ids: tuple[int, ...]) -> tuple[tuple[int], tuple[
         raise InputError("--split-files: TRAIN and TEST must be two different logs, one file each.")
     train, test = file_ids
     return (train,), (test,)
-
-
-def _warehouse_has_events(run: RunSettings) -> bool:
-    if not run.home.warehouse.exists():
-        return False
-    # Open for writing: a run that was killed may have left no tables.
-    with warehouse.open_warehouse(run.home) as connection:
-        return warehouse.fetch_row(connection, "select count(*) > 0 from operations.log_files")[0]
 
 
 def format_result(published: Published) -> str:

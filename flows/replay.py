@@ -4,11 +4,12 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
-from oneclass.flows.parameters import BackfillParameters, ReplayParameters
+from oneclass.flows.parameters import ReplayParameters
+from oneclass.flows.prepare import check_home, hand_over, scan_sources
 from oneclass.flows.settings import RunSettings, resolve_settings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.settings import STAGE_SETTINGS, replace_deprecated
@@ -45,18 +46,29 @@ def list_days(since: date, until: date, every: str) -> list[date]:
     return [since + timedelta(days) for days in range(0, (until - since).days + 1, step_days)]
 
 
-def plan_replay(given: ReplayParameters) -> list[ReplayedDay]:
+def prepare_replay(given: ReplayParameters) -> RunSettings | str:
+    """Resolve the settings of the nights, and check the run if one is missing; else return the plan as text.
+
+    Raises:
+        InputError: `--every` without a first and a last night, a step that is not in days or weeks, or as `prepare_run`.
+    """
+    if given.every is None or given.since is None or given.until is None:
+        raise InputError("--every and --dry-run: give --since DATE --until DATE --every STEP, such as --every 1d.")
+    parameters = given.to_backfill(since=None, until=None)
+    run = resolve_settings(parameters, None if given.dry_run else scan_sources(parameters))
+    nights = plan_replay(given, run)
+    if given.dry_run or not _missing_days(nights):
+        return format_plan(given, nights)
+    check_home(run)
+    return run
+
+
+def plan_replay(given: ReplayParameters, run: RunSettings) -> list[ReplayedDay]:
     """List the requested nights with the runs in the warehouse that did them.
 
     A run did a night if it completed with the same settings on the events up to the end of that day, and no log with such
     events was ingested or deleted afterwards.
-
-    Raises:
-        InputError: `--every` without a first and a last night, a step that is not in days or weeks, or a wrong setting.
     """
-    if given.every is None or given.since is None or given.until is None:
-        raise InputError("--every and --dry-run: give --since DATE --until DATE --every STEP, such as --every 1d.")
-    run = resolve_settings(_backfill_until(given))
     done = dict(_completed_days(run))
     return [ReplayedDay(day, done.get(day)) for day in list_days(given.since, given.until, given.every)]
 
@@ -84,32 +96,23 @@ def _relevant_settings(settings: dict[str, Any]) -> dict[str, Any]:
     return {**relevant, **current, "models": models}
 
 
-def _backfill_until(given: ReplayParameters, until: date | None = None) -> BackfillParameters:
-    """Return the parameters of one night's backfill: from the first event to the end of a day."""
-    return given.to_backfill(since=None, until=until)
+def _missing_days(nights: list[ReplayedDay]) -> list[date]:
+    return [night.day for night in nights if night.run_id is None]
 
 
-def replay(given: ReplayParameters) -> str:
+def replay(given: ReplayParameters, run: RunSettings) -> str:
     """Run every missing night, the earliest first, and return the plan as text.
 
     A night that fails ends the replay with its error; earlier nights stay done.
-
-    Raises:
-        InputError: as in `plan_replay`.
     """
-    if given.dry_run:
-        return format_plan(given, plan_replay(given))
-    from oneclass.flows import server_access
-    from oneclass.flows.pipeline import backfill, check_run
+    from oneclass.flows.pipeline import backfill
 
-    missing = [night.day for night in plan_replay(given) if night.run_id is None]
-    if missing:
-        check_run(resolve_settings(_backfill_until(given, missing[0])))
-        with server_access.ensure_server():
-            for number, day in enumerate(missing, 1):
-                logger.info("night %s, %d of %d", day, number, len(missing))
-                backfill(**_backfill_until(given, day).model_dump())
-    return format_plan(given, plan_replay(given))
+    missing = _missing_days(plan_replay(given, run))
+    for number, day in enumerate(missing, 1):
+        logger.info("night %s, %d of %d", day, number, len(missing))
+        with hand_over(replace(run, until=day)):
+            backfill(**given.to_backfill(since=None, until=day).model_dump())
+    return format_plan(given, plan_replay(given, run))
 
 
 def format_plan(given: ReplayParameters, nights: list[ReplayedDay]) -> str:

@@ -4,32 +4,36 @@ import functools
 import logging
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from oneclass.flows.parameters import BackfillParameters
+from oneclass.flows.parameters import BackfillParameters, TuneParameters
 from oneclass.tasks import datasets
-from oneclass.tasks.binarize import BinarizeSettings
+from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.cluster import ClusterSettings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.orchestration.notifications import NotifySettings
-from oneclass.tasks.publish.stage import PublishSettings
+from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.settings import (
     STAGE_SETTINGS,
+    SearchSpace,
+    TrainSettings,
+    build_search_space,
     check_model,
     check_protocol,
     replace_deprecated,
     validate_settings,
 )
-from oneclass.tasks.split import SplitSettings
+from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import home, resources
+from oneclass.tasks.stores.fits import ModelSettings
 from oneclass.tasks.stores.home import FileSettings, Home, Limits
-from oneclass.tasks.train import ModelSettings, TrainSettings
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +48,7 @@ class RunSettings:
     Attributes:
         models: the settings of each model to train, by its name.
         given: the names of the settings that the command line or its files set, by model.
+        scanner: of the data set's logs.
     """
 
     home: Home
@@ -66,6 +71,7 @@ class RunSettings:
     since: date | None = None
     until: date | None = None
     replace: bool = False
+    scanner: SourceScanner = field(kw_only=True)
 
     def describe(self) -> dict[str, Any]:
         """Return the settings that decide the run's numbers, as plain data for `operations.runs`."""
@@ -93,14 +99,19 @@ class RunSettings:
         return self.dataset.name == "demo" and not self.sources and self.split_files is None
 
 
-def resolve_settings(given: BackfillParameters) -> RunSettings:
+def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = None) -> RunSettings:
     """Resolve and validate the settings of a run.
+
+    Args:
+        scanner: of the data set, if it has scanned the sources already.
 
     Raises:
         InputError: naming the data set, model, protocol, setting or file that is wrong.
     """
     root = home.resolve_root(given.home)
-    declared = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source or given.split_files))
+    has_logs = bool(given.source or given.split_files)
+    scanner = scanner or SourceScanner(datasets.load_dataset(given.dataset, root, with_logs=has_logs))
+    declared = scanner.dataset
     defaults = {"ingest": declared.ingest, "binarize": declared.binarize, "split": declared.split, **declared.models}
     overrides = functools.reduce(_merge_settings, [{}, *map(_read_config, given.config), nest_keys(given.settings)])
     sections = functools.reduce(_merge_settings, [{}, defaults, overrides])
@@ -137,7 +148,25 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         since=given.since,
         until=given.until,
         replace=given.replace,
+        scanner=scanner,
     )
+
+
+def resolve_search_space(run: RunSettings, given: TuneParameters) -> SearchSpace:
+    """Return the search space of a tuning run: the model's declared space without the settings that `--set` fixes.
+
+    Raises:
+        InputError: a wrong argument, or a model without settings to search.
+    """
+    if given.trials < 1:
+        raise InputError(f"--trials {given.trials}: must be at least 1.")
+    if given.batch_size < 1:
+        raise InputError(f"--batch-size {given.batch_size}: must be at least 1.")
+    if given.timeout is not None and given.timeout <= 0:
+        raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
+    recorded = {"order": run.split.order, "explicit_negatives": run.binarize.explicit_negatives}
+    own = replace_deprecated(given.model, nest_keys(given.settings).get(given.model, {}))
+    return build_search_space(given.model, fixed=own, **recorded)
 
 
 def _resolve_limits(given: BackfillParameters) -> Limits:

@@ -5,8 +5,9 @@ import logging
 from prefect import flow
 from prefect.runtime import flow_run
 
-from oneclass.flows.parameters import SweepParameters, flow_with_parameters
+from oneclass.flows.parameters import BackfillParameters, SweepParameters, flow_with_parameters
 from oneclass.flows.pipeline import build_splits, format_run_name, run_context
+from oneclass.flows.prepare import prepared_run
 from oneclass.flows.settings import RunSettings, resolve_settings
 from oneclass.tasks import cluster
 from oneclass.tasks import sweep as sweeps
@@ -29,7 +30,8 @@ def sweep(given: SweepParameters) -> dict[str, list[SweepResult]]:
     Raises:
         InputError: a wrong argument, or a log too small to sweep over.
     """
-    run, names = plan_sweeps(given)
+    names = sweeps.check_sweep_names(given.sweep)
+    run = prepared_run() or resolve_settings(sweep_parameters(given))
     run_id = reconcile.current_run_id()
     with (
         run_context(run, run_id, "sweep", sweeps=names),
@@ -44,16 +46,15 @@ def sweep(given: SweepParameters) -> dict[str, list[SweepResult]]:
     return results
 
 
-def plan_sweeps(given: SweepParameters) -> tuple[RunSettings, list[str]]:
-    """Resolve the run's settings with the models and protocols of the sweeps, and the sweeps' names.
+def sweep_parameters(given: SweepParameters) -> BackfillParameters:
+    """Return the backfill parameters with the models and protocols of the sweeps.
 
     Raises:
-        InputError: a wrong argument.
+        InputError: a sweep is unknown.
     """
-    names = sweeps.check_sweep_names(given.sweep)
-    models = list(dict.fromkeys(SWEEPS[name].model for name in names))
-    protocols = list(dict.fromkeys(SWEEPS[name].protocol for name in names))
-    return resolve_settings(given.to_backfill(models=models, protocols=protocols)), names
+    chosen = [SWEEPS[name] for name in sweeps.check_sweep_names(given.sweep)]
+    models = list(dict.fromkeys(one.model for one in chosen))
+    return given.to_backfill(models=models, protocols=list(dict.fromkeys(one.protocol for one in chosen)))
 
 
 def _run_sweep(

@@ -15,7 +15,7 @@ from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.stage import Published, choose_model, publish_task
-from oneclass.tasks.split import Splits
+from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.train import is_model_error, submit_fit, train_task
 
 logger = logging.getLogger(__name__)

@@ -12,12 +12,12 @@ from prefect.runtime import flow_run
 from oneclass.flows import cli
 from oneclass.flows.parameters import TuneParameters, flow_with_parameters
 from oneclass.flows.pipeline import build_splits, format_run_name, run_context
-from oneclass.flows.settings import RunSettings, nest_keys, resolve_settings
+from oneclass.flows.prepare import prepared_run
+from oneclass.flows.settings import RunSettings, resolve_search_space, resolve_settings
 from oneclass.tasks import cluster, tuning
 from oneclass.tasks.cluster import Executor
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.orchestration import reconcile
-from oneclass.tasks.settings import build_search_space, replace_deprecated
 from oneclass.tasks.tuning import Search, Study
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,8 @@ def tune(given: TuneParameters) -> TuneResult:
         InputError: a wrong argument, or a log too small to tune on.
         OneclassError: every trial failed.
     """
-    run, space = plan_tuning(given)
+    run = prepared_run() or resolve_settings(given.to_backfill())
+    space = resolve_search_space(run, given)
     run_id = reconcile.current_run_id()
     context = run_context(run, run_id, "tune", trials=given.trials, batch_size=given.batch_size)
     with context, cluster.open_executor(run.cluster, run.home, flow_run.id) as executor:
@@ -50,26 +51,6 @@ def tune(given: TuneParameters) -> TuneResult:
         settings = run.models[given.model]
         search = Search(given.model, chosen, digests[chosen], settings, space, run.seed, batch_size=given.batch_size)
         return _run_search(run, search, given, executor)
-
-
-def plan_tuning(given: TuneParameters) -> tuple[RunSettings, tuning.SearchSpace]:
-    """Resolve the settings of the run and its search space: the model's declared space without the settings that `--set` fixes.
-
-    Raises:
-        InputError: a wrong argument, or a model without settings to search.
-    """
-    by_default = [] if given.split_files else ["strong_generalization"]
-    protocols = [given.protocol] if given.protocol else by_default
-    run = resolve_settings(given.to_backfill(models=[given.model], protocols=protocols))
-    if given.trials < 1:
-        raise InputError(f"--trials {given.trials}: must be at least 1.")
-    if given.batch_size < 1:
-        raise InputError(f"--batch-size {given.batch_size}: must be at least 1.")
-    if given.timeout is not None and given.timeout <= 0:
-        raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
-    recorded = {"order": run.split.order, "explicit_negatives": run.binarize.explicit_negatives}
-    own = replace_deprecated(given.model, nest_keys(given.settings).get(given.model, {}))
-    return run, build_search_space(given.model, fixed=own, **recorded)
 
 
 def _run_search(run: RunSettings, search: Search, given: TuneParameters, executor: Executor) -> TuneResult:

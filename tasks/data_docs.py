@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from oneclass.data_contracts import STAGES, docs
-from oneclass.tasks.binarize import BinarizeSettings
+from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.publish.stage import PublishSettings
-from oneclass.tasks.split import SplitSettings
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 

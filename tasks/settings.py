@@ -5,24 +5,41 @@ import functools
 import importlib.util
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import SearchSpace, Settings
-from oneclass.tasks.binarize import BinarizeSettings
+from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.publish.stage import PublishSettings
-from oneclass.tasks.split import SplitSettings
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores.home import FileSettings
-from oneclass.tasks.train import TrainSettings
 
 logger = logging.getLogger(__name__)
+
+
+class TrainSettings(BaseModel):
+    """How every model is trained."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tune: Literal["auto", "off", "always"] = Field(
+        "auto",
+        description="Search the settings of models before the fits: auto, of those that the data set's file has none "
+        "for, once in 30 days; always, of all models in every run; off.",
+    )
+    warm_start: bool = Field(
+        False,
+        description="Begin at the fit of the latest run where a model can; results then depend on it, and not on the log, "
+        "the settings and the seed alone.",
+    )
+
 
 STAGE_SETTINGS: dict[str, type[BaseModel]] = {
     "ingest": IngestSettings,

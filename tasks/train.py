@@ -8,10 +8,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import duckdb
-from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
@@ -38,23 +36,6 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.resources import format_size
 
 logger = logging.getLogger(__name__)
-
-
-class TrainSettings(BaseModel):
-    """How every model is trained."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    tune: Literal["auto", "off", "always"] = Field(
-        "auto",
-        description="Search the settings of models before the fits: auto, of those that the data set's file has none "
-        "for, once in 30 days; always, of all models in every run; off.",
-    )
-    warm_start: bool = Field(
-        False,
-        description="Begin at the fit of the latest run where a model can; results then depend on it, and not on the log, "
-        "the settings and the seed alone.",
-    )
 
 
 def train(

@@ -33,11 +33,11 @@ from oneclass.models.random_graph.model import RandomGraph
 from oneclass.models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, USER_FACTORS
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
-from oneclass.tasks.binarize import binarize
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.demo.story import make_demo
 from oneclass.tasks.evaluate import rank_part_targets
-from oneclass.tasks.ingest import ingest
-from oneclass.tasks.split import split
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.matrices import SplitMatrices
 

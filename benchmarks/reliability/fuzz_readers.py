@@ -21,8 +21,8 @@ import duckdb
 
 from benchmarks.reliability.fuzzing import FORMATS, Case, read_naively
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.ingest import inspect_sources
 from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 
@@ -77,7 +77,7 @@ def _read(connection: duckdb.DuckDBPyConnection, folder: Path, cases: dict[str, 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(case.content)
         try:
-            (log,) = inspect_sources(case.dataset, [path])
+            (log,) = SourceScanner(case.dataset).scan([path])
             logs[number], place[seed] = log, number
         except OneclassError as error:
             found[seed] = str(error)

@@ -30,10 +30,12 @@ from oneclass.data_contracts import ContractBroken, RuleResult
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import load
 from oneclass.tasks import anomalies
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.diagnose import rewrite_diagnostics
-from oneclass.tasks.ingest import IngestSettings, ingest
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home, Limits
 

@@ -20,7 +20,7 @@ import duckdb
 
 from oneclass.tasks import datasets
 from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.sources import inspect_sources
+from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 
@@ -72,7 +72,7 @@ def ingested(path: Path, folder: Path, limits: Limits, name: str) -> int:
     home, dataset = Home(folder, name, limits), datasets.load_dataset(name, folder)
     home.warehouse.unlink(missing_ok=True)
     path.touch()  # each repeat is to look through the file, rather than take what the one before found
-    logs = inspect_sources(dataset, [path])
+    logs = SourceScanner(dataset).scan([path])
     with warehouse.open_warehouse(home) as connection:
         connection.begin()
         load_logs(connection, list(enumerate(logs, 1)), folder, dataset)

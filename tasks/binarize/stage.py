@@ -4,15 +4,14 @@ import logging
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import ClassVar
 
 import duckdb
-from pydantic import Field
 
 from oneclass import sql
-from oneclass.models.settings import Settings
 from oneclass.tasks.binarize import aggregate
+from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import resources, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import StageCache, table_digest
@@ -20,27 +19,6 @@ from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 logger = logging.getLogger(__name__)
 
 TABLES = ("indexed.users", "indexed.items", "indexed.interactions", "indexed.observed_negatives")
-
-
-class BinarizeSettings(Settings):
-    """Which events count as likes, and which users and items are active enough to keep."""
-
-    deprecated: ClassVar = {"observed_negatives": "explicit_negatives"}
-
-    threshold: float = Field(
-        1.0, allow_inf_nan=False, description="An event is a like when its value is at least this."
-    )
-    min_user_edges: int = Field(0, ge=0, description="Drop users with fewer edges, in one pass, after the items.")
-    min_item_edges: int = Field(0, ge=0, description="Drop items with fewer edges, in one pass.")
-    k_core: int = Field(
-        0, ge=0, description="Drop users and items until every user and item that is left has this many edges."
-    )
-    explicit_negatives: bool = Field(
-        False,
-        description="Keep what users considered and did not like, pairs with events and no like among them, to judge `like` "
-        "by, and for models whose settings take them (`random_graph.explicit_negatives`, `wmf.explicit_negative_weight`), which "
-        "turn it on.",
-    )
 
 
 @dataclass(frozen=True)
@@ -179,3 +157,6 @@ def _explain_empty_result(
         f"binarize: none of {events:,} events{window} has a value of at least binarize.threshold = "
         f"{settings.threshold:g} (the highest is {highest}). Lower it, or widen --since and --until."
     )
+
+
+binarize_task = stage_task(binarize)

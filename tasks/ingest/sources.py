@@ -123,67 +123,66 @@ class LogFile:
         return self.text
 
 
-_scan_cache: dict[Path, tuple[Dataset, list[LogFile]]] = {}
-"""The last scan of each file by `inspect_sources` in this process. A flow checks its logs before anything is written,
-and the stage reuses the scans of files with the same signature."""
+class SourceScanner:
+    """Finds and scans the raw logs of a data set. A file that is unchanged since the last scan is not read again."""
 
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+        self._scans: dict[Path, list[LogFile]] = {}
 
-def inspect_sources(
-    dataset: Dataset,
-    paths: Iterable[str | Path],
-    known: Mapping[str, int] | None = None,
-    rejected: list[RejectedFile] | None = None,
-) -> list[LogFile]:
-    """Find and scan every log in `paths`: files, folders, glob patterns and tar archives, in the given order.
+    def scan(
+        self,
+        paths: Iterable[str | Path],
+        known: Mapping[str, int] | None = None,
+        rejected: list[RejectedFile] | None = None,
+    ) -> list[LogFile]:
+        """Find and scan every log in `paths`: files, folders, glob patterns and tar archives, in the given order.
 
-    Files of folders and patterns are sorted by name. Each log is read to its end, to detect truncated gzips and binary files;
-    a file is not read again if this process last scanned it for the same data set and its inode, size and times are unchanged.
+        Files of folders and patterns are sorted by name. Each log is read to its end, to detect truncated gzips and binary
+        files, unless the last call scanned it and its inode, size and times are unchanged.
 
-    Args:
-        known: digest -> bytes of the logs in the warehouse, whose layouts are not detected again.
-        rejected: if given, unreadable files are added to it instead of raised, and files being written are skipped.
+        Args:
+            known: digest -> bytes of the logs in the warehouse, whose layouts are not detected again.
+            rejected: if given, unreadable files are added to it instead of raised, and files being written are skipped.
 
-    Raises:
-        InputError: a path has no log, or a log is unreadable, or changed meanwhile.
-    """
-    result: list[LogFile] = []
-    scanned: dict[Path, tuple[Dataset, list[LogFile]]] = {}
-    for path in paths:
-        with _check_readable(Path(path)):
-            locations = _expand_path(Path(path), dataset)
-        for location in locations:
-            try:
-                logs = _cached_logs(location, dataset, known or {}, scanned)
-            except FileStillChanging as error:
-                if rejected is None:
-                    raise
-                logger.warning("%s It is left for the next run.", error)
-                continue
-            except InputError as error:
-                if rejected is None:
-                    raise
-                rejected.append(RejectedFile(location, str(error)))
-                continue
-            if logs[0].signature.is_old_enough and all(log.layout for log in logs):
-                scanned[location] = dataset, logs
-            result += logs
-    _scan_cache.clear()
-    _scan_cache.update(scanned)
-    return result
+        Raises:
+            InputError: a path has no log, or a log is unreadable, or changed meanwhile.
+        """
+        result: list[LogFile] = []
+        scans: dict[Path, list[LogFile]] = {}
+        for path in paths:
+            with _check_readable(Path(path)):
+                locations = _expand_path(Path(path), self.dataset)
+            for location in locations:
+                try:
+                    logs = self._scan_if_changed(location, known or {}, scans)
+                except FileStillChanging as error:
+                    if rejected is None:
+                        raise
+                    logger.warning("%s It is left for the next run.", error)
+                    continue
+                except InputError as error:
+                    if rejected is None:
+                        raise
+                    rejected.append(RejectedFile(location, str(error)))
+                    continue
+                if logs[0].signature.is_old_enough and all(log.layout for log in logs):
+                    scans[location] = logs
+                result += logs
+        self._scans = scans
+        return result
 
-
-def _cached_logs(
-    location: Path, dataset: Dataset, known: Mapping[str, int], scanned: Mapping[Path, tuple[Dataset, list[LogFile]]]
-) -> list[LogFile]:
-    """Return the logs in a file, from the last scan if it is valid."""
-    with _check_readable(location):
-        signature = FileSignature.of(location)
-        scanned_dataset, logs = scanned.get(location) or _scan_cache.get(location) or (None, [])
-        if scanned_dataset != dataset or logs[0].signature != signature:
-            logs = _scan_file(location, signature, dataset, known)
-        if not signature.matches(location):
-            raise FileStillChanging(changed_file_message(location))
-    return logs
+    def _scan_if_changed(
+        self, location: Path, known: Mapping[str, int], scans: Mapping[Path, list[LogFile]]
+    ) -> list[LogFile]:
+        with _check_readable(location):
+            signature = FileSignature.of(location)
+            logs = scans.get(location) or self._scans.get(location) or []
+            if not logs or logs[0].signature != signature:
+                logs = _scan_file(location, signature, self.dataset, known)
+            if not signature.matches(location):
+                raise FileStillChanging(changed_file_message(location))
+        return logs
 
 
 def describe_expected_sources(home: Home, dataset: Dataset) -> str:

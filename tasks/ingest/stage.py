@@ -19,7 +19,8 @@ from oneclass.tasks.ingest.file_registry import IngestPlan
 from oneclass.tasks.ingest.landing import RejectedFile
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.settings import IngestSettings
-from oneclass.tasks.ingest.sources import LogFile, describe_expected_sources, inspect_sources, is_log_name
+from oneclass.tasks.ingest.sources import LogFile, SourceScanner, describe_expected_sources, is_log_name
+from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -63,6 +64,7 @@ def ingest(
     settings: IngestSettings | None = None,
     *,
     replace: bool = False,
+    scanner: SourceScanner | None = None,
 ) -> Ingested:
     """Ingest the new sources into `raw.events` and `raw.rejects`, all or none.
 
@@ -72,6 +74,7 @@ def ingest(
     Args:
         sources: files, folders, patterns or archives; by default the files in `home.landing`.
         replace: delete all other logs from the warehouse first.
+        scanner: of the data set, if it has scanned the sources before.
 
     Raises:
         InputError: a source is unreadable, or changed and must not; nothing was written.
@@ -81,7 +84,8 @@ def ingest(
     known_files = file_registry.load_known_files(home)
     paths = named or _landing_sources(home, dataset, may_be_none=bool(known_files) and not replace)
     rejected: list[RejectedFile] | None = None if named or replace else []
-    logs = inspect_sources(dataset, paths, {} if replace else {one.sha256: one.size for one in known_files}, rejected)
+    known = {} if replace else {one.sha256: one.size for one in known_files}
+    logs = (scanner or SourceScanner(dataset)).scan(paths, known, rejected)
     is_nightly = not named and not replace
     replace = replace and {log.sha256 for log in logs} != {one.sha256 for one in known_files}
     while True:
@@ -212,3 +216,6 @@ def _log_changes(
 
 def _first_paths(paths: Sequence[str]) -> str:
     return f"{paths[0]} and {len(paths) - 1:,} more" if len(paths) > 1 else paths[0]
+
+
+ingest_task = stage_task(ingest)

@@ -12,8 +12,6 @@ import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pydantic import Field
-
 from oneclass import sql
 from oneclass.models import registry
 from oneclass.tasks import leaderboard
@@ -23,22 +21,12 @@ from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.protocols import VALIDATION_METRIC
 from oneclass.tasks.publish import files, promotion, recommend_all
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
+from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.stores import checksums, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import stage_output_digest
 
 logger = logging.getLogger(__name__)
-
-
-class PublishSettings(promotion.PromotionLimits):
-    """Which model makes the published recommendations, how many, and when they take the place of those that stand."""
-
-    model: str | None = Field(None, description="The model to publish; by default the best validation nDCG@100.")
-    top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
-    titles: str | None = Field(
-        None, description="A table of item ids and titles, such as movies.csv; they are kept with what is published."
-    )
-    keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 
 from oneclass import sql
-from oneclass.tasks import binarize
+from oneclass.tasks.binarize.stage import TABLES
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
@@ -108,7 +108,7 @@ def split(
         "test_files": test_files,
     }
     with warehouse.run_stage(home, run_id, "split", parameters) as connection:
-        reads = "; ".join(table_digest(connection, table) for table in binarize.TABLES)
+        reads = "; ".join(table_digest(connection, table) for table in TABLES)
         if by_time or "given" in protocols:  # next_events reads counts, and given its parts, from the logs
             reads += f"; {table_digest(connection, 'raw.events')}"
         if by_time or "given" in protocols or settings.order:

@@ -1,13 +1,11 @@
 """Tuning: a model's declared search space, searched with Optuna, judged on validation users or edges alone."""
 
-from oneclass.models.settings import SearchSpace
 from oneclass.tasks.tuning.search import Search, TrialOutcome, ValidationData, load_validation
 from oneclass.tasks.tuning.study import Study, format_trials, write_best_settings
 from oneclass.tasks.tuning.trial import record_pending_trial, submit_trial, trial_task
 
 __all__ = [
     "Search",
-    "SearchSpace",
     "Study",
     "TrialOutcome",
     "ValidationData",

@@ -5,7 +5,8 @@ import yaml
 
 from oneclass.data_contracts import for_stage
 from oneclass.data_contracts.contracts import STAGES, load, parse, placeholders
-from oneclass.tasks import binarize, diagnose
+from oneclass.tasks import diagnose
+from oneclass.tasks.binarize import stage as binarize
 from oneclass.tasks.evaluate import tables as evaluation
 from oneclass.tasks.protocols import PROTOCOLS
 

@@ -19,13 +19,17 @@ from oneclass.data_contracts.checks import check, check_contracts
 from oneclass.data_contracts.contracts import load
 from oneclass.models.registry import MODELS
 from oneclass.tasks import datasets
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.demo.story import DemoSettings, make_demo
 from oneclass.tasks.diagnose import diagnose
 from oneclass.tasks.evaluate.stage import evaluate
-from oneclass.tasks.ingest import ingest
-from oneclass.tasks.publish.stage import ChosenModel, PublishSettings, publish
-from oneclass.tasks.split import ALL_EDGES, PROTOCOLS, SplitSettings, split
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import ChosenModel, publish
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import train

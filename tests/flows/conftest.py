@@ -18,7 +18,7 @@ from prefect.settings import (
 )
 
 from oneclass import flows  # noqa: F401  (its settings of Prefect come first)
-from oneclass.flows import backfill
+from oneclass.flows import commands
 
 ML = ["--dataset", "ml-latest-small"]
 SHORT = ["bpr_uniform.epochs=2", "bpr_uniform.factors=10", "mrf_dense.l2=6.0"]
@@ -76,7 +76,7 @@ def first(prefect_server, ratings, tmp_path_factory) -> tuple[Path, str]:
     """The home that a first backfill on two threads left, and what it printed; for tests that only read it."""
     home = tmp_path_factory.mktemp("first")
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert backfill.main([*FAST, "--home", str(home), "--source", str(ratings)]) == 0
+        assert commands.main("backfill", [*FAST, "--home", str(home), "--source", str(ratings)]) == 0
     return home, printed.getvalue()
 
 

@@ -16,7 +16,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
 from oneclass.data_contracts import STAGES
-from oneclass.flows import backfill, pipeline
+from oneclass.flows import commands, pipeline
 from oneclass.flows.pipeline import backfill as backfill_flow
 from oneclass.flows.pipeline import nightly_retrain
 from oneclass.models.registry import MODELS
@@ -63,7 +63,7 @@ def two_runs(first, ratings, tmp_path_factory):
     (home / "ml-latest-small" / "data_docs").mkdir()
     (home / "ml-latest-small" / "data_docs" / "index.html").write_text("<p>contracts")
     settings = ["mrf_dense.l2=900", "notify.report_url=http://reports.example/{dataset}/"]
-    assert backfill.main([*FAST, "--home", str(home), "--set", *settings, "--source", str(ratings)]) == 0
+    assert commands.main("backfill", [*FAST, "--home", str(home), "--set", *settings, "--source", str(ratings)]) == 0
     return Home(home, "ml-latest-small")
 
 
@@ -144,7 +144,7 @@ def test_a_failed_run_has_its_summary_too_and_notifies(two_runs, tmp_path, ratin
         f"notify.command={sys.executable} -c \"import sys; open('{tmp_path}/notified', 'w').write(sys.stdin.read())\""
     )
     home = shutil.copytree(two_runs.root, tmp_path / "home", symlinks=True)
-    assert backfill.main([*FAST, "--home", str(home), "--source", str(bad), "--set", notified]) == 1
+    assert commands.main("backfill", [*FAST, "--home", str(home), "--source", str(bad), "--set", notified]) == 1
     summary = shown("ml-latest-small-summary")[-1].data
     assert "backfill failed" in summary and "the contract of raw.rejects is broken" in summary
     assert (tmp_path / "notified").read_text() == summary

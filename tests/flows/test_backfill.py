@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from prefect.client.orchestration import get_client
 
-from oneclass.flows import backfill, nightly_retrain, pipeline
+from oneclass.flows import commands, pipeline
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
 from oneclass.models.mrf.dense import MRFDense
@@ -26,7 +26,7 @@ def server(prefect_server):
 
 
 def run(home, *arguments):
-    return backfill.main([*FAST, "--home", str(home), *map(str, arguments)])
+    return commands.main("backfill", [*FAST, "--home", str(home), *map(str, arguments)])
 
 
 def query(home, text, dataset="ml-latest-small"):
@@ -124,7 +124,7 @@ def test_a_given_split_publishes_its_table_and_no_recommendations(tmp_path):
         "--models",
         "popularity,mrf_dense",
     ]
-    assert backfill.main(arguments) == 0
+    assert commands.main("backfill", arguments) == 0
     home = tmp_path / "home"
     assert query(home, "select distinct protocol from evaluation.metrics", "gowalla") == [("given",)]
     assert query(home, "select count(*) from published.recommendations", "gowalla") == [(0,)]
@@ -138,7 +138,7 @@ def test_a_given_split_needs_two_different_logs(tmp_path, capsys):
     log = tmp_path / "train.txt"
     log.write_text("0 1 2\n1 2 3\n")
     arguments = ["--dataset", "gowalla", "--split-files", str(log), str(log), "--home", str(tmp_path / "home")]
-    assert backfill.main([*arguments, "--models", "popularity"]) == 2
+    assert commands.main("backfill", [*arguments, "--models", "popularity"]) == 2
     assert "two different logs" in capsys.readouterr().err
 
 
@@ -157,7 +157,10 @@ def test_the_demo_makes_its_own_log(tmp_path):
     sizes = {"demo.users": 150, "demo.items": 60, "demo.likes": 2000}
     words = ["--set", *(f"{name}={size}" for name, size in sizes.items())]
     assert (
-        backfill.main(["--dataset", "demo", "--home", str(tmp_path), "--models", "popularity,mrf_dense", *words]) == 0
+        commands.main(
+            "backfill", ["--dataset", "demo", "--home", str(tmp_path), "--models", "popularity,mrf_dense", *words]
+        )
+        == 0
     )
     first = query(tmp_path, "select count(*) from raw.events", "demo")
     better = dict(
@@ -205,7 +208,7 @@ def test_the_nightly_run_takes_what_has_landed(after_first, ratings):
     landing.mkdir()
     (landing / "ratings-2.csv").write_text(f"{header}\n1,41,5,1000000200\n2,41,5,1000000200\n")
     before = query(after_first, "select count(*) from raw.events")[0][0]
-    assert nightly_retrain.main([*ML, "--home", str(after_first), "--models", "popularity,mrf_dense"]) == 0
+    assert commands.main("nightly_retrain", [*ML, "--home", str(after_first), "--models", "popularity,mrf_dense"]) == 0
     assert query(after_first, "select count(*) from raw.events") == [(before + 2,)]
     assert query(after_first, "select count(*) from curated.interactions where item_id = '41'") == [(2,)]
     flows = "select flow, state from operations.runs order by started_at"
@@ -241,7 +244,7 @@ def test_a_real_log_becomes_its_edges(tmp_path, dataset, log, edges):
 @pytest.mark.slow
 def test_a_real_log_runs_through(tmp_path):
     words = ["--source", str(real_log("ml-100k/u.data")), "--home", str(tmp_path), "--models", "popularity"]
-    assert backfill.main(["--dataset", "ml-100k", "--protocols", "leave_one_out", *words]) == 0
+    assert commands.main("backfill", ["--dataset", "ml-100k", "--protocols", "leave_one_out", *words]) == 0
     assert query(tmp_path, "select count(*) from published.recommendations", "ml-100k") != [(0,)]
 
 
@@ -262,7 +265,7 @@ def halves(ratings, tmp_path):
 
 
 def night(home, *files):
-    assert backfill.main([*PLAN, "--home", str(home), "--source", *map(str, files), *SETTINGS]) == 0
+    assert commands.main("backfill", [*PLAN, "--home", str(home), "--source", *map(str, files), *SETTINGS]) == 0
 
 
 def arrays(home, pattern):
@@ -301,7 +304,7 @@ def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_
     ]
     models = ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization"]
     monkeypatch.setattr(Popularity, "_fit", broken)
-    assert backfill.main([*words, *models]) == 1
+    assert commands.main("backfill", [*words, *models]) == 1
     message = capsys.readouterr().err
     assert "popularity failed and was left out: train: popularity cannot be fitted: no such luck" in message
     home = Home(tmp_path / "home", "ml-latest-small")
@@ -323,13 +326,13 @@ def test_a_model_that_needs_more_memory_than_there_is_fails_alone_and_is_made_on
     words += ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization", "--set", "mrf_dense.l2=6.0"]
     with monkeypatch.context() as short:
         short.setattr(MRFDense, "item_matrices", 10**9)  # 6,400 GB for 40 items
-        assert backfill.main(words) == 1
+        assert commands.main("backfill", words) == 1
     message = capsys.readouterr().err
     assert (
         "mrf_dense failed and was left out: train: mrf_dense (strong_generalization): needs about 6400.1 GB" in message
     )
     assert "Give the run more memory, or leave the model out (--models)" in message
-    assert backfill.main(words) == 0
+    assert commands.main("backfill", words) == 0
     with warehouse.open_warehouse(Home(tmp_path / "home", "ml-latest-small"), read_only=True) as connection:
         assert connection.execute("select state from operations.runs order by started_at").fetchall() == [
             ("partly_failed",),

@@ -3,6 +3,7 @@
 import errno
 import gzip
 import hashlib
+import json
 import os
 import runpy
 import shutil
@@ -14,7 +15,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from oneclass.flows import backfill, cli
+from oneclass.flows import cli, commands
 from oneclass.tasks import settings
 from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.home import Home
@@ -45,7 +46,7 @@ BAD_SOURCES = {
 def test_a_log_that_cannot_be_read_is_reported_before_anything_is_written(tmp_path, capsys, kind):
     make, message = BAD_SOURCES[kind]
     home = tmp_path / "home"
-    assert backfill.main([*BASE, "--home", str(home), "--source", str(make(tmp_path))]) == 2
+    assert commands.main("backfill", [*BASE, "--home", str(home), "--source", str(make(tmp_path))]) == 2
     stderr = capsys.readouterr().err
     assert message in stderr and "Traceback" not in stderr
     assert not home.exists()
@@ -64,7 +65,7 @@ def test_a_log_that_cannot_be_read_is_reported_before_anything_is_written(tmp_pa
     ],
 )
 def test_a_wrong_argument_is_reported(tmp_path, capsys, arguments, message):
-    assert backfill.main([*BASE, "--home", str(tmp_path / "home"), *arguments]) == 2
+    assert commands.main("backfill", [*BASE, "--home", str(tmp_path / "home"), *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "home").exists()
 
@@ -72,7 +73,7 @@ def test_a_wrong_argument_is_reported(tmp_path, capsys, arguments, message):
 def test_a_model_whose_extra_is_absent_is_reported(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(settings.REQUIRED_EXTRAS, "neural", "no_such_module")
     arguments = ["--models", "popularity,mult_vae", "--home", str(tmp_path / "home")]
-    assert backfill.main([*BASE, *arguments]) == 2
+    assert commands.main("backfill", [*BASE, *arguments]) == 2
     stderr = capsys.readouterr().err
     assert "model mult_vae: needs no_such_module" in stderr and "'.[neural]'" in stderr and "Traceback" not in stderr
     assert not (tmp_path / "home").exists()
@@ -81,13 +82,13 @@ def test_a_model_whose_extra_is_absent_is_reported(tmp_path, capsys, monkeypatch
 @pytest.mark.parametrize("arguments", [["--since", "yesterday"], ["--seed", "x"], ["--wrong"], []])
 def test_a_flag_that_cannot_be_parsed_exits_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
-        backfill.main(arguments)
+        commands.main("backfill", arguments)
     assert stopped.value.code == 2 and "usage:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "module",
-    sorted(path.stem for path in Path(backfill.__file__).parent.glob("*.py") if "__main__" in path.read_text()),
+    sorted(path.stem for path in Path(commands.__file__).parent.glob("*.py") if "__main__" in path.read_text()),
 )
 def test_every_command_answers_help(module, monkeypatch, capsys):
     """As `python -m` runs it, in this process, where what it imports is loaded already."""
@@ -105,9 +106,61 @@ def test_a_command_starts_in_a_process_of_its_own():
     assert "usage: python -m flows.nightly_retrain" in answer.stdout
 
 
+EARLY = """
+import json, sys
+from oneclass.flows import commands
+
+for line in json.loads(sys.argv[1]):
+    status = commands.main(line[0], line[1:])
+    print(status, *sorted({"prefect", "numba", "great_expectations"} & set(sys.modules)))
+"""
+
+
+def run_early(*lines: list[str]) -> subprocess.CompletedProcess:
+    """Run commands in one process that may start a server of its own; it prints status and heavy modules after each."""
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    command = [sys.executable, "-c", EARLY, json.dumps(lines)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+
+
+@pytest.mark.parametrize("kind", ["missing", "truncated gzip", "no columns"])
+@pytest.mark.parametrize("name", ["backfill", "sweep"])
+def test_a_log_that_cannot_be_read_is_reported_before_anything_is_loaded(tmp_path, name, kind):
+    make, message = BAD_SOURCES[kind]
+    ended = run_early([name, "--dataset", "mine", "--home", str(tmp_path / "home"), "--source", str(make(tmp_path))])
+    assert ended.stdout == "2\n" and message in ended.stderr
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_wrong_argument_is_reported_before_prefect_is_loaded(tmp_path, ratings):
+    """Also those of a command whose logs are read; a dry run loads no Prefect either."""
+    base = ["--home", str(tmp_path), "--source", str(ratings), "--dataset"]
+    nights = ["--since", "2026-01-01", "--until", "2026-01-02", "--every", "1d"]
+    ended = run_early(
+        ["backfill", *base, "ml-1n"],
+        ["backfill", *base, "mine", "--set", "binarize.tresh=1"],
+        ["backfill", *base, "mine", "--set", "wmf.factor=1"],
+        ["backfill", *base, "mine", "--models", "slimmer"],
+        ["nightly_retrain", "--home", str(tmp_path), "--dataset", "mine", "--models", "slimmer"],
+        ["tune", *base, "mine", "--model", "wmf", "--trials", "0"],
+        ["backfill", *base, "mine", *nights, "--dry-run"],
+    )
+    said = ended.stdout.splitlines()
+    assert said[:6] == ["2", *["2 numba"] * 5] and said[-1] == "0 numba"
+    assert "mine, every 1d: 2 nights, 0 done, 2 missing" in said
+    for message in (
+        "data set ml-1n: unknown",
+        "binarize.tresh: unknown",
+        "wmf.factor: unknown",
+        "model slimmer: unknown",
+    ):
+        assert message in ended.stderr
+    assert "--trials 0" in ended.stderr and list(tmp_path.iterdir()) == []
+
+
 def test_a_data_set_held_by_another_run_is_reported(tmp_path, ratings, capsys):
     with runs.lock_data_set(Home(tmp_path, "ml-latest-small")):
-        assert backfill.main([*BASE, "--home", str(tmp_path), "--source", str(ratings)]) == 2
+        assert commands.main("backfill", [*BASE, "--home", str(tmp_path), "--source", str(ratings)]) == 2
     assert "another run holds this data set" in capsys.readouterr().err
 
 
@@ -115,7 +168,7 @@ def test_a_warehouse_without_tables_is_filled_again(tmp_path, capsys):
     home = Home(tmp_path, "ml-latest-small")  # of a run that was killed before it had made them
     home.folder.mkdir()
     duckdb.connect(str(home.warehouse)).close()
-    assert backfill.main([*BASE, "--home", str(tmp_path)]) == 2
+    assert commands.main("backfill", [*BASE, "--home", str(tmp_path)]) == 2
     assert "holds no raw files of ml-latest-small" in capsys.readouterr().err
 
 

@@ -16,7 +16,7 @@ from prefect.client.schemas.filters import ArtifactFilter, LogFilter
 from prefect.flow_engine import run_flow
 from prefect.states import AwaitingRetry, Running, Scheduled
 
-from oneclass.flows import deploy, deploy_flow, pipeline, promote, server_access
+from oneclass.flows import commands, deploy_flow, pipeline, server_access
 from oneclass.flows import signals as run_signals
 from oneclass.flows.parameters import BackfillParameters, DeployParameters
 from oneclass.flows.run_hooks import notify_outcome
@@ -93,7 +93,7 @@ def stars(folder, value):
 def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment, tmp_path):
     home, name = tmp_path / "home" / "ml-latest-small", "nightly-retrain/nightly-retrain-ml-latest-small"
     stars(home / "landing", 1)  # no user likes anything
-    assert deploy.main(["--dataset", home.name, "--models", "popularity", "--home", str(home.parent)]) == 0
+    assert commands.main("deploy", ["--dataset", home.name, "--models", "popularity", "--home", str(home.parent)]) == 0
     worker = readme("prefect worker start")
     with get_client(sync_client=True) as client:
         begun = client.create_flow_run_from_deployment(client.read_deployment_by_name(name).id)
@@ -119,7 +119,7 @@ def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server
     (tmp_path / "tuned.toml").write_text("[slim]\nl1 = 2.0\n")
     given = ["--dataset", "ml-1m", "--config", "tuned.toml", "--models", "slim", "--cron", "30 2 * * *"]
     for _ in range(2):  # a second time it is updated
-        assert deploy.main([*given, "--home", "kept", "--timezone", "Europe/Paris"]) == 0
+        assert commands.main("deploy", [*given, "--home", "kept", "--timezone", "Europe/Paris"]) == 0
     assert "nightly-retrain/nightly-retrain-ml-1m" in capsys.readouterr().out
     with get_client(sync_client=True) as client:
         made = client.read_deployment_by_name("nightly-retrain/nightly-retrain-ml-1m")
@@ -279,7 +279,12 @@ def test_a_promotion_by_hand_puts_runs_right_whose_process_died(after_first, pre
                 "values (?, 'nightly-retrain', 'ml-latest-small', now()::timestamp, 'running', '{}', '')",
                 [str(dead)],
             )
-        assert promote.main(["--dataset", "ml-latest-small", "--home", str(after_first), "--model", "popularity"]) == 0
+        assert (
+            commands.main(
+                "promote", ["--dataset", "ml-latest-small", "--home", str(after_first), "--model", "popularity"]
+            )
+            == 0
+        )
         assert client.read_flow_run(dead).state.is_crashed()
 
 
@@ -302,7 +307,7 @@ def test_a_deployment_without_its_server_says_which_one_is_away(tmp_path, capsys
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     with temporary_settings({PREFECT_API_URL: AWAY}):
-        assert deploy.main(["--dataset", "ml-1m", "--home", str(tmp_path)]) == 2
+        assert commands.main("deploy", ["--dataset", "ml-1m", "--home", str(tmp_path)]) == 2
     stderr = capsys.readouterr().err
     assert f"{AWAY}: no Prefect server answers there" in stderr and "goes on" not in stderr
 

@@ -6,16 +6,19 @@ import shutil
 import numpy as np
 import pytest
 
-from oneclass.flows import explain as command
+from oneclass.flows import commands
 from oneclass.models.registry import MODELS
 from oneclass.tasks import item_titles
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain import page as explanation_page
 from oneclass.tasks.explain.explanation import Explanation, ModelRecommendations, explain_user
-from oneclass.tasks.publish.stage import PublishSettings, publish
-from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.train import train
@@ -188,7 +191,7 @@ def test_the_command_prints_titles_and_writes_its_page_only(copied, tmp_path, ca
     titles.write_text("movieId,title,genres\n" + "".join(f'i{n},"Film, the {n}th",Drama\n' for n in range(40)))
     before = files(home)
     arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles), "--top", "3", "--user"]
-    assert command.main([*arguments, "u7"]) == 0
+    assert commands.main("explain", [*arguments, "u7"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"User u7 of small likes \d+ items", printed) and "Film, the" in printed
     assert "mrf_dense, by score; fitted on leave_one_out, as a training user" in printed and "because of" in printed
@@ -196,9 +199,9 @@ def test_the_command_prints_titles_and_writes_its_page_only(copied, tmp_path, ca
     assert str(page) in printed and files(home).items() - before.items() == {(page, page.stat().st_mtime_ns)}
     text = page.read_text()
     assert "Film, the" in text and "because of" in text and "://" not in text and "<script" not in text
-    assert command.main([*arguments, "nobody"]) == 2
+    assert commands.main("explain", [*arguments, "nobody"]) == 2
     assert "no such user" in capsys.readouterr().err
-    assert command.main([*arguments[:-1], "--top", "0", "--user", "u7"]) == 2
+    assert commands.main("explain", [*arguments[:-1], "--top", "0", "--user", "u7"]) == 2
 
 
 def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_events, tmp_path, capsys):
@@ -211,12 +214,12 @@ def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_
     titles.write_text(f"item_id,title\n{item},\x1b[31mRed\ni2,Two\n")
     run(home, "leave_one_out", models=["popularity"])
     arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles)]
-    assert command.main([*arguments, "--top", "1000000000", "--user", user]) == 0
+    assert commands.main("explain", [*arguments, "--top", "1000000000", "--user", user]) == 0
     printed = capsys.readouterr().out
     assert r"User \x1b]0;title\x07\n\u202e<img src=//x> of small likes" in printed
     assert r"i1\x1b[2J" in printed and r"\x1b[31mRed" in printed and r"i3\nnext" in printed and "Two" in printed
     for unknown in ("no\x1b[2Jbody", "other\x1b", "\udcff"):
-        assert command.main([*arguments, "--user", unknown]) == 2
+        assert commands.main("explain", [*arguments, "--user", unknown]) == 2
         printed += capsys.readouterr().err
     assert r"--user no\x1b[2Jbody: no such user" in printed and r"--user other\x1b: has 1 events" in printed
     assert r"--user \udcff: is not UTF-8 text" in printed

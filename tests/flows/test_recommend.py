@@ -6,7 +6,7 @@ import re
 import polars as pl
 import pytest
 
-from oneclass.flows import explain, published, recommend
+from oneclass.flows import commands, published
 
 ML = ["--dataset", "ml-latest-small"]
 
@@ -20,11 +20,11 @@ def asked(first):
 
 def test_a_user_gets_the_published_list(asked, capsys):
     arguments, expected = asked
-    assert recommend.main([*arguments, "--user", "7", "--json"]) == 0
+    assert commands.main("recommend", [*arguments, "--user", "7", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert [row["item_id"] for row in answer["items"]] == expected["item_id"].to_list()
     assert answer["model"] and answer["publication"] and answer["unknown"] == []
-    assert recommend.main([*arguments, "--user", "7", "--n", "2"]) == 0
+    assert commands.main("recommend", [*arguments, "--user", "7", "--n", "2"]) == 0
     printed = capsys.readouterr().out
     assert re.search(rf"^ +1 +{expected['item_id'][0]} ", printed, flags=re.MULTILINE)
     assert re.search(rf"^ +2 +{expected['item_id'][1]} ", printed, flags=re.MULTILINE)
@@ -33,11 +33,11 @@ def test_a_user_gets_the_published_list(asked, capsys):
 def test_a_history_of_known_and_unknown_items_is_answered(asked, capsys):
     arguments, _ = asked
     given = ["--history", "1,3,no such film", "--n", "3", "--without", "5", "--within", "5,7,9,11,13"]
-    assert recommend.main([*arguments, *given, "--json"]) == 0
+    assert commands.main("recommend", [*arguments, *given, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["unknown"] == ["no such film"]
     assert len(answer["items"]) == 3 and {row["item_id"] for row in answer["items"]} <= {"7", "9", "11", "13"}
-    assert recommend.main([*arguments, *given]) == 0
+    assert commands.main("recommend", [*arguments, *given]) == 0
     assert "Not known, left out: no such film" in capsys.readouterr().out
 
 
@@ -56,14 +56,14 @@ def test_a_history_of_known_and_unknown_items_is_answered(asked, capsys):
     ],
 )
 def test_unanswerable_requests_are_reported(asked, capsys, given, message):
-    assert recommend.main([*asked[0], *given]) == 2
+    assert commands.main("recommend", [*asked[0], *given]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_an_explanation_begins_with_the_published_list(after_first, asked, capsys):
     _, expected = asked
     arguments = [*ML, "--home", str(after_first), "--user", "7"]
-    assert explain.main([*arguments, "--top", "4", "--models", "popularity"]) == 0
+    assert commands.main("explain", [*arguments, "--top", "4", "--models", "popularity"]) == 0
     printed = capsys.readouterr().out
     published = printed.split("Published: ")[1].split("\n\n")[1]
     assert re.findall(r"^ +\d+ +(\S+)", published, flags=re.MULTILINE) == expected["item_id"][:4].to_list()
@@ -77,7 +77,7 @@ def test_an_item_that_is_not_in_the_list_is_explained(after_first, asked, capsys
     arguments = [*ML, "--home", str(after_first), "--user", "7", "--top", "4", "--item"]
 
     def said(item):
-        assert explain.main([*arguments, item]) == 0
+        assert commands.main("explain", [*arguments, item]) == 0
         return next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{item}: "))
 
     best, fifth = expected["item_id"][0], expected["item_id"][4]

@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from oneclass.flows import backfill, replay
+from oneclass.flows import commands, replay
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
@@ -29,7 +29,7 @@ def log(tmp_path_factory):
 
 
 def command(home, log, *more):
-    return backfill.main([*QUICK, "--home", str(home), "--source", str(log), *more])
+    return commands.main("backfill", [*QUICK, "--home", str(home), "--source", str(log), *more])
 
 
 def metrics(home):
@@ -77,7 +77,7 @@ def test_nights_that_were_done_are_passed_over_until_their_events_change(replaye
     assert "2 missing" in capsys.readouterr().out  # with other settings it is another night
     late = tmp_path / "ratings-late.csv"
     late.write_text("userId,movieId,rating,timestamp\n1,1,5,1578398400\n")  # 2020-01-07
-    assert backfill.main([*QUICK, "--home", str(home), "--source", str(late)]) == 0
+    assert commands.main("backfill", [*QUICK, "--home", str(home), "--source", str(late)]) == 0
     capsys.readouterr()
     assert command(home, log, *asked) == 0
     _, first, second = capsys.readouterr().out.strip().splitlines()

@@ -16,7 +16,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import LogFilter
 from prefect.client.schemas.sorting import LogSort
 
-from oneclass.flows import sweep
+from oneclass.flows import commands
 from tests import s3_server
 from tests.flows.conftest import ML
 from tests.flows.test_artifacts import shown
@@ -118,7 +118,7 @@ def test_a_sweep_has_the_rows_of_a_plain_one(s3, cluster, hidden, ratings, tmp_p
     away = ["--dask", cluster.address, "--store", f"{s3.url}/swept"]
     rows = []
     for home, more in ((tmp_path, []), (hidden / "swept", away)):
-        assert sweep.main([*ML, "--threads", "2", "--home", str(home), *what, *more]) == 0
+        assert commands.main("sweep", [*ML, "--threads", "2", "--home", str(home), *what, *more]) == 0
         rows.append(query(home, "select * exclude (seconds, swept_at) from evaluation.sweeps order by all"))
     assert rows[0] and rows[0] == rows[1]
 

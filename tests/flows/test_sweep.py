@@ -7,7 +7,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from oneclass.flows import sweep, sweep_flow
+from oneclass.flows import commands, sweep_flow
 from oneclass.models import registry
 from oneclass.models.evaluation import metrics
 from oneclass.models.registry import MODELS
@@ -32,7 +32,7 @@ def small_sweeps(prefect_server, monkeypatch):
 
 
 def swept(home, ratings, *arguments):
-    return sweep.main([*ML, "--home", str(home), "--source", str(ratings), *arguments])
+    return commands.main("sweep", [*ML, "--home", str(home), "--source", str(ratings), *arguments])
 
 
 def query(home, text):

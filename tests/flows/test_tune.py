@@ -12,7 +12,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
-from oneclass.flows import backfill, promote, tune
+from oneclass.flows import commands
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
 from oneclass.models.registry import MODELS
@@ -28,7 +28,7 @@ SEARCHED = set(MODELS["bpr_uniform"].Settings.search_space) - {"epochs"}
 
 
 def tuned(home, ratings, *arguments):
-    return tune.main([*ML, *BPR, "--home", str(home), "--source", str(ratings), *map(str, arguments)])
+    return commands.main("tune", [*ML, *BPR, "--home", str(home), "--source", str(ratings), *map(str, arguments)])
 
 
 def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsys, prefect_server):
@@ -88,8 +88,8 @@ def test_a_run_searches_by_itself_and_the_next_one_takes_what_was_found(tmp_path
     likes = [(u, i) for u in range(700) for i in generator.choice(40, size=16, replace=False) if i % 2 == u % 2]
     log.write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in likes))
     command = ["--dataset", "mine", "--home", str(tmp_path), "--models", "popularity,mrf_dense", "--threads", "2"]
-    assert backfill.main([*command, "--source", str(log), "--protocols", "strong_generalization"]) == 0
-    assert backfill.main([*command, "--source", str(log), "--protocols", "strong_generalization"]) == 0
+    assert commands.main("backfill", [*command, "--source", str(log), "--protocols", "strong_generalization"]) == 0
+    assert commands.main("backfill", [*command, "--source", str(log), "--protocols", "strong_generalization"]) == 0
     home = Home(tmp_path, "mine")
     with warehouse.open_warehouse(home, read_only=True) as connection:
         rows = connection.execute(
@@ -108,7 +108,7 @@ def test_a_run_searches_by_itself_and_the_next_one_takes_what_was_found(tmp_path
     report = (home.report / "index.html").read_text()
     assert "searched on" in report and "Where the models' settings come from" in html.unescape(report)
 
-    assert promote.main(["--dataset", "mine", "--home", str(tmp_path), "--model", "mrf_dense"]) == 0
+    assert commands.main("promote", ["--dataset", "mine", "--home", str(tmp_path), "--model", "mrf_dense"]) == 0
     with warehouse.open_warehouse(home, read_only=True) as connection:
         fits = connection.execute("select count(distinct digest) from operations.model_fits where model = 'mrf_dense'")
         assert fits.fetchone() == (2,)  # what was searched, not the defaults
@@ -125,8 +125,8 @@ def test_the_weight_of_new_likes_is_searched_where_their_order_is_kept(tmp_path,
     fixed = ["slim.l1=1", "slim.l2=5", "slim.alpha=0", "slim.user_weight_exponent=0"]
     command = ["--dataset", "mine", "--home", str(tmp_path), "--source", str(log), "--model", "slim", "--trials", "4"]
     command += ["--protocol", "next_events", "--set", *fixed]
-    assert tune.main(command) == 2  # nothing is left to search
-    assert tune.main([*command, "split.order=true"]) == 0
+    assert commands.main("tune", command) == 2  # nothing is left to search
+    assert commands.main("tune", [*command, "split.order=true"]) == 0
     file = tmp_path / "mine" / "tuning" / "slim.toml"
     assert tomllib.loads(file.read_text())["slim"]["recency_exponent"] > 0
     assert resolve_settings(
@@ -145,8 +145,8 @@ def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path
     fixed += ["wmf.unobserved_weight=0.1", "wmf.regularization=0.01", "wmf.user_weight_exponent=0"]
     command = ["--dataset", "mine", "--home", str(tmp_path), "--source", str(log), "--model", "wmf"]
     command += ["--trials", "4", "--set", *fixed]
-    assert tune.main(command) == 2  # nothing is left to search
-    assert tune.main([*command, "binarize.explicit_negatives=true"]) == 0
+    assert commands.main("tune", command) == 2  # nothing is left to search
+    assert commands.main("tune", [*command, "binarize.explicit_negatives=true"]) == 0
     file = tmp_path / "mine" / "tuning" / "wmf.toml"
     assert tomllib.loads(file.read_text())["wmf"]["explicit_negative_weight"] > 0
     again = resolve_settings(
@@ -170,12 +170,12 @@ def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path
             ["--set", *(f"bpr_uniform.{name}={getattr(MODELS['bpr_uniform'].Settings(), name)}" for name in SEARCHED)],
             "--set: fixes every setting of bpr_uniform that is searched",
         ),
-        ([], "absent.csv: no such file"),
+        (["--source", "absent.csv"], "absent.csv: no such file"),
     ],
 )
-def test_a_wrong_argument_is_reported_before_anything_is_written(tmp_path, capsys, arguments, message):
+def test_a_wrong_argument_is_reported_before_anything_is_written(tmp_path, capsys, ratings, arguments, message):
     home = tmp_path / "home"
-    assert tune.main([*ML, *BPR, "--home", str(home), "--source", "absent.csv", *arguments]) == 2
+    assert commands.main("tune", [*ML, *BPR, "--home", str(home), "--source", str(ratings), *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not home.exists()
 

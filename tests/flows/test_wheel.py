@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from oneclass.flows import console
+from oneclass.flows import commands
 from tests.flows.conftest import ML
 
 pytestmark = pytest.mark.slow
@@ -23,12 +23,12 @@ ROOMS = ("flows", "tasks", "models", "sql", "data_contracts")
 
 EVERY_COMMAND = """
 import json, sys
-from oneclass.flows import console
+from oneclass.flows import commands
 
 for line in json.loads(sys.argv[1]):
     sys.argv = ["oneclass", *line]
     try:
-        console.main()
+        commands.run_script()
     except SystemExit as ended:
         print(f"\\n-- {line[0]} ended with {ended.code}", flush=True)
 """  # beside the script `oneclass`, as which it runs
@@ -80,7 +80,7 @@ def run(installed, elsewhere):
 
 def test_the_script_has_every_command(run):
     named = {path.stem for path in (ROOT / "flows").glob("*.py") if "__main__" in path.read_text()}
-    assert named == set(console.COMMANDS) == {*RUNS, "serve"}
+    assert named == set(commands.COMMANDS) == {*RUNS, "serve"}
     assert all(name in run("--help") for name in named)
     assert "usage: oneclass recommend" in run("recommend", "--help")
     assert "usage: oneclass COMMAND" in run("recomend", status=2)

@@ -12,8 +12,8 @@ from oneclass.models.hpf.model import HPF, HPFSettings
 from oneclass.models.random_graph.settings import RandomGraphSettings
 from oneclass.models.settings import ModelSettings
 from oneclass.models.wmf.model import WMF, WMFSettings
-from oneclass.tasks.binarize import BinarizeSettings
-from oneclass.tasks.split import SplitSettings
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.split.settings import SplitSettings
 
 COMPONENTS = ({"model": "mrf_dense"}, {"model": "wmf", "weight": 0.5})
 

@@ -7,11 +7,15 @@ import shutil
 import pytest
 
 from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize import BinarizeSettings, binarize
-from oneclass.tasks.publish.stage import ChosenModel, PublishSettings, publish
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import ChosenModel, publish
 from oneclass.tasks.recommend import load
 from oneclass.tasks.report import report
-from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import train

@@ -12,7 +12,8 @@ from oneclass import sql
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import load
 from oneclass.tasks import anomalies, datasets
-from oneclass.tasks.ingest import IngestSettings, ingest
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.stores import runs, warehouse
 from tests.tasks.ingest.test_ingest_stage import csv, rows

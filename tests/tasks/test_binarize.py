@@ -6,7 +6,9 @@ from datetime import date, datetime
 import numpy as np
 import pytest
 
-from oneclass.tasks.binarize import BinarizeSettings, aggregate, binarize
+from oneclass.tasks.binarize import aggregate
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import resources, warehouse
 

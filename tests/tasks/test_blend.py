@@ -12,9 +12,11 @@ from oneclass.models.blend import BlendSettings
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import blend as stage
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.blend import choose_components
-from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.train import train
 

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from oneclass.data_contracts import ContractBroken
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import ingest
-from oneclass.tasks.split import SplitSettings, split, validation
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.split import validation
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning.search import load_validation
 

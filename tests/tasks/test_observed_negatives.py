@@ -8,9 +8,12 @@ import pytest
 
 from oneclass.models.random_graph.settings import RandomGraphSettings
 from oneclass.models.wmf.model import WMFSettings
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.train import train
 from oneclass.tasks.tuning.search import Search, Trial, load_validation

@@ -9,11 +9,14 @@ import pytest
 from oneclass.models.evaluation.metrics import average_over_users, compute_user_metrics
 from oneclass.models.evaluation.ranking import rank_targets
 from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.evaluate.ranking import rank_part_targets
-from oneclass.tasks.ingest import ingest
-from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning.search import load_validation
 

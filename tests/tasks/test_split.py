@@ -9,10 +9,14 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.split import ALL_EDGES, LIANG2018_SEED, SplitSettings, split
+from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split import matrix as matrix_of_edges
+from oneclass.tasks.split.protocols import LIANG2018_SEED
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
 
 

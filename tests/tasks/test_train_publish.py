@@ -15,12 +15,16 @@ from oneclass.models.autoencoders.mult_dae import MultDAE
 from oneclass.models.fit_options import FitOptions, ValidationUsers
 from oneclass.models.registry import MODELS
 from oneclass.tasks import train as stage
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.stage import evaluate
+from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import recommend_all
-from oneclass.tasks.publish.stage import ChosenModel, PublishSettings, choose_model, publish
-from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import ChosenModel, choose_model, publish
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, matrices, retention, runs, warehouse
 from oneclass.tasks.train import load_or_fit as fit_of_a_sweep
 from oneclass.tasks.train import train

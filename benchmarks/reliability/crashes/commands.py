@@ -15,6 +15,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from oneclass.flows import commands
 from oneclass.tasks.stores.stage_cache import table_digest
 
 HOME = "home"  # a relative path, so that a copy of it is the same home wherever it lies
@@ -66,7 +67,7 @@ class Flow:
         """Run it in this process, in the home below the folder it works in; the exit status."""
         models = ["--models", self.models] if self.models else []
         words = ["--dataset", self.dataset, "--home", HOME, "--threads", "1", *models, *self.words, "--set"]
-        return importlib.import_module(f"flows.{self.module}").main([*words, *self.settings])
+        return commands.main(self.module, [*words, *self.settings])
 
 
 FLOWS = {
@@ -85,7 +86,7 @@ def warm() -> None:
 
     for package in (flows, tasks, data_contracts):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if found.name not in ("oneclass.flows.serve", "oneclass.tasks.serve.app"):
+            if found.name != "oneclass.tasks.serve.app":
                 importlib.import_module(found.name)
     lazy_gx.great_expectations()
     contracts.load()

@@ -11,14 +11,14 @@ from benchmarks.scale.workloads.limits import Rates
 from oneclass.data_contracts import lazy_gx
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import RunSettings, resolve_settings
-from oneclass.tasks.binarize import binarize
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.diagnose import diagnose
 from oneclass.tasks.evaluate import evaluate
-from oneclass.tasks.ingest import ingest
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.stage import choose_model, publish
-from oneclass.tasks.split import split
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.train import train
 

@@ -14,7 +14,6 @@ from oneclass.tasks.publish.promotion.decision import (
     load_champion,
     record_promotion,
 )
-from oneclass.tasks.publish.promotion.gates import PromotionLimits
 
 __all__ = [
     "PROMOTION_METRIC",
@@ -22,7 +21,6 @@ __all__ = [
     "Assessment",
     "Candidate",
     "ChallengerRun",
-    "PromotionLimits",
     "assess_challenger",
     "check_recommendations",
     "load_champion",

@@ -26,7 +26,7 @@ from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.publish.promotion import gates
 from oneclass.tasks.publish.promotion.decision import Assessment, Candidate, load_champion
-from oneclass.tasks.publish.promotion.gates import PromotionLimits
+from oneclass.tasks.publish.settings import PromotionLimits
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices

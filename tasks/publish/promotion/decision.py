@@ -10,7 +10,7 @@ from oneclass.models.evaluation.metrics import Mean
 from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.protocols import VALIDATION_METRIC
 from oneclass.tasks.publish.promotion import gates
-from oneclass.tasks.publish.promotion.gates import PromotionLimits
+from oneclass.tasks.publish.settings import PromotionLimits
 from oneclass.tasks.stores import publications, warehouse
 from oneclass.tasks.stores.home import Home
 

@@ -3,39 +3,11 @@
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
 from oneclass.models.base import Model
 from oneclass.models.evaluation.metrics import Mean
+from oneclass.tasks.publish.settings import PromotionLimits
 from oneclass.tasks.stores.matrices import Part
-
-
-class PromotionLimits(BaseModel):
-    """When a run's choice takes the place of what is published."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    margin: float = Field(
-        1.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="The standing configuration stays if tonight's is worse on validation by more than so many "
-        "standard errors of their difference, paired over users. An equal configuration is never worse.",
-    )
-    min_size_ratio: float = Field(
-        0.8, ge=0, le=1, description="Least share of the standing publication's edges, and of its users."
-    )
-    min_coverage_ratio: float = Field(
-        0.5, ge=0, le=1, description="Least share of the number of items that the standing lists recommend."
-    )
-    max_drop: float = Field(
-        0.1,
-        ge=0,
-        le=1,
-        description="The standing configuration's validation metric may fall by this share between two nights; more is "
-        "refused, where it is also more than five standard errors.",
-    )
-
 
 NUM_CHECKED_USERS = 256  # whose scores are looked at one by one
 RANDOM_MARGIN_IN_SE = 2  # standard errors that a mean rank may lie below that of guesses

@@ -1,13 +1,15 @@
 """A small demo with everything that an evaluation judges, and what its tables then hold."""
 
 from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.demo.story import DemoSettings, make_demo
 from oneclass.tasks.evaluate import evaluate, jobs
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
-from oneclass.tasks.ingest import ingest
-from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.train import load_or_fit
 

@@ -21,11 +21,13 @@ from cryptography.x509.oid import NameOID
 
 from oneclass.models.registry import MODELS
 from oneclass.tasks import cluster as clusters
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.cluster import ClusterSettings, worker
 from oneclass.tasks.cluster import dask as dask_executor
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
-from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.tuning import auto, record_pending_trial
 from oneclass.tasks.tuning.stage import tune

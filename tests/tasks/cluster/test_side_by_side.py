@@ -15,11 +15,13 @@ from oneclass.models.numerics import threads
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
 from oneclass.tasks import cluster as clusters
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.cluster import LOCAL, ClusterSettings, imap, lru_cache_last, open_executor
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.memory_errors import KERNEL_BYTES
-from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import load_or_fit

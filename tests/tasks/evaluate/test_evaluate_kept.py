@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate import jobs
 from oneclass.tasks.evaluate.stage import evaluate
-from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.train import train

@@ -11,15 +11,16 @@ from oneclass.models.evaluation.explicit_negatives import calibration_error, eva
 from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.popularity import Popularity
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.demo.story import DemoSettings, make_demo
 from oneclass.tasks.evaluate import calibration as evaluate_like
 from oneclass.tasks.evaluate import calibration as evaluate_truth
 from oneclass.tasks.evaluate import explicit_negatives, stage
-from oneclass.tasks.ingest import ingest
-from oneclass.tasks.split import SplitSettings
-from oneclass.tasks.split import split as split_stage
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split as split_stage
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.stores.matrices import Part, SplitMatrices

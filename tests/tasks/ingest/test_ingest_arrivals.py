@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from oneclass.tasks import datasets
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import IngestSettings, ingest
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.tasks.ingest.test_ingest_formats import packed

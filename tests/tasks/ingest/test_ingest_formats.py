@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.ingest import ingest, inspect_sources
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.scan import scan_stream
-from oneclass.tasks.ingest.sources import LogFile
+from oneclass.tasks.ingest.sources import LogFile, SourceScanner
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import real_log
@@ -65,7 +65,7 @@ def read(home: Home, tmp_path: Path) -> Callable[..., tuple[list, list]]:
 
     def _read(dataset: str | Dataset, paths: Sequence[Path]) -> tuple[list, list]:
         of = dataset_of(dataset, tmp_path)
-        return loaded(home, inspect_sources(of, paths), tmp_path, of)
+        return loaded(home, SourceScanner(of).scan(paths), tmp_path, of)
 
     return _read
 
@@ -179,7 +179,7 @@ def test_a_folder_a_pattern_and_files_by_name_are_the_same(read, tmp_path):
     written(tmp_path / "training_set" / "notes.md", "not a log")
     dataset = datasets.load_dataset("netflix", tmp_path)
     for sources in ([tmp_path / "training_set"], [tmp_path / "training_set" / "mv_*.txt"], paths):
-        assert [log.path for log in inspect_sources(dataset, sources)] == [str(path) for path in paths]
+        assert [log.path for log in SourceScanner(dataset).scan(sources)] == [str(path) for path in paths]
     assert read("netflix", [tmp_path / "training_set"]) == (FILM_EVENTS, [])
 
 
@@ -267,7 +267,7 @@ def test_netflix_files_as_read_line_by_line(tmp_path_factory, bodies):
     files = [["1:", "5,3,2004-01-01", *body, *["5,3,2004-01-01"] * len(body)] for body in bodies]
     paths = [written(folder / f"combined_data_{i}.txt", "\n".join(lines)) for i, lines in enumerate(files)]
     dataset = datasets.load_dataset("netflix", folder)
-    events, rejects = loaded(Home(folder, "netflix"), inspect_sources(dataset, paths), folder, dataset)
+    events, rejects = loaded(Home(folder, "netflix"), SourceScanner(dataset).scan(paths), folder, dataset)
     assert (events, [reject[:2] for reject in rejects]) == told_naively(files)
 
 
@@ -346,7 +346,7 @@ COUNTS = "select count(*), count(distinct user_id), count(distinct item_id), max
 
 def ingested(home: Home, name: str, path: Path):
     dataset = datasets.load_dataset(name, home.root)
-    logs = inspect_sources(dataset, [path])
+    logs = SourceScanner(dataset).scan([path])
     with warehouse.open_warehouse(home) as connection:
         load_logs(connection, list(enumerate(logs, 1)), home.folder, dataset)
         assert connection.execute("select count(*) from raw.rejects").fetchall() == [(0,)]

@@ -12,7 +12,8 @@ from benchmarks.reliability import fuzz_readers
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest import ingest, sources, statements
+from oneclass.tasks.ingest import sources, statements
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home, Limits
 from tests.tasks.ingest.test_ingest_stage import rows
 

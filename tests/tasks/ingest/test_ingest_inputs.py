@@ -10,7 +10,8 @@ import pytest
 
 from oneclass.tasks import datasets
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import describe_expected_sources, ingest
+from oneclass.tasks.ingest.sources import describe_expected_sources
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home
 
 CSV = b"user_id,item_id,rating\n" + b"1,2,3\n" * 9999

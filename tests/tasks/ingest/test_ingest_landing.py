@@ -9,7 +9,9 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import IngestSettings, ingest, landing, sources
+from oneclass.tasks.ingest import landing, sources
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.stores import runs
 from tests.tasks.ingest.test_ingest_formats import packed

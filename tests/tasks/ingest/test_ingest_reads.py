@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from oneclass.flows.parameters import BackfillParameters
-from oneclass.flows.pipeline import check_run
+from oneclass.flows.prepare import check_run
 from oneclass.flows.settings import resolve_settings
 from oneclass.tasks import datasets
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.ingest import ingest, inspect_sources, load
+from oneclass.tasks.ingest import load
+from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.ingest.stage import ingest
 from tests.tasks.ingest.test_ingest_stage import csv, rows
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts bytes in /proc/self/io: Linux only")
@@ -48,7 +50,7 @@ def checked_and_ingested(root: Path, path: Path) -> int:
     """The events of a whole ingest as a flow has it: the check before the run, then the stage."""
     run = resolve_settings(BackfillParameters(dataset="ml-1m", home=str(root), source=[str(path)]))
     check_run(run)
-    return ingest(run.home, run.dataset, list(run.sources), "run").events
+    return ingest(run.home, run.dataset, list(run.sources), "run", scanner=run.scanner).events
 
 
 @pytest.mark.slow
@@ -92,17 +94,18 @@ def write_archive(folder: Path, text: bytes) -> Path:
 def test_looking_twice_reads_once(write, tmp_path):
     text = "\n".join(["user_id,item_id,rating", *content(200_000), ""]).encode()
     path = settled(write(tmp_path, text))
-    dataset = datasets.load_dataset("netflix" if "tar" in path.name else "ml-1m", tmp_path)
+    scanner = SourceScanner(datasets.load_dataset("netflix" if "tar" in path.name else "ml-1m", tmp_path))
     looks = []
-    read = bytes_read(lambda: looks.extend(inspect_sources(dataset, [path]) for _ in range(2)))
+    read = bytes_read(lambda: looks.extend(scanner.scan([path]) for _ in range(2)))
     assert looks[0] == looks[1]
     assert 1 <= read / path.stat().st_size < 1.4
 
 
 @needs_proc
 def test_a_log_written_a_moment_ago_is_looked_at_again(tmp_path):
-    path, dataset = csv(tmp_path / "ratings.csv", *content(100_000)), datasets.load_dataset("ml-1m", tmp_path)
-    read = bytes_read(lambda: [inspect_sources(dataset, [path]) for _ in range(2)])
+    path = csv(tmp_path / "ratings.csv", *content(100_000))
+    scanner = SourceScanner(datasets.load_dataset("ml-1m", tmp_path))
+    read = bytes_read(lambda: [scanner.scan([path]) for _ in range(2)])
     assert read / path.stat().st_size >= 2
 
 
@@ -127,7 +130,7 @@ def test_a_log_that_changes_between_check_and_stage_is_read_as_it_is(change, tmp
     run = resolve_settings(BackfillParameters(dataset="ml-1m", home=str(tmp_path), source=[str(path)]))
     check_run(run)
     change(path, path.stat())
-    ingest(run.home, run.dataset, list(run.sources), "run")
+    ingest(run.home, run.dataset, list(run.sources), "run", scanner=run.scanner)
     query = "select user_id, value, sha256 from raw.events join operations.log_files using (file_id)"
     assert rows(run.home, query) == [("b", 1, hashlib.sha256(path.read_bytes()).hexdigest())]
 
@@ -137,17 +140,6 @@ def test_a_log_named_twice_is_read_in_once_and_skipped_once(home, tmp_path):
     result = ingest(home, datasets.load_dataset("ml-1m", tmp_path), [path, path], "run")
     assert (result.new, result.skipped, result.file_ids) == ((str(path),), (str(path),), (1, 1))
     assert result.total_events == 1
-
-
-def test_another_data_set_finds_its_own_layout(tmp_path):
-    path = settled(csv(tmp_path / "ratings.csv", "a,x,5"))
-    (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "swapped.toml").write_text(
-        'title = "Items as users"\ncolumns = { user = ["item_id"], item = ["user_id"] }\n'
-    )
-    (one,) = inspect_sources(datasets.load_dataset("ml-1m", tmp_path), [path])
-    (other,) = inspect_sources(datasets.load_dataset("swapped", tmp_path), [path])
-    assert dict(one.layout.places)["user"] == dict(other.layout.places)["item"] == 1
 
 
 @pytest.mark.parametrize("change", ["written to", "taken away"])
@@ -167,9 +159,9 @@ def test_a_log_that_changes_while_duckdb_reads_is_refused(change, home, tmp_path
 
 def test_a_known_gzip_is_hashed_and_not_unpacked(tmp_path):
     path = settled(write_gzip(tmp_path, b"user_id,item_id,rating\na,x,5\n"))
-    dataset = datasets.load_dataset("ml-1m", tmp_path)
-    (log,) = inspect_sources(dataset, [path])
-    inspect_sources(dataset, [csv(tmp_path / "other.csv", "b,x,1")])  # so that this is the last look
-    (known,) = inspect_sources(dataset, [path], known={log.sha256: log.size})
+    scanner = SourceScanner(datasets.load_dataset("ml-1m", tmp_path))
+    (log,) = scanner.scan([path])
+    scanner.scan([csv(tmp_path / "other.csv", "b,x,1")])  # so that this is the last look
+    (known,) = scanner.scan([path], known={log.sha256: log.size})
     assert (known.sha256, known.text, known.layout) == (log.sha256, None, None)
-    assert inspect_sources(dataset, [path])[0] == log  # and is looked at as a whole where it is not known
+    assert scanner.scan([path])[0] == log  # and is looked at as a whole where it is not known

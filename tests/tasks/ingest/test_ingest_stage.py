@@ -13,8 +13,10 @@ import pytest
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.ingest import Ingested, ingest, inspect_sources, stage
+from oneclass.tasks.ingest import stage
 from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.ingest.stage import Ingested, ingest
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -251,7 +253,7 @@ BAD = [
 
 def read(home: Home, path: Path, name: str) -> tuple[list, list]:
     dataset = datasets.load_dataset(name, home.root)
-    logs = inspect_sources(dataset, [path])
+    logs = SourceScanner(dataset).scan([path])
     with warehouse.open_warehouse(home) as connection:
         load_logs(connection, list(enumerate(logs, 1)), path.parent, dataset)
         return (

@@ -13,15 +13,15 @@ from prefect.states import Failed
 from pydantic import ValidationError
 
 from oneclass.data_contracts import ContractBroken
-from oneclass.tasks.binarize import binarize_task
+from oneclass.tasks.binarize.stage import binarize_task
 from oneclass.tasks.diagnose import diagnose_task
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.evaluate.stage import evaluate_task
-from oneclass.tasks.ingest import ingest_task
+from oneclass.tasks.ingest.stage import ingest_task
 from oneclass.tasks.orchestration.notifications import NotifySettings, send_notifications
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.publish.stage import publish_task
-from oneclass.tasks.split import split_task
+from oneclass.tasks.split.stage import split_task
 from oneclass.tasks.sweep import refit_task
 from oneclass.tasks.train import train_task
 

@@ -7,13 +7,17 @@ import polars as pl
 import pytest
 
 from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain.explanation import explain_user
+from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.promotion import manual
-from oneclass.tasks.publish.stage import ChosenModel, PublishSettings, publish
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import ChosenModel, publish
 from oneclass.tasks.recommend import load
-from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.train import train
 from tests.conftest import home_in, log_into

@@ -13,7 +13,8 @@ import pytest
 
 from oneclass.flows import published
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.publish.stage import PublishSettings, publish
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import checksums, warehouse
 from tests.tasks.conftest import SETTINGS, publish_model
 

@@ -11,7 +11,8 @@ from scipy.sparse import csr_matrix
 from oneclass.models import fingerprint
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
-from oneclass.tasks.publish.stage import PublishSettings, publish
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import fits, retention, runs, warehouse
 
 GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 0]], dtype=np.float32))

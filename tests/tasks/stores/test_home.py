@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.publish.stage import PublishSettings, publish
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import publications, resources, runs, warehouse
 from oneclass.tasks.stores.home import FileSettings, Home, Limits, duckdb_memory
 from tests.short_memory import limited

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from oneclass.tasks.publish.stage import PublishSettings, publish
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import checksums, publications, runs, warehouse
 
 LOOP = """

@@ -7,9 +7,11 @@ import duckdb
 import pytest
 
 from oneclass import sql
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs, warehouse
 
 BEFORE = Path(__file__).with_name("schema_before_versions.sql").read_text()

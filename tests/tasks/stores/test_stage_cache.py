@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from oneclass.tasks import diagnose as diagnose_stage
-from oneclass.tasks.binarize import BinarizeSettings
 from oneclass.tasks.binarize import stage as binarize_stage
-from oneclass.tasks.split import SplitSettings
+from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.split import stage as split_stage
+from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import matrices, warehouse
 
 pytestmark = pytest.mark.slow

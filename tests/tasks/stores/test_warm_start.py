@@ -11,10 +11,13 @@ from oneclass.models.fit_options import FitOptions, Start
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.registry import MODELS
 from oneclass.tasks import datasets
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.demo.story import DemoSettings, make_demo
-from oneclass.tasks.ingest import ingest
-from oneclass.tasks.split import ALL_EDGES, SplitSettings, split
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.stores.warm_start import _match_indices
 from oneclass.tasks.train import train

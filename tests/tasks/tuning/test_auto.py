@@ -15,8 +15,10 @@ from oneclass.models.base import Model
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, NumericRange, RelativeRange
-from oneclass.tasks.binarize import BinarizeSettings, binarize
-from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning import auto, search, trial_task
 from oneclass.tasks.tuning.sampler import QUICK_STARTUP_TRIALS

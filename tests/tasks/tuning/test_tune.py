@@ -17,11 +17,13 @@ from oneclass.models.fit_options import Epoch
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import Choice, ModelSettings, NumericRange
 from oneclass.tasks import tuning
-from oneclass.tasks.binarize import BinarizeSettings, binarize
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.cluster import LOCAL
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.ranking import rank_part_targets
-from oneclass.tasks.split import SplitSettings, split
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning import Search, Study, load_validation, record_pending_trial

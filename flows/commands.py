@@ -1,0 +1,338 @@
+"""The commands: `oneclass NAME` after installation, `python -m flows.NAME` in a checkout.
+
+Each function imports what it needs, so that `--help` answers at once.
+"""
+
+import inspect
+import logging
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from oneclass.flows import cli
+from oneclass.flows.parameters import (
+    DatasetParameters,
+    DeployParameters,
+    ExplainParameters,
+    NightlyRetrainParameters,
+    PromoteParameters,
+    RecommendParameters,
+    ReplayParameters,
+    RunParameters,
+    ServeParameters,
+    SweepParameters,
+    TuneParameters,
+)
+from oneclass.tasks.errors import InputError
+
+if TYPE_CHECKING:
+    from oneclass.flows.settings import RunSettings
+    from oneclass.tasks.ingest.sources import SourceScanner
+
+logger = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"  # no authentication; expose it by a proxy
+
+
+def _prepare_run(given: RunParameters) -> "RunSettings":
+    from oneclass.flows.prepare import prepare_run
+
+    return prepare_run(given.to_backfill())
+
+
+def _prepare_backfill(given: ReplayParameters) -> "RunSettings | str":
+    if given.every is None and not given.dry_run:
+        return _prepare_run(given)
+    from oneclass.flows.replay import prepare_replay
+
+    return prepare_replay(given)
+
+
+def _backfill(given: ReplayParameters, run: "RunSettings") -> str:
+    """From raw logs to published tables."""
+    if given.every is not None:
+        from oneclass.flows.replay import replay
+
+        return replay(given, run)
+    from oneclass.flows.pipeline import backfill, format_result
+    from oneclass.flows.prepare import hand_over
+    from oneclass.tasks.orchestration import precompile
+
+    with precompile.compiling(run.models, run.home.limits), hand_over(run):
+        return format_result(backfill(**given.to_backfill().model_dump()))
+
+
+def _nightly_retrain(given: NightlyRetrainParameters, run: "RunSettings") -> str:
+    """What the nightly deployment runs, once, from a terminal."""
+    from oneclass.flows.pipeline import format_result, nightly_retrain
+    from oneclass.flows.prepare import hand_over
+
+    with hand_over(run):
+        return format_result(nightly_retrain(**given.model_dump()))
+
+
+def _prepare_tune(given: TuneParameters) -> "RunSettings":
+    from oneclass.flows.prepare import check_home, scan_sources
+
+    scanner = scan_sources(given.to_backfill())
+    from oneclass.flows.settings import resolve_search_space, resolve_settings
+
+    run = resolve_settings(given.to_backfill(), scanner)
+    resolve_search_space(run, given)
+    check_home(run)
+    return run
+
+
+def _tune(given: TuneParameters, run: "RunSettings") -> str:
+    """Search a model's settings on validation users; the test part is not read.
+
+    What is named in --set stays fixed; the search begins at the data set's own settings, or those of --config.
+    """
+    from oneclass.flows.prepare import hand_over
+    from oneclass.flows.tune_flow import tune
+
+    with hand_over(run):
+        tuned = tune(**given.model_dump())
+    return f"{tuned.table}\n\nBest settings: {tuned.file}\nTake them with --config {tuned.file}"
+
+
+def _prepare_sweep(given: SweepParameters) -> "SourceScanner":
+    from oneclass.flows.prepare import scan_sources
+
+    return scan_sources(given.to_backfill())
+
+
+def _sweep(given: SweepParameters, scanner: "SourceScanner") -> str:
+    """Refit models for the figures that vary a model's settings."""
+    from oneclass.flows.prepare import check_home, hand_over
+    from oneclass.flows.settings import resolve_settings
+    from oneclass.flows.sweep_flow import format_results, sweep, sweep_parameters
+
+    run = resolve_settings(sweep_parameters(given), scanner)
+    check_home(run)
+    with hand_over(run):
+        return format_results(sweep(**given.model_dump()))
+
+
+def _deploy(given: DeployParameters) -> str:
+    """Deploy the nightly run of a data set; these flags apply to each night."""
+    from oneclass.flows.deploy_flow import deploy
+
+    deployment = deploy(given)
+    return (
+        f"Deployed {deployment.name}: every night at {given.cron} ({given.timezone}), in {deployment.parameters['home']}.\n"
+        f"Start one now:    prefect deployment run {deployment.flow_name}/{deployment.name}\n"
+        f"Start a worker:   prefect worker start --pool {given.pool}"
+    )
+
+
+def _data_docs(given: DatasetParameters) -> str:
+    """Great Expectations' Data Docs of a warehouse as it stands."""
+    from oneclass.tasks import data_docs, datasets
+    from oneclass.tasks.stores import home
+
+    root = home.resolve_root(given.home)
+    dataset = datasets.load_dataset(given.dataset, root)
+    return f"Data Docs: {data_docs.build_data_docs(home.Home(root, dataset.name), dataset)}"
+
+
+def _promote(given: PromoteParameters) -> str:
+    """Without --model and --rollback: show the current publication, the others, and the last decisions."""
+    from oneclass.tasks import datasets, home_page
+    from oneclass.tasks.publish.promotion import manual
+    from oneclass.tasks.settings import check_model
+    from oneclass.tasks.stores import home, runs
+
+    root = home.resolve_root(given.home)
+    dataset_home = home.Home(root, datasets.load_dataset(given.dataset, root).name)
+    if given.model is not None and given.rollback is not None:
+        raise InputError("--model and --rollback: only one of them at a time.")
+    if not dataset_home.warehouse.exists():
+        raise InputError(f"{dataset_home.warehouse}: does not exist. Run flows.backfill on {given.dataset} first.")
+    if given.model is not None:
+        check_model(given.model)
+    if given.model is not None or given.rollback is not None:
+        run_id = str(uuid.uuid4())
+        with runs.record_run(dataset_home, run_id, "promote", given.model_dump()) as earlier:
+            _sync_run_states(earlier)
+            if given.model is not None:
+                manual.promote_model(dataset_home, run_id, given.model)
+            else:
+                manual.roll_back(dataset_home, run_id, given.rollback or None)
+        home_page.write_home_page(dataset_home)
+    return manual.format_status(dataset_home)
+
+
+def _sync_run_states(earlier: dict[str, str]) -> None:
+    """Sync the states of earlier runs to the configured server if it answers; otherwise the next night does."""
+    from oneclass.flows import server_access
+    from oneclass.tasks.orchestration import reconcile
+
+    if server_access.is_reachable():
+        try:
+            reconcile.sync_run_states(earlier)
+        except Exception as error:  # noqa: BLE001  (a failing display must not end the command)
+            logger.warning("how earlier runs ended cannot be shown in Prefect: %s", error)
+
+
+def _recommend(given: RecommendParameters) -> str:
+    """Recommendations from what is published, for a user of the logs or for any history."""
+    if (given.user is None) == (not given.history):
+        raise InputError("--user and --history: give one of them.")
+    if given.n < 1:
+        raise InputError(f"--n {given.n}: must be at least 1.")
+    from oneclass.tasks import datasets
+    from oneclass.tasks.recommend import load, text
+    from oneclass.tasks.stores import home
+
+    root = home.resolve_root(given.home)
+    shop = load(root, datasets.load_dataset(given.dataset, root).name)
+    filters = {"within": given.within or None, "without": given.without}
+    unknown = shop.unknown([*given.history, *given.within])
+    if given.user is not None:
+        found = shop.recommend_for(given.user, given.n, **filters)
+    else:
+        found = shop.recommend(given.history, given.n, **filters)
+    return text.format_json(shop, found, unknown) if given.json_ else text.format_table(shop, found, unknown)
+
+
+def _explain(given: ExplainParameters) -> str:
+    """One user's history, what is published for them and why, and what each model of that run recommends.
+
+    Also written as a page.
+    """
+    from oneclass.tasks import datasets, item_titles
+    from oneclass.tasks.explain import page, text
+    from oneclass.tasks.explain.explanation import explain_user
+    from oneclass.tasks.stores import home
+
+    root = home.resolve_root(given.home)
+    dataset = datasets.load_dataset(given.dataset, root)
+    if given.top < 1:
+        raise InputError(f"--top {given.top}: must be at least 1.")
+    dataset_home = home.Home(root, dataset.name)
+    explanation = explain_user(dataset_home, given.user, models=given.models, top=given.top, item_id=given.item)
+    titles = item_titles.read_titles(Path(given.titles), dataset.columns.item) if given.titles else explanation.titles
+    return f"{text.format_explanation(explanation, titles)}\n\nPage: {page.write_user_page(dataset_home, explanation, titles)}"
+
+
+def _serve(given: ServeParameters) -> str:
+    """What is published, over HTTP on the loopback: /recommend, /similar, /health, /docs and /report/."""
+    import uvicorn
+
+    from oneclass.tasks import datasets
+    from oneclass.tasks.serve import reloader
+    from oneclass.tasks.serve.app import create_app
+    from oneclass.tasks.stores import home
+
+    root = home.resolve_root(given.home)
+    dataset = datasets.load_dataset(given.dataset, root).name
+    dataset_home = home.Home(root, dataset)
+    with reloader.PublicationWatcher(root, dataset) as watcher, _open_socket(given.port) as server_socket:
+        address = f"http://{HOST}:{server_socket.getsockname()[1]}"
+        print(f"{dataset}, publication {watcher.shop.publication}: {address}/docs; Ctrl-C ends it", flush=True)
+        settings = uvicorn.Config(create_app(watcher, dataset_home), log_level="warning", access_log=False)
+        uvicorn.Server(settings).run(sockets=[server_socket])
+    return "Ended."
+
+
+def _open_socket(port: int) -> socket.socket:
+    try:
+        server_socket = socket.create_server((HOST, port))
+    except (OSError, OverflowError) as error:
+        raise InputError(f"--port {port}: cannot be listened on ({error}). Choose another.") from error
+    # As asyncio does for its own sockets; without it a response waits for 40 ms.
+    server_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return server_socket
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        summary: its line in `oneclass --help`.
+        parameters: the parameters that its flags set.
+        run: takes the parameters, and what `prepare` returned if there is one; returns the text to print. Its docstring
+            is the description in the command's own help.
+        prepare: of a command that runs flows: what happens before Prefect is loaded (`cli.run_flow`).
+        needs_prefect: whether a command that runs no flow loads Prefect.
+    """
+
+    summary: str
+    parameters: type[DatasetParameters]
+    run: Callable[..., str]
+    prepare: Callable[[Any], Any] | None = None
+    needs_prefect: bool = True
+
+
+COMMANDS = {
+    "backfill": Command("from raw logs to published tables", ReplayParameters, _backfill, _prepare_backfill),
+    "recommend": Command(
+        "recommendations for a user or a history", RecommendParameters, _recommend, needs_prefect=False
+    ),
+    "serve": Command("recommendations over HTTP on this machine", ServeParameters, _serve, needs_prefect=False),
+    "explain": Command(
+        "a user's history and recommendations, with reasons", ExplainParameters, _explain, needs_prefect=False
+    ),
+    "promote": Command("show the publications, publish another model, or roll back", PromoteParameters, _promote),
+    "tune": Command("search a model's settings", TuneParameters, _tune, _prepare_tune),
+    "sweep": Command(
+        "refit models for the report's figures that vary a setting", SweepParameters, _sweep, _prepare_sweep
+    ),
+    "nightly_retrain": Command("the nightly run, once", NightlyRetrainParameters, _nightly_retrain, _prepare_run),
+    "deploy": Command("the nightly run of a data set on the Prefect server", DeployParameters, _deploy),
+    "data_docs": Command("Great Expectations' Data Docs of the contracts", DatasetParameters, _data_docs),
+}
+
+
+def build_parser(name: str) -> cli.CommandParser:
+    """Build the parser of a command."""
+    return cli.build_parser(name, inspect.getdoc(COMMANDS[name].run), COMMANDS[name].parameters)
+
+
+def main(name: str, arguments: list[str] | None = None) -> int:
+    """Run a command and return its exit status."""
+    command, given = COMMANDS[name], build_parser(name).parse_args(arguments)
+
+    def parameters() -> DatasetParameters:
+        return cli.parse_parameters(command.parameters, given)
+
+    if (prepare := command.prepare) is not None:
+        return cli.run_flow(
+            lambda: prepare(parameters()), lambda prepared: command.run(parameters(), prepared), debug=given.debug
+        )
+    run = cli.run_command if command.needs_prefect else cli.run_without_prefect
+    return run(lambda: command.run(parameters()), debug=given.debug)
+
+
+def run_as_program(name: str) -> NoReturn:
+    """Run a command as the program of this process."""
+    cli.run_main(lambda: main(name))
+
+
+def run_script() -> NoReturn:
+    """Run the console script `oneclass`: the command that its first argument names, from the installed package."""
+    # A command starts its server as a process with `-m`, which would import packages from the current folder.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
+    name = sys.argv[1].replace("-", "_") if len(sys.argv) > 1 else ""
+    if name in COMMANDS:
+        sys.argv = [f"oneclass {name}", *sys.argv[2:]]
+        run_as_program(name)
+    if name in ("__version", "version"):
+        print(f"oneclass {version('oneclass')}")
+        raise SystemExit(0)
+    helped = name in ("__help", "_h", "help")
+    print(_usage(), file=sys.stdout if helped else sys.stderr)
+    raise SystemExit(0 if helped else 2)
+
+
+def _usage() -> str:
+    lines = [f"  {name:17} {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(["usage: oneclass COMMAND ...", "", *lines, "", "oneclass COMMAND --help says more."])

@@ -1,0 +1,100 @@
+"""Check a run before anything is written: in a command before Prefect is loaded, else inside the flow.
+
+The logs come first, as scanning them needs neither Prefect nor the models, whose settings load numba.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oneclass.flows.parameters import BackfillParameters
+from oneclass.tasks import datasets, item_titles
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.sources import SourceScanner, describe_expected_sources
+from oneclass.tasks.stores import home
+
+if TYPE_CHECKING:
+    from oneclass.flows.settings import RunSettings
+
+_prepared: ContextVar["RunSettings | None"] = ContextVar("prepared", default=None)
+
+
+def prepare_run(given: BackfillParameters) -> "RunSettings":
+    """Scan the sources of a run, resolve its settings and check its home.
+
+    Raises:
+        InputError: as `scan_sources`, `resolve_settings` and `check_home`.
+    """
+    scanner = scan_sources(given)
+    from oneclass.flows.settings import resolve_settings
+
+    run = resolve_settings(given, scanner)
+    check_home(run)
+    return run
+
+
+def scan_sources(given: BackfillParameters) -> SourceScanner:
+    """Scan the logs that the parameters name.
+
+    Raises:
+        InputError: the data set is unknown, or a log is absent or unreadable.
+    """
+    sources = given.split_files or given.source
+    root = home.resolve_root(given.home)
+    scanner = SourceScanner(datasets.load_dataset(given.dataset, root, with_logs=bool(sources)))
+    scanner.scan(sources)
+    return scanner
+
+
+def check_run(run: "RunSettings") -> None:
+    """Check the sources and the home of a run that no command has prepared.
+
+    Raises:
+        InputError: a source is absent or unreadable, or as `check_home`.
+    """
+    run.scanner.scan(run.split_files or run.sources)
+    check_home(run)
+
+
+def check_home(run: "RunSettings") -> None:
+    """Check that a run has logs, its table of titles is readable, and its home can be written.
+
+    Raises:
+        InputError: one of these does not hold, or another run holds the data set.
+    """
+    from oneclass.tasks.stores import runs, warehouse
+
+    named = run.split_files or run.sources
+    if not named and not run.is_demo and not any(run.home.landing.glob("*")) and not _warehouse_has_events(run):
+        raise InputError(describe_expected_sources(run.home, run.dataset))
+    if run.publish.titles:
+        item_titles.read_titles(Path(run.publish.titles), run.dataset.columns.item, named_by="publish.titles")
+    with runs.lock_data_set(run.home), warehouse.open_warehouse(run.home):
+        pass
+
+
+def _warehouse_has_events(run: "RunSettings") -> bool:
+    from oneclass.tasks.stores import warehouse
+
+    if not run.home.warehouse.exists():
+        return False
+    # Open for writing: a run that was killed may have left no tables.
+    with warehouse.open_warehouse(run.home) as connection:
+        return warehouse.fetch_row(connection, "select count(*) > 0 from operations.log_files")[0]
+
+
+@contextlib.contextmanager
+def hand_over(run: "RunSettings") -> Iterator[None]:
+    """Pass a prepared run to the flow that is called in the block, beside the parameters that Prefect shows."""
+    token = _prepared.set(run)
+    try:
+        yield
+    finally:
+        _prepared.reset(token)
+
+
+def prepared_run() -> "RunSettings | None":
+    """Return the run that the flow's caller has prepared, or None."""
+    return _prepared.get()

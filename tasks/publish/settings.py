@@ -1,0 +1,41 @@
+"""The settings of the stage `publish`."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class PromotionLimits(BaseModel):
+    """When a run's choice takes the place of what is published."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    margin: float = Field(
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="The standing configuration stays if tonight's is worse on validation by more than so many "
+        "standard errors of their difference, paired over users. An equal configuration is never worse.",
+    )
+    min_size_ratio: float = Field(
+        0.8, ge=0, le=1, description="Least share of the standing publication's edges, and of its users."
+    )
+    min_coverage_ratio: float = Field(
+        0.5, ge=0, le=1, description="Least share of the number of items that the standing lists recommend."
+    )
+    max_drop: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="The standing configuration's validation metric may fall by this share between two nights; more is "
+        "refused, where it is also more than five standard errors.",
+    )
+
+
+class PublishSettings(PromotionLimits):
+    """Which model makes the published recommendations, how many, and when they take the place of those that stand."""
+
+    model: str | None = Field(None, description="The model to publish; by default the best validation nDCG@100.")
+    top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
+    titles: str | None = Field(
+        None, description="A table of item ids and titles, such as movies.csv; they are kept with what is published."
+    )
+    keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")
